@@ -1,0 +1,86 @@
+//! Far storage as a trait, and its light implementations.
+//!
+//! An origin knows nothing of caches, clients or freshness: it answers what is true there *now*, one
+//! call at a time, many calls at once. Everything that is slow in Forebay is behind this trait. Every
+//! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`)
+//! implement the trait by holding another one.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{Attr, ByteRange, FsStat, Name, Result, Version};
+
+/// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
+/// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reference(pub Bytes);
+
+/// Longest reference that may be stored: a relative path of PATH_MAX plus some bookkeeping.
+pub const REFERENCE_MAX: usize = 4096 + 64;
+
+/// Bytes that stay the same for as long as this very object exists, and that no later object with a
+/// reused inode number shares.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Identity(pub Bytes);
+
+/// All that one look at an object tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub reference: Reference,
+    pub identity: Identity,
+    pub attr: Attr,
+    pub version: Version,
+}
+
+/// One name in a directory. `object` is absent where the origin listed the name without attributes;
+/// the caller looks it up when somebody wants to know.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    pub name: Name,
+    pub object: Option<Object>,
+}
+
+/// Where a listing goes on. Opaque; valid only for the directory and the origin that gave it, soon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirCursor {
+    pub cookie: u64,
+    pub verifier: [u8; 8],
+}
+
+/// A piece of a directory listing, without `.` and `..`.
+#[derive(Clone, Debug)]
+pub struct DirPage {
+    pub entries: Vec<DirEntry>,
+    /// `None` after the last piece.
+    pub next: Option<DirCursor>,
+}
+
+#[async_trait]
+pub trait Origin: Send + Sync + 'static {
+    /// The URL it was made from, for logs and `status`. Without secrets.
+    fn url(&self) -> String;
+
+    /// Most bytes that one [`Origin::read`] should ask for.
+    fn read_max(&self) -> u32;
+
+    /// The directory that the URL names.
+    async fn root(&self) -> Result<Object>;
+
+    /// Fails with `NotFound` only if the origin itself said that the name does not exist.
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object>;
+
+    /// Fails with `Stale` if the reference names nothing any more, or another object than it did.
+    async fn getattr(&self, object: &Reference) -> Result<Object>;
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes>;
+
+    /// One piece of the listing of `dir`; start with the default cursor. Names that are not safe
+    /// (a slash, a NUL, too long) are left out with a warning, never passed on.
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage>;
+
+    /// Exactly the bytes of `range`, if all of them belong to `version`; the range lies inside the file as
+    /// `version` describes it. Fails with `VersionChanged` when the object's contents are another version
+    /// now. Never short, never a mix.
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat>;
+}

@@ -1,0 +1,129 @@
+//! One error for the whole tier: a small kind, what was being done, to what, and why.
+//!
+//! Front ends map [`ErrorKind`] to their protocol in one file each; the retry wrapper looks at
+//! [`Error::is_retryable`] and at nothing else. Expected outcomes (hit, miss) are values, not errors.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The name or object does not exist, and the origin said so.
+    NotFound,
+    /// The reference or handle names nothing any more.
+    Stale,
+    NotADirectory,
+    IsADirectory,
+    /// The caller's identity does not allow it.
+    AccessDenied,
+    /// The operation changes something and the export is read-only.
+    ReadOnly,
+    /// An argument makes no sense: a bad name, an offset beyond 2^63.
+    InvalidArgument,
+    NameTooLong,
+    /// The file changed underneath a read of an older version; look up again and retry.
+    VersionChanged,
+    /// The origin cannot be reached now; the same call may succeed later.
+    Unavailable,
+    /// Too many requests at once; try again later.
+    Busy,
+    /// Bytes from a disk or a wire that do not check out.
+    Corrupt,
+    /// The far side or the disk reported an I/O error.
+    Io,
+    /// The cache disk is full.
+    NoSpace,
+    NotSupported,
+    /// A configuration or start-up error, to be read by the operator.
+    Config,
+}
+
+#[derive(Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    /// A short verb phrase: "read cache file".
+    operation: &'static str,
+    /// What it was done to: a path, an address, an id.
+    context: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, operation: &'static str, context: impl fmt::Display) -> Error {
+        Error { kind, operation, context: context.to_string(), source: None }
+    }
+
+    pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// An operating-system error, with the kind that its code deserves.
+    pub fn io(operation: &'static str, context: impl fmt::Display, source: std::io::Error) -> Error {
+        use std::io::ErrorKind as K;
+        let kind = match source.kind() {
+            K::NotFound => ErrorKind::NotFound,
+            K::PermissionDenied => ErrorKind::AccessDenied,
+            K::NotADirectory => ErrorKind::NotADirectory,
+            K::IsADirectory => ErrorKind::IsADirectory,
+            K::StaleNetworkFileHandle => ErrorKind::Stale,
+            K::StorageFull | K::QuotaExceeded => ErrorKind::NoSpace,
+            K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            K::InvalidFilename => ErrorKind::NameTooLong,
+            K::InvalidInput => ErrorKind::InvalidArgument,
+            K::Unsupported => ErrorKind::NotSupported,
+            K::TimedOut
+            | K::ConnectionRefused
+            | K::ConnectionReset
+            | K::ConnectionAborted
+            | K::NotConnected
+            | K::BrokenPipe
+            | K::UnexpectedEof
+            | K::HostUnreachable
+            | K::NetworkUnreachable
+            | K::NetworkDown
+            | K::WouldBlock
+            | K::Interrupted => ErrorKind::Unavailable,
+            _ => ErrorKind::Io,
+        };
+        Error::new(kind, operation, context).with_source(source)
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Busy)
+    }
+}
+
+/// `read cache file /x/y: not found: No such file or directory (os error 2)`
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.operation)?;
+        if !self.context.is_empty() {
+            write!(f, " {}", self.context)?;
+        }
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None if self.kind == ErrorKind::Config => Ok(()),
+            None => write!(f, ": {:?}", self.kind),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|s| s as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,102 @@
+//! Identities: which file (`FileId`), which contents of it (`Version`), under which junction.
+
+use std::fmt;
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::attr::Attr;
+
+/// A junction: one origin grafted into the served tree. Id 0 is the virtual tree above all junctions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JunctionId(pub u32);
+
+impl JunctionId {
+    /// The virtual directories that lead to the junctions belong to no origin.
+    pub const VIRTUAL: JunctionId = JunctionId(0);
+}
+
+/// One file, directory or link of the served tree, for as long as it exists.
+///
+/// Computed from the junction and the origin's own stable identity, so that every node and every
+/// restart arrives at the same id without asking anybody.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub [u8; 16]);
+
+impl FileId {
+    /// The id of the object that `identity` (the origin's bytes) names under `junction`.
+    ///
+    /// SipHash-1-3 with a fixed key: ids need to be equal everywhere and spread well; they are not
+    /// secrets (handles carry a MAC of their own).
+    pub fn derive(junction: JunctionId, identity: &[u8]) -> FileId {
+        let mut hasher = SipHasher13::new_with_keys(0x666f_7265_6261_7921, u64::from(junction.0));
+        hasher.write(identity);
+        FileId(hasher.finish128().as_bytes())
+    }
+
+    /// The 64 bits shown to clients as the inode number. Never 0: some clients treat 0 as "deleted".
+    pub fn fileid64(&self) -> u64 {
+        let (low, _) = self.0.split_at(8);
+        u64::from_le_bytes(low.try_into().expect("split_at(8) gives 8 bytes")).max(1)
+    }
+}
+
+/// One state of a file's contents. Two reads under the same `Version` see the same bytes.
+///
+/// Opaque to everyone but the origin that made it; file origins digest size, mtime, ctime (and the
+/// change attribute where there is one), object origins their ETag.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(pub [u8; 16]);
+
+impl Version {
+    /// The version a file origin gives to contents described by these attributes.
+    pub fn from_attr(attr: &Attr) -> Version {
+        let mut hasher = SipHasher13::new_with_keys(0x7665_7273_696f_6e00, 1);
+        hasher.write_u64(attr.size);
+        for time in [attr.mtime, attr.ctime] {
+            hasher.write_i64(time.seconds);
+            hasher.write_u32(time.nanos);
+        }
+        Version(hasher.finish128().as_bytes())
+    }
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileId({self})")
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({self})")
+    }
+}
+
+impl fmt::Display for JunctionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for JunctionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JunctionId({})", self.0)
+    }
+}

@@ -1,0 +1,18 @@
+//! The words everyone in Forebay shares: identities, names, ranges, attributes, callers, errors.
+//!
+//! This crate does no I/O, knows no protocol and no runtime, and depends on next to nothing.
+//! Start with [`ids`] (what a file *is*) and [`error`] (what can go wrong, and may it be retried).
+
+pub mod attr;
+pub mod caller;
+pub mod error;
+pub mod ids;
+pub mod name;
+pub mod range;
+
+pub use attr::{Attr, FileKind, FsStat, Timestamp};
+pub use caller::Caller;
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{FileId, JunctionId, Version};
+pub use name::Name;
+pub use range::{BLOCK_SIZE, ByteRange};
