@@ -43,7 +43,11 @@ pub struct ReadOut {
 pub struct DirItem {
     pub name: Bytes,
     pub cookie: u64,
-    pub node: Node,
+    /// The inode number shown to clients.
+    pub fileid: u64,
+    /// Absent while the object cannot be reached (a submount whose server is away): the name is listed,
+    /// a lookup of it answers with the error.
+    pub node: Option<Node>,
 }
 
 /// A piece of a listing: `.` and `..` first (cookies 1 and 2), then names in the order of their cookies.
@@ -54,10 +58,63 @@ pub struct Listing {
     pub dir: Node,
 }
 
+/// What `stat` tells the operator of one path.
+#[derive(Clone, Debug)]
+pub struct StatOut {
+    pub node: Node,
+    /// Path of the junction, and the URL of its origin; absent for virtual directories.
+    pub junction: Option<(String, String)>,
+    pub version: types::Version,
+    /// Bytes of this version on the cache disk.
+    pub cached_bytes: u64,
+    /// Milliseconds since the origin was last asked about this object.
+    pub age_ms: u64,
+    /// The rule in force: `always`, `ttl 30s`, `immutable`.
+    pub freshness: String,
+}
+
+/// Counters of a running or finished `warm`; shared, so that a front can show progress.
+#[derive(Debug, Default)]
+pub struct WarmProgress {
+    pub files: std::sync::atomic::AtomicU64,
+    pub directories: std::sync::atomic::AtomicU64,
+    /// Bytes of the files done so far, fetched or already there.
+    pub bytes: std::sync::atomic::AtomicU64,
+    pub errors: std::sync::atomic::AtomicU64,
+    /// The last error, for a person to read.
+    pub last_error: std::sync::Mutex<Option<String>>,
+}
+
+/// What an `evict` gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    pub files: u64,
+    pub bytes: u64,
+}
+
 pub struct Vfs {}
 
 #[allow(clippy::todo)]
 impl Vfs {
+    pub fn new(_namespace: std::sync::Arc<namespace::Namespace>, _cache: std::sync::Arc<cache::Cache>) -> std::sync::Arc<Vfs> {
+        todo!()
+    }
+
+    /// Everything about one path, for the operator.
+    pub async fn stat(&self, _path: &[u8]) -> Result<StatOut> {
+        todo!()
+    }
+
+    /// Bring a file, or all files below a directory, into the cache.
+    pub async fn warm(&self, _path: &[u8], _progress: &WarmProgress) -> Result<()> {
+        todo!()
+    }
+
+    /// Drop cached bytes of a file or tree and forget how fresh its metadata is.
+    pub async fn evict(&self, _path: &[u8]) -> Result<Evicted> {
+        todo!()
+    }
+
     /// The root of the served tree.
     pub fn root(&self) -> FileId {
         todo!()
