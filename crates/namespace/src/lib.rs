@@ -1,23 +1,232 @@
 //! Names and attributes, with freshness: which *version* of which object is this file now?
-//! (being written; `Namespace::open(Config, Vec<Junction>) -> Result<Arc<Namespace>>` is the constructor)
+//!
+//! Everything learnt is in the database (`store`), the busy part of it in memory too. A question is answered
+//! from there while the junction's rule (`freshness`) allows; otherwise the origin is asked once for all who
+//! wait (`flights`). Start with `attr.rs` (one object), then `lookup.rs` (one name), then `listing.rs` (a whole
+//! directory, which is how most of the other two are answered).
+//!
+//! Knows nothing of cached bytes, dirty data, callers and permissions.
+
+mod attr;
+mod clock;
 pub mod config;
+mod cookie;
+mod evict;
+mod flights;
+mod freshness;
+mod heal;
+mod junction;
+mod listing;
+mod lookup;
+mod metrics;
+mod node;
+mod observe;
+mod record;
+mod store;
+mod virtual_tree;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+use origin::{Origin, Reference};
+use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Version};
+
+pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
-pub struct Namespace {}
-#[allow(clippy::todo)]
+pub use freshness::Ask;
+pub use junction::JunctionStatus;
+pub use listing::{Listed, ListedEntry};
+pub use node::Node;
+pub use store::knows_junction;
+
+use flights::Flights;
+use junction::Grafted;
+use listing::Suspects;
+use lookup::Single;
+use metrics::Metrics;
+use record::Listing;
+use store::Store;
+use virtual_tree::VirtualTree;
+
+/// Directories whose listing state is kept in memory (about 100 bytes each).
+const LISTINGS_IN_MEMORY: usize = 50_000;
+/// Link targets kept in memory (about 150 bytes each).
+const LINKS_IN_MEMORY: usize = 20_000;
+/// Names looked up singly that are remembered (about 150 bytes each).
+const SINGLES_IN_MEMORY: usize = 50_000;
+
+/// An object: of an origin, or a directory above the junctions.
+#[derive(Clone, Debug)]
+pub enum Found {
+    Node(Arc<Node>),
+    Virtual { id: FileId, attr: Attr },
+}
+
+impl Found {
+    pub fn id(&self) -> FileId {
+        match self {
+            Found::Node(node) => node.id,
+            Found::Virtual { id, .. } => *id,
+        }
+    }
+
+    pub fn attr(&self) -> &Attr {
+        match self {
+            Found::Node(node) => node.attr(),
+            Found::Virtual { attr, .. } => attr,
+        }
+    }
+
+    pub fn junction(&self) -> JunctionId {
+        match self {
+            Found::Node(node) => node.junction(),
+            Found::Virtual { .. } => JunctionId::VIRTUAL,
+        }
+    }
+}
+
+pub struct Namespace {
+    store: Store,
+    clock: Clock,
+    junctions: HashMap<JunctionId, Grafted>,
+    virtual_tree: VirtualTree,
+    nodes: quick_cache::sync::Cache<FileId, Arc<Node>>,
+    listings: quick_cache::sync::Cache<FileId, Listing>,
+    /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
+    aliases: RwLock<HashMap<FileId, FileId>>,
+    /// Names looked up one by one, present or not.
+    singles: quick_cache::sync::Cache<(FileId, Name), Single>,
+    /// Targets of symbolic links, with the version they were read from.
+    links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
+    suspects: Mutex<Suspects>,
+    attr_flights: Flights<FileId, Arc<Node>>,
+    lookup_flights: Flights<(FileId, Name), Arc<Node>>,
+    listing_flights: Flights<FileId, Listing>,
+    heal_flights: Flights<FileId, Arc<Node>>,
+    metrics: Metrics,
+}
+
 impl Namespace {
     /// Open or create the database and graft the junctions. Origins are not contacted; needs a tokio runtime.
-    pub fn open(_config: Config, _junctions: Vec<Junction>) -> types::Result<std::sync::Arc<Namespace>> {
-        todo!()
+    pub fn open(config: Config, junctions: Vec<Junction>) -> Result<Arc<Namespace>> {
+        Namespace::open_with_clock(config, junctions, Clock::default())
     }
-    /// Write what is pending and stop.
-    pub async fn shutdown(&self) {
-        todo!()
+
+    pub fn open_with_clock(config: Config, junctions: Vec<Junction>, clock: Clock) -> Result<Arc<Namespace>> {
+        let store = Store::open(&config.dir, config.database_cache_bytes)?;
+        let mut grafted = HashMap::new();
+        for junction in junctions {
+            let id = store.junction_id(&junction.path, &junction.origin.url())?;
+            grafted.insert(id, Grafted::new(id, junction));
+        }
+        let roots: Vec<_> = grafted.values().map(|g| (g.rules.path.as_str(), g.root)).collect();
+        let virtual_tree = VirtualTree::build(&roots)?;
+        let aliases = RwLock::new(store.aliases()?.into_iter().collect());
+        Ok(Arc::new(Namespace {
+            store,
+            clock,
+            junctions: grafted,
+            virtual_tree,
+            nodes: quick_cache::sync::Cache::new(config.nodes_in_memory),
+            listings: quick_cache::sync::Cache::new(LISTINGS_IN_MEMORY),
+            aliases,
+            singles: quick_cache::sync::Cache::new(SINGLES_IN_MEMORY),
+            links: quick_cache::sync::Cache::new(LINKS_IN_MEMORY),
+            suspects: Mutex::default(),
+            attr_flights: Flights::new(),
+            lookup_flights: Flights::new(),
+            listing_flights: Flights::new(),
+            heal_flights: Flights::new(),
+            metrics: Metrics::default(),
+        }))
     }
-    /// True if this database has served this junction (path and URL) before.
-    pub fn knows_junction(_dir: &std::path::Path, _path: &str, _url: &str) -> bool {
-        todo!()
+
+    /// The root of the served tree.
+    pub fn root(&self) -> FileId {
+        self.virtual_tree.root()
     }
-    pub fn register(&self, _registry: &mut prometheus_client::registry::Registry) {
-        todo!()
+
+    /// `..` of a directory; the root of the tree is its own parent.
+    pub async fn parent(self: &Arc<Self>, dir: FileId) -> Result<Found> {
+        let parent = match self.virtual_tree.get(dir) {
+            Some(here) => here.parent,
+            None if self.junction_rooted_at(dir).is_some() => self.virtual_tree.parent_of_junction(dir),
+            None => self.load(dir)?.record.parent,
+        };
+        self.getattr(parent, Ask::Use).await
+    }
+
+    /// The origin and the reference under which it knows this object now.
+    pub fn origin_of(&self, node: &Node) -> Result<(Arc<dyn Origin>, Reference)> {
+        Ok((self.junction(node.junction())?.rules.origin.clone(), node.record.reference.clone()))
+    }
+
+    /// The object as it is known, without asking anybody: for whoever is already using it.
+    pub fn getattr_known(&self, id: FileId) -> Result<Found> {
+        self.load(id).map(Found::Node)
+    }
+
+    /// Let the junction learn from a call that was made to its origin elsewhere (a read of bytes).
+    pub fn noted<T>(&self, node: &Node, result: Result<T>) -> Result<T> {
+        match self.junction(node.junction()) {
+            Ok(junction) => junction.note(result, self.clock.now_ms()),
+            Err(_) => result,
+        }
+    }
+
+    /// Where a symbolic link points. Asked once per version of the link.
+    pub async fn link_target(self: &Arc<Self>, node: &Arc<Node>) -> Result<bytes::Bytes> {
+        if let Some((version, target)) = self.links.get(&node.id)
+            && version == node.version()
+        {
+            self.metrics.hits.inc();
+            return Ok(target);
+        }
+        let junction = self.junction(node.junction())?;
+        let ask = |node: Arc<Node>| async move {
+            let answer = junction.rules.origin.readlink(&node.record.reference).await;
+            junction.note(answer, self.clock.now_ms())
+        };
+        self.metrics.misses.inc();
+        let target = match ask(node.clone()).await {
+            Err(e) if e.kind() == types::ErrorKind::Stale => ask(self.heal(node.id).await?).await?,
+            other => other?,
+        };
+        self.links.insert(node.id, (node.version(), target.clone()));
+        Ok(target)
+    }
+
+    /// Room at the origin; the virtual tree has none of its own.
+    pub async fn statfs(self: &Arc<Self>, id: FileId) -> Result<FsStat> {
+        match self.getattr(id, Ask::Use).await? {
+            Found::Virtual { .. } => Ok(FsStat::default()),
+            Found::Node(node) => self.junction(node.junction())?.statfs(&node.record.reference).await,
+        }
+    }
+
+    /// Path, URL, rule and state of every junction, by path.
+    pub fn junctions(&self) -> Vec<JunctionStatus> {
+        let mut all: Vec<_> = self.junctions.values().map(|g| g.status(self.clock.now_ms())).collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all
+    }
+
+    pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Commit what is pending and stop.
+    pub async fn shutdown(self: &Arc<Self>) {
+        let this = self.clone();
+        let _ = tokio::task::spawn_blocking(move || this.store.close()).await;
+    }
+
+    fn junction(&self, id: JunctionId) -> Result<&Grafted> {
+        // An object of a junction that is no longer configured: its handles name nothing here.
+        self.junctions.get(&id).ok_or_else(|| types::Error::new(types::ErrorKind::Stale, "find junction", id))
+    }
+
+    fn junction_rooted_at(&self, id: FileId) -> Option<&Grafted> {
+        self.junctions.values().find(|g| g.root == id)
     }
 }

@@ -1,0 +1,147 @@
+//! What is this object now? One question to the origin for all who ask at the same time.
+
+use std::sync::Arc;
+
+use tracing::debug;
+use types::{ErrorKind, FileId, Result};
+
+use crate::config::Freshness;
+use crate::flights::Join;
+use crate::freshness::{self, Ask};
+use crate::node::Node;
+use crate::{Found, Grafted, Namespace};
+
+impl Namespace {
+    /// The object as far as the junction's rule demands to know it. `Stale` if it is no more.
+    pub async fn getattr(self: &Arc<Self>, id: FileId, ask: Ask) -> Result<Found> {
+        if let Some(dir) = self.virtual_tree.get(id) {
+            return Ok(Found::Virtual { id, attr: self.virtual_tree.attr(dir, id) });
+        }
+        self.node(id, ask).await.map(Found::Node)
+    }
+
+    /// As `getattr`, for ids that are not virtual.
+    pub(crate) async fn node(self: &Arc<Self>, id: FileId, ask: Ask) -> Result<Arc<Node>> {
+        let node = match self.load(id) {
+            Ok(node) => node,
+            Err(e) if e.kind() == ErrorKind::Stale && self.junction_rooted_at(id).is_some() => {
+                return self.refresh(id, Join::Running).await; // first contact with this origin
+            }
+            Err(e) => return Err(e),
+        };
+        let junction = self.junction(node.junction())?;
+        let rule = junction.rule_for(&node);
+        if self.is_known_fresh(&node, rule, ask) {
+            self.metrics.hits.inc();
+            return Ok(node);
+        }
+        if junction.is_failing() && self.may_serve_stale(junction, &node) {
+            if junction.may_probe(self.clock.now_ms()) {
+                self.start_refresh(id);
+            }
+            self.metrics.stale_served.inc();
+            return Ok(node);
+        }
+        if matches!(rule, Freshness::Ttl(_)) && self.suspect(node.record.parent) {
+            // The second object of this directory that expired: ask for all of them at once.
+            if self.relist_soon(node.record.parent).await && self.is_known_fresh(&node, rule, ask) {
+                return self.load(id);
+            }
+        }
+        let join = if rule == Freshness::Always { Join::StartedAfterAsking } else { Join::Running };
+        match self.refresh(id, join).await {
+            Err(e) if e.is_retryable() && self.may_serve_stale(junction, &node) => {
+                self.metrics.stale_served.inc();
+                Ok(node)
+            }
+            other => other,
+        }
+    }
+
+    /// Ask the origin, whatever is known.
+    pub async fn refresh(self: &Arc<Self>, id: FileId, join: Join) -> Result<Arc<Node>> {
+        self.metrics.misses.inc();
+        let this = self.clone();
+        self.attr_flights.run(id, join, move || this.ask_attr(id)).await
+    }
+
+    /// Ask the origin about a file that was found to have changed, after this call began.
+    pub async fn refresh_changed(self: &Arc<Self>, id: FileId) -> Result<Found> {
+        self.refresh(id, Join::StartedAfterAsking).await.map(Found::Node)
+    }
+
+    fn start_refresh(self: &Arc<Self>, id: FileId) {
+        let this = self.clone();
+        drop(self.attr_flights.start_or_join(id, move || this.ask_attr(id)));
+    }
+
+    async fn ask_attr(self: Arc<Self>, id: FileId) -> Result<Arc<Node>> {
+        if let Some(junction) = self.junction_rooted_at(id) {
+            return self.ask_root(junction).await;
+        }
+        let node = self.load(id)?;
+        let junction = self.junction(node.junction())?;
+        let asked_ms = self.clock.now_ms();
+        let answer = junction.rules.origin.getattr(&node.record.reference).await;
+        match junction.note(answer, asked_ms) {
+            Ok(object) if self.id_of(junction.id, &object.identity) == id => {
+                let (node, change) = self.observe(junction, id, None, &object, asked_ms)?;
+                self.store.enqueue(change.into_iter().collect()).await?;
+                Ok(node)
+            }
+            // Another object answers to the reference, or none: look where it used to be, once.
+            Ok(_) => self.heal(id).await,
+            Err(e) if e.kind() == ErrorKind::Stale => {
+                debug!(%id, "reference is stale: {e}");
+                self.heal(id).await
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(crate) async fn ask_root(self: &Arc<Self>, junction: &Grafted) -> Result<Arc<Node>> {
+        let asked_ms = self.clock.now_ms();
+        let object = junction.note(junction.rules.origin.root().await, asked_ms)?;
+        let name = bytes::Bytes::new();
+        let place = crate::observe::Place { parent: junction.root, name: &name };
+        let (node, change) = self.observe(junction, junction.root, Some(place), &object, asked_ms)?;
+        self.store.commit(change.into_iter().collect()).await?;
+        Ok(node)
+    }
+
+    /// By its own last check, or by the last listing of the directory it is in.
+    fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
+        let now = self.clock.now_ms();
+        if freshness::is_fresh(rule, ask, node.checked_ms(), now) {
+            return true;
+        }
+        if node.attr().is_dir() || node.checked_ms() == 0 {
+            return false; // a listing is about the names in a directory; evicted things are asked for
+        }
+        match self.listing_of(node.record.parent) {
+            Ok(Some(listing)) => freshness::is_fresh(rule, ask, listing.listed_ms, now),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &Node) -> bool {
+        match junction.rules.stale_if_error {
+            None => node.checked_ms() != 0,
+            Some(bound) => freshness::within(bound, node.checked_ms(), self.clock.now_ms()),
+        }
+    }
+
+    /// Milliseconds since the origin last vouched for this object, and the rule it falls under.
+    pub fn age(&self, node: &Node) -> Result<(u64, Freshness)> {
+        let listed = self.listing_of(node.record.parent)?.map_or(0, |l| l.listed_ms);
+        let vouched = if node.attr().is_dir() { node.checked_ms() } else { node.checked_ms().max(listed) };
+        let age = self.clock.now_ms().saturating_sub(vouched);
+        Ok((age, self.junction(node.junction())?.rule_for(node)))
+    }
+}
+
+impl Grafted {
+    pub(crate) fn rule_for(&self, node: &Node) -> Freshness {
+        if node.attr().is_dir() { self.rules.directories } else { self.rules.files }
+    }
+}

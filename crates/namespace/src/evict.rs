@@ -1,0 +1,83 @@
+//! The operator's "forget what you know below here": the next use asks the origin. Handles stay valid.
+
+use std::sync::Arc;
+
+use types::{FileId, Result};
+
+use crate::freshness::Ask;
+use crate::store::Change;
+use crate::{Found, Namespace};
+
+/// Entries read, and changes queued, at a time.
+const PIECE: usize = 4096;
+
+impl Namespace {
+    /// Distrust `id` and all that is known below it; calls `file` for each file, so that its bytes can go too.
+    /// Asks the origin nothing.
+    pub async fn expire_tree(self: &Arc<Self>, id: FileId, mut file: impl FnMut(FileId)) -> Result<()> {
+        let mut dirs = Vec::new();
+        let mut changes = Vec::new();
+        self.expire_one(id, &mut dirs, &mut changes, &mut file);
+        while let Some(dir) = dirs.pop() {
+            if let Some(here) = self.virtual_tree.get(dir) {
+                for child in here.children.values() {
+                    self.expire_one(*child, &mut dirs, &mut changes, &mut file);
+                }
+                continue;
+            }
+            self.listings.remove(&dir);
+            changes.push(Change::RemoveListing(dir));
+            let mut after = 0;
+            loop {
+                let piece = self.store.entries_after(dir, after, PIECE)?;
+                let Some(last) = piece.last() else { break };
+                after = last.cookie;
+                for entry in &piece {
+                    if let Ok(name) = types::Name::new(entry.name.clone()) {
+                        self.singles.remove(&(dir, name));
+                    }
+                    if let Some(child) = entry.child {
+                        self.expire_one(child, &mut dirs, &mut changes, &mut file);
+                    }
+                }
+                if changes.len() >= PIECE {
+                    self.store.enqueue(std::mem::take(&mut changes)).await?;
+                }
+            }
+        }
+        self.store.commit(changes).await
+    }
+
+    fn expire_one(
+        &self,
+        id: FileId,
+        dirs: &mut Vec<FileId>,
+        changes: &mut Vec<Change>,
+        file: &mut impl FnMut(FileId),
+    ) {
+        if self.virtual_tree.get(id).is_some() {
+            return dirs.push(id);
+        }
+        let Ok(node) = self.load(id) else { return };
+        node.distrust();
+        let mut record = node.record.clone();
+        record.checked_ms = 0;
+        changes.push(Change::PutNode(id, record));
+        if node.attr().is_dir() {
+            dirs.push(id);
+        } else {
+            file(id);
+        }
+    }
+
+    /// Walk an absolute path from the root. Links are not followed; empty components and `.` are skipped,
+    /// `..` is refused.
+    pub async fn resolve(self: &Arc<Self>, path: &[u8]) -> Result<Found> {
+        let mut at = self.getattr(self.root(), Ask::Open).await?;
+        for part in path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".") {
+            let name = types::Name::new(bytes::Bytes::copy_from_slice(part))?;
+            at = self.lookup(at.id(), &name).await?;
+        }
+        Ok(at)
+    }
+}

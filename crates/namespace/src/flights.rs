@@ -1,0 +1,95 @@
+//! Single flight: callers that want the same answer at the same time share one question to the origin.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use types::{Error, ErrorKind, Result};
+
+/// Which running flight may a caller join?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// Any: the answer is as good as one asked now, within the promised staleness.
+    Running,
+    /// Only one that starts after the caller asked: what close-to-open means.
+    StartedAfterAsking,
+}
+
+type Answer<T> = watch::Receiver<Option<Result<T>>>;
+type Running<K, T> = Arc<Mutex<HashMap<K, Answer<T>>>>;
+
+/// Each flight is a task of its own: a caller that goes away does not take the answer from the others.
+pub struct Flights<K, T> {
+    running: Running<K, T>,
+}
+
+impl<K, T> Flights<K, T>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    T: Clone + Send + Sync + 'static,
+{
+    pub fn new() -> Flights<K, T> {
+        Flights { running: Running::default() }
+    }
+
+    /// The answer of `make`, run by this caller or by one before it.
+    pub async fn run<F>(&self, key: K, join: Join, make: impl FnOnce() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        if join == Join::StartedAfterAsking {
+            let running = lock(&self.running).get(&key).cloned();
+            if let Some(mut answer) = running {
+                let _ = wait(&mut answer).await;
+            }
+        }
+        let mut answer = self.start_or_join(key, make);
+        wait(&mut answer).await
+    }
+
+    /// Start the flight if none is running; do not wait for it.
+    pub fn start_or_join<F>(&self, key: K, make: impl FnOnce() -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let mut running = lock(&self.running);
+        if let Some(answer) = running.get(&key) {
+            return answer.clone();
+        }
+        let (sender, answer) = watch::channel(None);
+        running.insert(key.clone(), answer.clone());
+        let landing = Landing { running: self.running.clone(), key };
+        let flight = make();
+        tokio::spawn(async move {
+            let result = flight.await;
+            drop(landing); // first make room for the next flight, then wake those who waited for this one
+            let _ = sender.send(Some(result));
+        });
+        answer
+    }
+}
+
+/// Takes the flight off the list, also when it panics.
+struct Landing<K: Eq + Hash, T> {
+    running: Running<K, T>,
+    key: K,
+}
+
+impl<K: Eq + Hash, T> Drop for Landing<K, T> {
+    fn drop(&mut self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+pub async fn wait<T: Clone>(answer: &mut Answer<T>) -> Result<T> {
+    match answer.wait_for(Option::is_some).await {
+        Ok(landed) => landed.clone().expect("waited until it is there"),
+        Err(_) => Err(Error::new(ErrorKind::Io, "ask the origin", "the task that asked has failed")),
+    }
+}
+
+fn lock<K, T>(running: &Running<K, T>) -> std::sync::MutexGuard<'_, HashMap<K, Answer<T>>> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}

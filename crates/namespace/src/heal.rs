@@ -1,0 +1,93 @@
+//! An origin says that a reference is stale: find the object again where it was last seen, once.
+//!
+//! Handles given to clients hold our id, so a NAS that was restored, failed over or exported anew under other
+//! handles does not break them as long as the same object still has the same name.
+
+use std::sync::{Arc, PoisonError};
+
+use origin::Object;
+use tracing::info;
+use types::{Error, ErrorKind, FileId, Name, Result};
+
+use crate::flights::Join;
+use crate::node::Node;
+use crate::observe::{DETACHED, Place};
+use crate::store::Change;
+use crate::{Grafted, Namespace};
+
+/// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
+const DEPTH_MAX: usize = 128;
+
+impl Namespace {
+    /// The object under its new reference, or `Stale` for good.
+    pub async fn heal(self: &Arc<Self>, id: FileId) -> Result<Arc<Node>> {
+        let this = self.clone();
+        self.heal_flights
+            .run(id, Join::Running, move || async move { this.find_again(id, DEPTH_MAX).await })
+            .await
+    }
+
+    async fn find_again(self: &Arc<Self>, id: FileId, depth: usize) -> Result<Arc<Node>> {
+        let stale = || Error::new(ErrorKind::Stale, "find again", id);
+        if let Some(junction) = self.junction_rooted_at(id) {
+            return self.ask_root(junction).await;
+        }
+        let old = self.load(id)?;
+        if old.record.parent == DETACHED || depth == 0 {
+            self.forget(id).await?;
+            return Err(stale());
+        }
+        let junction = self.junction(old.junction())?;
+        let name = Name::new(old.record.name.clone())?;
+        let asked_ms = self.clock.now_ms();
+        let found = match self.look_beside(&old, &name, depth).await {
+            Err(e)
+                if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory) =>
+            {
+                None
+            }
+            other => Some(other?),
+        };
+        let Some(object) = found.filter(|object| self.is_same(junction, &old, object)) else {
+            self.forget(id).await?;
+            return Err(stale());
+        };
+        let computed = FileId::derive(junction.id, &object.identity.0);
+        let place = Place { parent: old.record.parent, name: &old.record.name };
+        let (node, change) = self.observe(junction, id, Some(place), &object, asked_ms)?;
+        let mut changes: Vec<_> = change.into_iter().collect();
+        if computed != id {
+            // From now on this identity means the object that clients hold a handle to.
+            self.aliases.write().unwrap_or_else(PoisonError::into_inner).insert(computed, id);
+            changes.push(Change::PutAlias { computed, known: id });
+        }
+        self.store.commit(changes).await?;
+        self.metrics.healed.inc();
+        info!(%id, %name, "found again under a new reference");
+        Ok(node)
+    }
+
+    /// Look the name up in the parent; a parent that is stale too is found again first.
+    async fn look_beside(self: &Arc<Self>, old: &Node, name: &Name, depth: usize) -> Result<Object> {
+        let junction = self.junction(old.junction())?;
+        let parent = self.load(old.record.parent)?;
+        let first = junction.rules.origin.lookup(&parent.record.reference, name).await;
+        match junction.note(first, self.clock.now_ms()) {
+            Err(e) if e.kind() == ErrorKind::Stale => {
+                let parent = Box::pin(self.find_again(parent.id, depth - 1)).await?;
+                junction.rules.origin.lookup(&parent.record.reference, name).await
+            }
+            other => other,
+        }
+    }
+
+    /// The same object under another handle? By identity; failing that, by inode number and, for files, by
+    /// contents that did not change. A new file under the old name must not pass.
+    fn is_same(&self, junction: &Grafted, old: &Node, found: &Object) -> bool {
+        if self.id_of(junction.id, &found.identity) == old.id {
+            return true;
+        }
+        let same_inode = found.attr.fileid == old.attr().fileid && found.attr.kind == old.attr().kind;
+        same_inode && (found.attr.is_dir() || found.version == old.version())
+    }
+}

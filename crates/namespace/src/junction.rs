@@ -1,0 +1,119 @@
+//! A junction at work: its rules, and whether its origin answers at the moment.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use origin::Reference;
+use tracing::{info, warn};
+use types::{Error, FileId, FsStat, JunctionId, Result};
+
+use crate::config::Junction;
+
+/// While the origin fails, questions that can be answered from old knowledge do not wait for it; it is asked
+/// again in the background at this interval at most.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the room at the origin is believed.
+const STATFS_TTL: Duration = Duration::from_secs(5);
+
+pub struct Grafted {
+    pub id: JunctionId,
+    pub rules: Junction,
+    /// Id of its root directory: fixed, so that it exists before the origin was ever reached.
+    pub root: FileId,
+    /// When the running outage began; 0 = the origin answers.
+    failing_since_ms: AtomicU64,
+    probed_ms: AtomicU64,
+    last_error: Mutex<Option<String>>,
+    room: Mutex<Option<(std::time::Instant, FsStat)>>,
+}
+
+/// One junction for `status`.
+#[derive(Clone, Debug)]
+pub struct JunctionStatus {
+    pub id: JunctionId,
+    pub path: String,
+    pub url: String,
+    pub files: String,
+    pub directories: String,
+    /// Milliseconds since the origin stopped answering, with the last error.
+    pub failing: Option<(u64, String)>,
+}
+
+impl Grafted {
+    pub fn new(id: JunctionId, rules: Junction) -> Grafted {
+        Grafted {
+            id,
+            rules,
+            root: FileId::derive(id, b"\0junction root"),
+            failing_since_ms: AtomicU64::new(0),
+            probed_ms: AtomicU64::new(0),
+            last_error: Mutex::default(),
+            room: Mutex::default(),
+        }
+    }
+
+    pub fn is_failing(&self) -> bool {
+        self.failing_since_ms.load(Ordering::Relaxed) != 0
+    }
+
+    /// Note how a call to the origin went, and pass its result on. Only errors that say "not reachable"
+    /// count as an outage.
+    pub fn note<T>(&self, result: Result<T>, now_ms: u64) -> Result<T> {
+        match &result {
+            Err(e) if e.is_retryable() => self.note_failure(e, now_ms),
+            _ => {
+                if self.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
+                    info!(junction = %self.rules.path, "the origin answers again");
+                }
+            }
+        }
+        result
+    }
+
+    fn note_failure(&self, error: &Error, now_ms: u64) {
+        self.probed_ms.store(now_ms, Ordering::Relaxed);
+        if let Ok(mut last) = self.last_error.lock() {
+            *last = Some(error.to_string());
+        }
+        let first =
+            self.failing_since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if first {
+            warn!(junction = %self.rules.path, "the origin does not answer; cached data is served on: {error}");
+        }
+    }
+
+    /// May this caller ask the failing origin once more, in the background?
+    pub fn may_probe(&self, now_ms: u64) -> bool {
+        let last = self.probed_ms.load(Ordering::Relaxed);
+        let due = u128::from(now_ms.saturating_sub(last)) >= PROBE_INTERVAL.as_millis();
+        due && self.probed_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    pub fn status(&self, now_ms: u64) -> JunctionStatus {
+        let since = self.failing_since_ms.load(Ordering::Relaxed);
+        let error = self.last_error.lock().ok().and_then(|e| e.clone()).unwrap_or_default();
+        JunctionStatus {
+            id: self.id,
+            path: self.rules.path.clone(),
+            url: self.rules.origin.url(),
+            files: self.rules.files.to_string(),
+            directories: self.rules.directories.to_string(),
+            failing: (since != 0).then(|| (now_ms.saturating_sub(since), error)),
+        }
+    }
+
+    pub async fn statfs(&self, reference: &Reference) -> Result<FsStat> {
+        let known = self.room.lock().ok().and_then(|room| *room);
+        if let Some((at, room)) = known
+            && (at.elapsed() < STATFS_TTL || self.is_failing())
+        {
+            return Ok(room);
+        }
+        let room = self.rules.origin.statfs(reference).await?;
+        if let Ok(mut known) = self.room.lock() {
+            *known = Some((std::time::Instant::now(), room));
+        }
+        Ok(room)
+    }
+}

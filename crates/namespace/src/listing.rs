@@ -1,0 +1,377 @@
+//! Whole directories with attributes: how names, absences and attributes are learnt many at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use origin::{DirCursor, DirPage, Reference};
+use types::{Error, ErrorKind, FileId, Result};
+
+use crate::config::Freshness;
+use crate::cookie;
+use crate::flights::{Join, wait};
+use crate::freshness::{self, Ask};
+use crate::node::Node;
+use crate::observe::{DETACHED, Place};
+use crate::record::Listing;
+use crate::store::{Change, StoredEntry};
+use crate::{Found, Grafted, Namespace};
+
+/// A question about one name or one file waits this long for a listing of its directory that is under way,
+/// then asks for itself: a huge directory must not delay a single look-up.
+const LISTING_PATIENCE: Duration = Duration::from_secs(1);
+/// Above this many names, single questions are cheaper than fetching the directory.
+const LIST_ON_SUSPICION_MAX: u64 = 20_000;
+/// Names listed without their object that are looked up at the same time.
+const RESOLVE_TOGETHER: usize = 32;
+/// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
+const RESOLVE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// One name of a listing.
+#[derive(Clone, Debug)]
+pub struct ListedEntry {
+    pub name: Bytes,
+    pub cookie: u64,
+    /// Inode number to show.
+    pub fileid: u64,
+    /// Absent where the object cannot be reached.
+    pub child: Option<Found>,
+}
+
+/// A piece of a directory, in the order of the cookies.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub dir: Found,
+    pub entries: Vec<ListedEntry>,
+    pub eof: bool,
+}
+
+/// Directories in which something had to be asked for singly of late.
+#[derive(Default)]
+pub struct Suspects {
+    seen: HashMap<FileId, (u32, u64)>,
+}
+
+impl Suspects {
+    /// Directories remembered; when full, all are forgotten: the next ones are counted afresh.
+    const MAX: usize = 4096;
+    /// Two questions further apart than this are two strangers.
+    const WINDOW_MS: u64 = 60_000;
+
+    /// Note one more; true from the second on.
+    fn note(&mut self, dir: FileId, now_ms: u64) -> bool {
+        if self.seen.len() >= Suspects::MAX {
+            self.seen.clear();
+        }
+        let (count, first) = self.seen.entry(dir).or_insert((0, now_ms));
+        if now_ms.saturating_sub(*first) > Suspects::WINDOW_MS {
+            (*count, *first) = (0, now_ms);
+        }
+        *count += 1;
+        *count >= 2
+    }
+}
+
+impl Namespace {
+    /// Entries after cookie `after` (0 = all), `max` at most; fetches the directory where the rule demands it.
+    pub async fn readdir(self: &Arc<Self>, dir: FileId, after: u64, max: usize) -> Result<Listed> {
+        if let Some(here) = self.virtual_tree.get(dir) {
+            let children: Vec<_> = here.children.iter().map(|(n, id)| (n.clone(), *id)).collect();
+            return self.read_virtual(dir, children, after, max).await;
+        }
+        let ask = if after == 0 { Ask::Open } else { Ask::Use };
+        let node = self.node(dir, ask).await?;
+        if !node.attr().is_dir() {
+            return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
+        }
+        self.ensure_listed(&node, ask).await?;
+        let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
+        let eof = stored.len() <= max;
+        stored.truncate(max);
+        let entries = self.with_children(&node, stored).await?;
+        Ok(Listed { dir: Found::Node(node), entries, eof })
+    }
+
+    async fn read_virtual(
+        self: &Arc<Self>,
+        dir: FileId,
+        children: Vec<(Bytes, FileId)>,
+        after: u64,
+        max: usize,
+    ) -> Result<Listed> {
+        let mut all: Vec<_> =
+            children.into_iter().map(|(name, id)| (cookie::first_slot(&name), name, id)).collect();
+        all.sort();
+        let mut left = all.into_iter().filter(|(cookie, ..)| *cookie > after).peekable();
+        let mut entries = Vec::new();
+        for (cookie, name, id) in left.by_ref().take(max) {
+            let child = match self.getattr(id, Ask::Use).await {
+                Ok(found) => Some(found),
+                Err(e) => {
+                    tracing::debug!(name = %name.escape_ascii(), "listed without its attributes: {e}");
+                    None
+                }
+            };
+            entries.push(ListedEntry { name, cookie, fileid: id.fileid64(), child });
+        }
+        let eof = left.peek().is_none();
+        Ok(Listed { dir: self.getattr(dir, Ask::Use).await?, entries, eof })
+    }
+
+    /// The listing state of a directory, if it was ever listed.
+    pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<Listing>> {
+        if let Some(listing) = self.listings.get(&dir) {
+            return Ok(Some(listing));
+        }
+        let stored = if dir == DETACHED { None } else { self.store.listing(dir)? };
+        if let Some(listing) = stored {
+            self.listings.insert(dir, listing);
+        }
+        Ok(stored)
+    }
+
+    /// Since when the listing is known to name exactly what is in the directory; `None` if it is outdated.
+    pub(crate) fn proof(&self, dir: &Node, listing: &Listing, rule: Freshness) -> Option<u64> {
+        proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
+    }
+
+    async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
+        let junction = self.junction(dir.junction())?;
+        let now = self.clock.now_ms();
+        let listing = self.listing_of(dir.id)?;
+        let good = listing.is_some_and(|listing| {
+            let names = self
+                .proof(dir, &listing, junction.rules.directories)
+                .is_some_and(|at| freshness::is_fresh(junction.rules.directories, Ask::Use, at, now));
+            names && freshness::is_fresh(junction.rules.files, ask, listing.listed_ms, now)
+        });
+        if good {
+            self.metrics.hits.inc();
+            return Ok(());
+        }
+        let stale_is_fine = listing.is_some() && self.may_serve_stale(junction, dir);
+        if junction.is_failing() && stale_is_fine {
+            if junction.may_probe(now) {
+                drop(self.start_listing(dir.id));
+            }
+            self.metrics.stale_served.inc();
+            return Ok(());
+        }
+        let always = Freshness::Always;
+        let strict = junction.rules.files == always || junction.rules.directories == always;
+        let join = if strict && ask == Ask::Open { Join::StartedAfterAsking } else { Join::Running };
+        let this = self.clone();
+        let id = dir.id;
+        match self.listing_flights.run(id, join, move || this.list(id)).await {
+            Err(e) if e.is_retryable() && stale_is_fine => {
+                self.metrics.stale_served.inc();
+                Ok(())
+            }
+            other => other.map(|_| ()),
+        }
+    }
+
+    fn start_listing(self: &Arc<Self>, dir: FileId) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+        let this = self.clone();
+        self.listing_flights.start_or_join(dir, move || this.list(dir))
+    }
+
+    /// Note that something in `dir` had to be asked for singly; true if it is time to fetch the directory.
+    pub(crate) fn suspect(&self, dir: FileId) -> bool {
+        if dir == DETACHED {
+            return false;
+        }
+        let huge = self.listing_of(dir).is_ok_and(|l| l.is_some_and(|l| l.entries > LIST_ON_SUSPICION_MAX));
+        let now = self.clock.now_ms();
+        !huge && self.suspects.lock().unwrap_or_else(PoisonError::into_inner).note(dir, now)
+    }
+
+    /// Fetch the directory, wait a little. True if the listing is there.
+    pub(crate) async fn relist_soon(self: &Arc<Self>, dir: FileId) -> bool {
+        let mut answer = self.start_listing(dir);
+        matches!(tokio::time::timeout(LISTING_PATIENCE, wait(&mut answer)).await, Ok(Ok(_)))
+    }
+
+    /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
+    async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
+        self.metrics.listings.inc();
+        let node = self.node_to_list(dir).await?;
+        match self.list_at(&node).await {
+            Err(e) if e.kind() == ErrorKind::Stale => {
+                let node = self.heal(dir).await?;
+                self.list_at(&node).await
+            }
+            other => other,
+        }
+    }
+
+    /// The directory with *some* version that was true before the listing starts; an old one is fine, since a
+    /// change after it makes the listing outdated, not wrong.
+    async fn node_to_list(self: &Arc<Self>, dir: FileId) -> Result<Arc<Node>> {
+        match self.load(dir) {
+            Ok(node) => Ok(node),
+            Err(_) => self.refresh(dir, Join::Running).await,
+        }
+    }
+
+    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Listing> {
+        let junction = self.junction(dir.junction())?;
+        let listed_ms = self.clock.now_ms();
+        let changed = dir.attr().mtime.max(dir.attr().ctime);
+        let settled = freshness::is_settled(changed, listed_ms);
+        let before = self.slots_of(dir.id).await?;
+        let mut seen = HashSet::with_capacity(before.len());
+        let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
+        let mut entries = 0;
+        loop {
+            entries += page.entries.len() as u64;
+            seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
+            let changes = self.take_in(junction, dir.id, &page, listed_ms)?;
+            let Some(next) = page.next else {
+                self.store.commit(changes).await?;
+                break;
+            };
+            let ask = self.ask_page(junction, &dir.record.reference, next);
+            let (next_page, committed) = tokio::join!(ask, self.store.commit(changes));
+            committed?;
+            page = next_page?;
+        }
+        let listing = Listing { listed_ms, version: dir.version(), settled, entries };
+        self.finish_listing(dir.id, before, &seen, listing).await?;
+        Ok(listing)
+    }
+
+    async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let answer = junction.rules.origin.readdir(dir, cursor).await;
+        junction.note(answer, self.clock.now_ms())
+    }
+
+    /// Hashes of the names known before: those that the listing does not name are gone.
+    async fn slots_of(&self, dir: FileId) -> Result<HashSet<u64>> {
+        let mut slots = HashSet::new();
+        let mut after = 0;
+        loop {
+            let piece = self.store.entries_after(dir, after, 4096)?;
+            let Some(last) = piece.last() else { return Ok(slots) };
+            after = last.cookie;
+            slots.extend(piece.iter().map(|e| cookie::first_slot(&e.name)));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked_ms: u64) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for entry in &page.entries {
+            let name = Bytes::copy_from_slice(entry.name.as_bytes());
+            let child = match &entry.object {
+                Some(object) => {
+                    let id = self.id_of(junction.id, &object.identity);
+                    let place = Place { parent: dir, name: &name };
+                    let (_, change) = self.observe(junction, id, Some(place), object, asked_ms)?;
+                    changes.extend(change);
+                    Some(id)
+                }
+                None => None,
+            };
+            let known = self.store.find_entry(dir, &name)?;
+            if known.is_none_or(|known| child.is_some() && known.child != child) {
+                changes.push(Change::PutEntry { dir, name, child });
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn finish_listing(
+        &self,
+        dir: FileId,
+        before: HashSet<u64>,
+        seen: &HashSet<u64>,
+        listing: Listing,
+    ) -> Result<()> {
+        let mut changes = Vec::new();
+        for slot in before.difference(seen) {
+            let gone = self.store.entries_after(dir, slot - 1, cookie::SLOTS as usize)?;
+            for entry in gone.into_iter().filter(|e| cookie::first_slot(&e.name) == *slot) {
+                changes.extend(self.unlink(dir, &entry)?);
+            }
+        }
+        changes.push(Change::PutListing(dir, listing));
+        self.store.commit(changes).await?;
+        self.listings.insert(dir, listing);
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
+        Ok(())
+    }
+
+    /// The name is no longer in the directory. Its object may live on elsewhere, or for those who have it open:
+    /// it is kept, but the origin is asked before it is trusted again.
+    pub(crate) fn unlink(&self, dir: FileId, entry: &StoredEntry) -> Result<Vec<Change>> {
+        let mut changes = vec![Change::RemoveEntry { dir, cookie: entry.cookie }];
+        if let Some(child) = entry.child
+            && let Ok(node) = self.load(child)
+            && node.record.parent == dir
+            && node.record.name == entry.name
+        {
+            let mut record = node.record.clone();
+            (record.parent, record.name, record.checked_ms) = (DETACHED, Bytes::new(), 0);
+            self.nodes.insert(child, Arc::new(Node::new(child, record.clone())));
+            changes.push(Change::PutNode(child, record));
+        }
+        Ok(changes)
+    }
+
+    /// The entries with their objects; names that came without one are looked up now, a few at a time.
+    async fn with_children(
+        self: &Arc<Self>,
+        dir: &Arc<Node>,
+        stored: Vec<StoredEntry>,
+    ) -> Result<Vec<ListedEntry>> {
+        let mut entries = Vec::with_capacity(stored.len());
+        let mut unknown = Vec::new();
+        for entry in stored {
+            let child = entry.child.and_then(|id| self.load(id).ok());
+            if child.is_none() {
+                unknown.push(entries.len());
+            }
+            let fileid = child.as_ref().map_or(entry.cookie, |node| node.id.fileid64());
+            let child = child.map(Found::Node);
+            entries.push(ListedEntry { name: entry.name, cookie: entry.cookie, fileid, child });
+        }
+        for group in unknown.chunks(RESOLVE_TOGETHER) {
+            let mut lookups = tokio::task::JoinSet::new();
+            for &index in group {
+                let (this, dir, name) = (self.clone(), dir.clone(), entries[index].name.clone());
+                lookups.spawn(async move { (index, this.lookup_at_origin(&dir, name).await) });
+            }
+            let deadline = tokio::time::Instant::now() + RESOLVE_PATIENCE;
+            while let Ok(Some(Ok((index, found)))) =
+                tokio::time::timeout_at(deadline, lookups.join_next()).await
+            {
+                if let Ok(node) = found {
+                    entries[index].fileid = node.id.fileid64();
+                    entries[index].child = Some(Found::Node(node));
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// When was it proved last that what was learnt of a directory's names at `learnt_ms`, while its version was
+/// `version`, is still so? A version seen again later proves it anew, if it was settled when it was learnt.
+pub fn proof(
+    dir: &Node,
+    version: types::Version,
+    settled: bool,
+    learnt_ms: u64,
+    rule: Freshness,
+) -> Option<u64> {
+    if version != dir.version() {
+        return None;
+    }
+    match (settled, rule) {
+        (true, _) => Some(learnt_ms.max(dir.checked_ms())),
+        (false, Freshness::Always) => None,
+        (false, _) => Some(learnt_ms),
+    }
+}

@@ -1,0 +1,170 @@
+//! Which object has this name? From a listing, from an earlier look-up, or from the origin; and the same for
+//! names that do not exist.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::{Error, ErrorKind, FileId, Name, Result, Version};
+
+use crate::config::Freshness;
+use crate::flights::Join;
+use crate::freshness::{self, Ask};
+use crate::listing;
+use crate::node::Node;
+use crate::observe::Place;
+use crate::store::Change;
+use crate::{Found, Namespace};
+
+/// A name that was looked up singly: what the origin said, and about which state of the directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Single {
+    version: Version,
+    settled: bool,
+    asked_ms: u64,
+    /// `None`: the origin said that there is no such name.
+    child: Option<FileId>,
+}
+
+/// What is known of a name without asking.
+enum Known {
+    Present(FileId),
+    Absent,
+    /// Known once, but no longer vouched for.
+    Outdated(FileId),
+    Unknown,
+}
+
+impl Namespace {
+    /// `NotFound` only if the origin said so, no longer ago than the rules allow.
+    pub async fn lookup(self: &Arc<Self>, dir: FileId, name: &Name) -> Result<Found> {
+        if let Some(here) = self.virtual_tree.get(dir) {
+            let child = here.children.get(name.as_bytes()).copied();
+            return match child {
+                Some(id) => self.getattr(id, Ask::Open).await,
+                None => Err(not_found(name)),
+            };
+        }
+        let parent = self.node(dir, Ask::Open).await?;
+        if !parent.attr().is_dir() {
+            return Err(Error::new(ErrorKind::NotADirectory, "look up in", dir));
+        }
+        if let Some(answer) = self.lookup_known(&parent, name).await? {
+            return answer;
+        }
+        if self.suspect(dir) && self.relist_soon(dir).await {
+            // The second name asked for in this directory: now all of them are known.
+            let parent = self.load(dir)?;
+            if let Some(answer) = self.lookup_known(&parent, name).await? {
+                return answer;
+            }
+        }
+        self.lookup_at_origin(&parent, Bytes::copy_from_slice(name.as_bytes())).await.map(Found::Node)
+    }
+
+    /// The answer, if it can be given without looking the name up at the origin.
+    async fn lookup_known(self: &Arc<Self>, dir: &Arc<Node>, name: &Name) -> Result<Option<Result<Found>>> {
+        let junction = self.junction(dir.junction())?;
+        match self.known(dir, name)? {
+            Known::Present(child) => match self.node(child, Ask::Open).await {
+                Ok(node) => Ok(Some(Ok(Found::Node(node)))),
+                // Replaced by another object of that name since.
+                Err(e) if e.kind() == ErrorKind::Stale => Ok(None),
+                Err(e) => Err(e),
+            },
+            Known::Absent => {
+                self.metrics.negative_hits.inc();
+                Ok(Some(Err(not_found(name))))
+            }
+            Known::Outdated(child) if junction.is_failing() => match self.load(child) {
+                Ok(node) if self.may_serve_stale(junction, &node) => {
+                    self.metrics.stale_served.inc();
+                    Ok(Some(Ok(Found::Node(node))))
+                }
+                _ => Ok(None),
+            },
+            Known::Outdated(_) | Known::Unknown => Ok(None),
+        }
+    }
+
+    fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
+        let rules = &self.junction(dir.junction())?.rules;
+        let now = self.clock.now_ms();
+        let good = |at: u64| freshness::is_fresh(rules.directories, Ask::Use, at, now);
+        let absent = |at: u64| freshness::within(rules.negative_ttl, at, now);
+        if let Some(single) = self.singles.get(&(dir.id, name.clone()))
+            && let Some(at) =
+                listing::proof(dir, single.version, single.settled, single.asked_ms, rules.directories)
+        {
+            match single.child {
+                Some(child) if good(at) => return Ok(Known::Present(child)),
+                None if good(at) && absent(at) => return Ok(Known::Absent),
+                _ => {}
+            }
+        }
+        let entry = self.store.find_entry(dir.id, name.as_bytes())?;
+        let listed = entry.is_some();
+        let child = entry.and_then(|e| e.child);
+        let listing = self.listing_of(dir.id)?;
+        let proved = listing.and_then(|l| self.proof(dir, &l, rules.directories)).filter(|at| good(*at));
+        Ok(match (child, proved) {
+            (Some(child), Some(_)) => Known::Present(child),
+            (None, Some(at)) if absent(at) && !listed => Known::Absent,
+            (Some(child), None) => Known::Outdated(child),
+            (None, _) => Known::Unknown,
+        })
+    }
+
+    /// Ask for one name; all who want it share the question.
+    pub(crate) async fn lookup_at_origin(
+        self: &Arc<Self>,
+        dir: &Arc<Node>,
+        name: Bytes,
+    ) -> Result<Arc<Node>> {
+        let name = Name::new(name)?;
+        let always = self.junction(dir.junction())?.rules.directories == Freshness::Always;
+        let join = if always { Join::StartedAfterAsking } else { Join::Running };
+        self.metrics.misses.inc();
+        let (this, key, dir) = (self.clone(), (dir.id, name.clone()), dir.clone());
+        self.lookup_flights.run(key, join, move || this.ask_lookup(dir, name)).await
+    }
+
+    async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Arc<Node>> {
+        let junction = self.junction(dir.junction())?;
+        let asked_ms = self.clock.now_ms();
+        let mut answer = junction.rules.origin.lookup(&dir.record.reference, &name).await;
+        if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Stale) {
+            let healed = self.heal(dir.id).await?;
+            answer = junction.rules.origin.lookup(&healed.record.reference, &name).await;
+        }
+        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked_ms);
+        let single = |child| Single { version: dir.version(), settled, asked_ms, child };
+        match junction.note(answer, asked_ms) {
+            Ok(object) => {
+                let id = self.id_of(junction.id, &object.identity);
+                let bytes = Bytes::copy_from_slice(name.as_bytes());
+                let place = Place { parent: dir.id, name: &bytes };
+                let (node, change) = self.observe(junction, id, Some(place), &object, asked_ms)?;
+                let mut changes: Vec<_> = change.into_iter().collect();
+                let known = self.store.find_entry(dir.id, name.as_bytes())?;
+                if known.is_none_or(|known| known.child != Some(id)) {
+                    changes.push(Change::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
+                }
+                self.store.commit(changes).await?;
+                self.singles.insert((dir.id, name), single(Some(id)));
+                Ok(node)
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                if let Some(entry) = self.store.find_entry(dir.id, name.as_bytes())? {
+                    self.store.enqueue(self.unlink(dir.id, &entry)?).await?;
+                }
+                self.singles.insert((dir.id, name), single(None));
+                Err(e)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn not_found(name: &Name) -> Error {
+    Error::new(ErrorKind::NotFound, "look up", name)
+}

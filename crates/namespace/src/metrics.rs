@@ -1,0 +1,36 @@
+//! What the namespace counts.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+#[derive(Default)]
+pub struct Metrics {
+    /// Questions answered from what is known.
+    pub hits: Counter,
+    /// Questions that had to go to the origin.
+    pub misses: Counter,
+    /// Whole directories fetched.
+    pub listings: Counter,
+    /// "No such name" answered from what is known.
+    pub negative_hits: Counter,
+    /// Answers past their freshness because the origin could not be reached.
+    pub stale_served: Counter,
+    /// References that went stale at the origin and were found again by parent and name.
+    pub healed: Counter,
+}
+
+impl Metrics {
+    pub fn register(&self, registry: &mut Registry) {
+        let all: [(&str, &str, &Counter); 6] = [
+            ("hits", "Metadata questions answered without the origin", &self.hits),
+            ("misses", "Metadata questions that went to the origin", &self.misses),
+            ("listings", "Whole directories fetched from the origin", &self.listings),
+            ("negative_hits", "Absent names answered without the origin", &self.negative_hits),
+            ("stale_served", "Answers past their freshness during an outage", &self.stale_served),
+            ("healed", "Stale origin references found again by parent and name", &self.healed),
+        ];
+        for (name, help, counter) in all {
+            registry.register(format!("forebay_namespace_{name}"), help, counter.clone());
+        }
+    }
+}

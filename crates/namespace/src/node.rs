@@ -1,0 +1,50 @@
+//! Objects in memory: what the database holds, plus when it was last confirmed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use types::{Attr, FileId, JunctionId, Version};
+
+use crate::record::Record;
+
+/// One object. Replaced as a whole when anything but the time of its last check changes.
+#[derive(Debug)]
+pub struct Node {
+    pub id: FileId,
+    pub record: Record,
+    /// As `record.checked_ms`, kept current.
+    checked_ms: AtomicU64,
+}
+
+impl Node {
+    pub fn new(id: FileId, record: Record) -> Node {
+        let checked_ms = AtomicU64::new(record.checked_ms);
+        Node { id, record, checked_ms }
+    }
+
+    /// As the origin described it: its own fsid and fileid.
+    pub fn attr(&self) -> &Attr {
+        &self.record.attr
+    }
+
+    pub fn version(&self) -> Version {
+        self.record.version
+    }
+
+    pub fn junction(&self) -> JunctionId {
+        self.record.junction
+    }
+
+    pub fn checked_ms(&self) -> u64 {
+        self.checked_ms.load(Ordering::Relaxed)
+    }
+
+    /// The origin confirmed this state when asked at `at_ms`.
+    pub fn confirm(&self, at_ms: u64) {
+        self.checked_ms.fetch_max(at_ms, Ordering::Relaxed);
+    }
+
+    /// Trust it no more until the origin was asked.
+    pub fn distrust(&self) {
+        self.checked_ms.store(0, Ordering::Relaxed);
+    }
+}

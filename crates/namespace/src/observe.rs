@@ -1,0 +1,112 @@
+//! Taking in what an origin told of an object: the one place where knowledge enters.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use origin::{Identity, Object};
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
+
+use crate::node::Node;
+use crate::record::Record;
+use crate::store::Change;
+use crate::{Grafted, Namespace};
+
+/// Where an object was seen.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub parent: FileId,
+    /// Empty for the root of a junction.
+    pub name: &'a Bytes,
+}
+
+impl Namespace {
+    /// The id of the object with this identity: the one under which it is known already, otherwise computed.
+    pub(crate) fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
+        let computed = FileId::derive(junction, &identity.0);
+        let aliases = self.aliases.read().unwrap_or_else(PoisonError::into_inner);
+        aliases.get(&computed).copied().unwrap_or(computed)
+    }
+
+    /// From memory, otherwise from the database. `Stale` if this id was never given out or is gone.
+    ///
+    /// Reads the database on the caller's thread: a B-tree look-up in pages that are nearly always in memory
+    /// costs less than moving to another thread.
+    pub(crate) fn load(&self, id: FileId) -> Result<Arc<Node>> {
+        if let Some(node) = self.nodes.get(&id) {
+            return Ok(node);
+        }
+        let record = self.store.node(id)?.ok_or_else(|| Error::new(ErrorKind::Stale, "find object", id))?;
+        let node = Arc::new(Node::new(id, record));
+        self.nodes.insert(id, node.clone());
+        Ok(node)
+    }
+
+    /// Take in `object`, as seen when the origin was asked at `asked_ms`. Older news never overwrite newer.
+    /// Returns what has to be committed before a client may hold a handle to it.
+    pub(crate) fn observe(
+        &self,
+        junction: &Grafted,
+        id: FileId,
+        place: Option<Place<'_>>,
+        object: &Object,
+        asked_ms: u64,
+    ) -> Result<(Arc<Node>, Option<Change>)> {
+        let old = match self.load(id) {
+            Ok(node) => Some(node),
+            Err(e) if e.kind() == ErrorKind::Stale => None,
+            Err(e) => return Err(e),
+        };
+        // A time in the future is a clock that was set back since: such knowledge has no claim to be newer.
+        if let Some(old) = &old
+            && old.checked_ms() > asked_ms
+            && old.checked_ms() <= self.clock.now_ms()
+        {
+            return Ok((old.clone(), None));
+        }
+        let (parent, name) = where_to_find(old.as_deref(), place, object);
+        let record = Record {
+            junction: junction.id,
+            reference: object.reference.clone(),
+            parent,
+            name,
+            attr: object.attr,
+            version: object.version,
+            checked_ms: asked_ms,
+        };
+        if let Some(old) = &old
+            && old.record.attr == record.attr
+            && !old.record.differs_durably(&record)
+        {
+            old.confirm(asked_ms);
+            return Ok((old.clone(), None));
+        }
+        let durable = old.is_none_or(|old| old.record.differs_durably(&record));
+        let change = durable.then(|| Change::PutNode(id, record.clone()));
+        let node = Arc::new(Node::new(id, record));
+        self.nodes.insert(id, node.clone());
+        Ok((node, change))
+    }
+
+    /// The object is no more: its handle is stale from now on.
+    pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
+        self.nodes.remove(&id);
+        self.listings.remove(&id);
+        self.store.enqueue(vec![Change::RemoveNode(id), Change::RemoveListing(id)]).await
+    }
+}
+
+/// A file with several names keeps the first place it was seen in, so that listings of the others do not
+/// rewrite its record each time; everything else is where it was seen last.
+fn where_to_find(old: Option<&Node>, place: Option<Place<'_>>, object: &Object) -> (FileId, Bytes) {
+    let known = old.map(|o| (o.record.parent, o.record.name.clone()));
+    let several_names = !object.attr.is_dir() && object.attr.nlink > 1;
+    match (known, place) {
+        (Some(known), None) => known,
+        (Some(known), Some(_)) if several_names && known.0 != DETACHED => known,
+        (_, Some(place)) => (place.parent, place.name.clone()),
+        (None, None) => (DETACHED, Bytes::new()),
+    }
+}
+
+/// The parent of an object that is known by its handle only: it vanished from the directory it was in.
+pub const DETACHED: FileId = FileId([0; 16]);

@@ -1,0 +1,350 @@
+//! The embedded database (redb): objects, entries and listings, so that handles outlive a restart.
+//!
+//! One thread commits, and gathers all that waits into one commit (one fsync): a handle is durable before a
+//! client sees it, at the price of one local fsync per group of new objects. Readers see the last commit.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, warn};
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
+
+use crate::cookie;
+use crate::record::{Listing, Record};
+
+/// FileId -> [`Record`].
+const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
+/// (directory, cookie big-endian) -> child FileId (zero: not known yet), then the name.
+const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries");
+/// Directory -> [`Listing`].
+const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
+/// Id computed from an identity -> the id under which that object is known already.
+const ALIASES: TableDefinition<[u8; 16], [u8; 16]> = TableDefinition::new("aliases");
+/// "path NUL url" -> junction id. Never deleted, so that no id is ever used for another origin.
+const JUNCTIONS: TableDefinition<&[u8], u32> = TableDefinition::new("junctions");
+
+/// File name of the database inside its directory.
+pub const FILE_NAME: &str = "namespace.redb";
+
+/// Batches that may wait for the committer. When it is full, callers wait: the origin is then asked slower.
+const QUEUE_MAX: usize = 256;
+/// Changes that go into one commit at most; keeps a commit well under a second.
+const GROUP_MAX: usize = 50_000;
+
+#[derive(Debug)]
+pub enum Change {
+    PutNode(FileId, Record),
+    RemoveNode(FileId),
+    /// `child` is absent for a name listed without its object.
+    PutEntry {
+        dir: FileId,
+        name: Bytes,
+        child: Option<FileId>,
+    },
+    RemoveEntry {
+        dir: FileId,
+        cookie: u64,
+    },
+    PutListing(FileId, Listing),
+    RemoveListing(FileId),
+    PutAlias {
+        computed: FileId,
+        known: FileId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEntry {
+    pub cookie: u64,
+    pub name: Bytes,
+    pub child: Option<FileId>,
+}
+
+struct Job {
+    changes: Vec<Change>,
+    done: Option<oneshot::Sender<Result<()>>>,
+}
+
+pub struct Store {
+    db: Arc<Database>,
+    jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
+    committer: std::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+fn db_error(operation: &'static str, error: impl Into<redb::Error>) -> Error {
+    Error::new(ErrorKind::Io, operation, FILE_NAME).with_source(error.into())
+}
+
+impl Store {
+    pub fn open(dir: &Path, cache_bytes: usize) -> Result<Store> {
+        let path = dir.join(FILE_NAME);
+        std::fs::create_dir_all(dir).map_err(|e| Error::io("create directory", dir.display(), e))?;
+        let db = Database::builder().set_cache_size(cache_bytes).create(&path).map_err(|e| {
+            Error::new(ErrorKind::Config, "open database", path.display()).with_source(redb::Error::from(e))
+        })?;
+        let create = || -> std::result::Result<(), redb::Error> {
+            let txn = db.begin_write()?;
+            txn.open_table(NODES)?;
+            txn.open_table(ENTRIES)?;
+            txn.open_table(LISTINGS)?;
+            txn.open_table(ALIASES)?;
+            txn.open_table(JUNCTIONS)?;
+            txn.commit()?;
+            Ok(())
+        };
+        create().map_err(|e| db_error("prepare database", e))?;
+        let db = Arc::new(db);
+        let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+        let committer = std::thread::Builder::new()
+            .name("namespace-commit".into())
+            .spawn({
+                let db = db.clone();
+                move || commit_loop(&db, queue)
+            })
+            .map_err(|e| Error::io("start thread", "namespace-commit", e))?;
+        Ok(Store {
+            db,
+            jobs: std::sync::Mutex::new(Some(jobs)),
+            committer: std::sync::Mutex::new(Some(committer)),
+        })
+    }
+
+    /// The persisted id of a junction, given once and for ever to this pair of path and URL.
+    pub fn junction_id(&self, path: &str, url: &str) -> Result<JunctionId> {
+        let key = junction_key(path, url);
+        let run = || -> std::result::Result<u32, redb::Error> {
+            let txn = self.db.begin_write()?;
+            let id = {
+                let mut table = txn.open_table(JUNCTIONS)?;
+                let known = table.get(key.as_slice())?.map(|v| v.value());
+                match known {
+                    Some(id) => id,
+                    None => {
+                        let mut highest = 0;
+                        for item in table.iter()? {
+                            highest = highest.max(item?.1.value());
+                        }
+                        table.insert(key.as_slice(), highest + 1)?;
+                        highest + 1
+                    }
+                }
+            };
+            txn.commit()?;
+            Ok(id)
+        };
+        run().map(JunctionId).map_err(|e| db_error("register junction", e))
+    }
+
+    pub fn aliases(&self) -> Result<Vec<(FileId, FileId)>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(ALIASES)?;
+            let mut aliases = Vec::new();
+            for item in table.iter()? {
+                let (computed, known) = item?;
+                aliases.push((FileId(computed.value()), FileId(known.value())));
+            }
+            Ok(aliases)
+        };
+        run().map_err(|e| db_error("read aliases", e))
+    }
+
+    pub fn node(&self, id: FileId) -> Result<Option<Record>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(NODES)?;
+            Ok(table.get(id.0)?.and_then(|v| Record::decode(v.value())))
+        };
+        run().map_err(|e| db_error("read object", e))
+    }
+
+    pub fn listing(&self, dir: FileId) -> Result<Option<Listing>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(LISTINGS)?;
+            Ok(table.get(dir.0)?.and_then(|v| Listing::decode(v.value())))
+        };
+        run().map_err(|e| db_error("read listing", e))
+    }
+
+    pub fn find_entry(&self, dir: FileId, name: &[u8]) -> Result<Option<StoredEntry>> {
+        let first = cookie::first_slot(name);
+        let slots = self.entries(dir, first, first + cookie::SLOTS, cookie::SLOTS as usize)?;
+        Ok(slots.into_iter().find(|e| e.name == name))
+    }
+
+    /// Entries with cookies after `after`, in the order of their cookies, `max` at most.
+    pub fn entries_after(&self, dir: FileId, after: u64, max: usize) -> Result<Vec<StoredEntry>> {
+        self.entries(dir, after.saturating_add(1), u64::MAX, max)
+    }
+
+    fn entries(&self, dir: FileId, from: u64, to: u64, max: usize) -> Result<Vec<StoredEntry>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(ENTRIES)?;
+            let mut entries = Vec::new();
+            for item in table.range(entry_key(dir, from)..entry_key(dir, to))?.take(max) {
+                let (key, value) = item?;
+                entries.extend(decode_entry(&key.value(), value.value()));
+            }
+            Ok(entries)
+        };
+        run().map_err(|e| db_error("read entries", e))
+    }
+
+    /// Make the changes durable, and only then return.
+    pub async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let (done, durable) = oneshot::channel();
+        self.send(Job { changes, done: Some(done) }).await?;
+        durable.await.map_err(|_| stopped())?
+    }
+
+    /// Make the changes durable soon; losing them costs a question to the origin, no more.
+    pub async fn enqueue(&self, changes: Vec<Change>) -> Result<()> {
+        if changes.is_empty() { Ok(()) } else { self.send(Job { changes, done: None }).await }
+    }
+
+    async fn send(&self, job: Job) -> Result<()> {
+        let jobs = self.jobs.lock().map_err(|_| stopped())?.clone().ok_or_else(stopped)?;
+        jobs.send(job).await.map_err(|_| stopped())
+    }
+
+    /// Commit what waits, then stop the committer.
+    pub fn close(&self) {
+        drop(self.jobs.lock().map(|mut jobs| jobs.take()));
+        let committer = self.committer.lock().ok().and_then(|mut c| c.take());
+        if let Some(thread) = committer
+            && thread.join().is_err()
+        {
+            error!("the namespace committer has panicked");
+        }
+    }
+}
+
+/// Was this junction served from the database in `dir` before? Used to decide whether an origin that is down
+/// at start is an outage (go on) or a typing error (refuse).
+pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
+    let file = dir.join(FILE_NAME);
+    if !file.exists() {
+        return false;
+    }
+    let run = || -> std::result::Result<bool, redb::Error> {
+        let db = Database::open(file)?;
+        let txn = db.begin_read()?;
+        let table = txn.open_table(JUNCTIONS)?;
+        Ok(table.get(junction_key(path, url).as_slice())?.is_some())
+    };
+    run().unwrap_or(false)
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Unavailable, "store metadata", "the tier is shutting down")
+}
+
+fn junction_key(path: &str, url: &str) -> Vec<u8> {
+    [path.as_bytes(), b"\0", url.as_bytes()].concat()
+}
+
+fn entry_key(dir: FileId, cookie: u64) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&dir.0);
+    key[16..].copy_from_slice(&cookie.to_be_bytes());
+    key
+}
+
+fn decode_entry(key: &[u8; 24], value: &[u8]) -> Option<StoredEntry> {
+    let (_, cookie) = key.split_last_chunk::<8>()?;
+    let (child, name) = value.split_first_chunk::<16>()?;
+    let child = (*child != [0; 16]).then_some(FileId(*child));
+    Some(StoredEntry { cookie: u64::from_be_bytes(*cookie), name: Bytes::copy_from_slice(name), child })
+}
+
+fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) {
+    while let Some(first) = queue.blocking_recv() {
+        let mut size = first.changes.len();
+        let mut group = vec![first];
+        while size < GROUP_MAX {
+            let Ok(job) = queue.try_recv() else { break };
+            size += job.changes.len();
+            group.push(job);
+        }
+        let result = apply(db, &group).map_err(|e| db_error("commit metadata", e));
+        if let Err(e) = &result {
+            error!("{e}");
+        }
+        for done in group.into_iter().filter_map(|job| job.done) {
+            let _ = done.send(result.clone());
+        }
+    }
+}
+
+fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
+    let mut txn = db.begin_write()?;
+    // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
+    // million objects. The price is a slightly larger commit.
+    txn.set_quick_repair(true);
+    {
+        let mut nodes = txn.open_table(NODES)?;
+        let mut entries = txn.open_table(ENTRIES)?;
+        let mut listings = txn.open_table(LISTINGS)?;
+        let mut aliases = txn.open_table(ALIASES)?;
+        for change in group.iter().flat_map(|job| &job.changes) {
+            match change {
+                Change::PutNode(id, record) => {
+                    nodes.insert(id.0, record.encode().as_slice())?;
+                }
+                Change::RemoveNode(id) => {
+                    nodes.remove(id.0)?;
+                }
+                Change::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
+                Change::RemoveEntry { dir, cookie } => {
+                    entries.remove(entry_key(*dir, *cookie))?;
+                }
+                Change::PutListing(dir, listing) => {
+                    listings.insert(dir.0, listing.encode().as_slice())?;
+                }
+                Change::RemoveListing(dir) => {
+                    listings.remove(dir.0)?;
+                }
+                Change::PutAlias { computed, known } => {
+                    aliases.insert(computed.0, known.0)?;
+                }
+            }
+        }
+    }
+    txn.commit()?;
+    Ok(())
+}
+
+/// Into the slot that holds this name already, else into the first free one.
+fn put_entry(
+    entries: &mut redb::Table<'_, [u8; 24], &[u8]>,
+    dir: FileId,
+    name: &Bytes,
+    child: Option<FileId>,
+) -> std::result::Result<(), redb::Error> {
+    let first = cookie::first_slot(name);
+    let mut free = None;
+    let mut own = None;
+    for slot in first..first + cookie::SLOTS {
+        match entries.get(entry_key(dir, slot))?.map(|v| v.value().get(16..) == Some(name.as_ref())) {
+            Some(true) => own = own.or(Some(slot)),
+            Some(false) => {}
+            None => free = free.or(Some(slot)),
+        }
+    }
+    let Some(slot) = own.or(free) else {
+        warn!(%dir, name = %name.escape_ascii(), "left out of its directory: no cookie is free for it");
+        return Ok(());
+    };
+    let value = [&child.unwrap_or(FileId([0; 16])).0, name.as_ref()].concat();
+    entries.insert(entry_key(dir, slot), value.as_slice())?;
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The directories that lead to the junctions. They belong to no origin and never change while we run.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use types::{Attr, Error, ErrorKind, FileId, FileKind, JunctionId, Result, Timestamp};
+
+/// One virtual directory.
+#[derive(Debug)]
+pub struct VirtualDir {
+    /// The root is its own parent.
+    pub parent: FileId,
+    /// Virtual directories and roots of junctions, by name.
+    pub children: BTreeMap<Bytes, FileId>,
+}
+
+#[derive(Debug)]
+pub struct VirtualTree {
+    root: FileId,
+    dirs: HashMap<FileId, VirtualDir>,
+}
+
+impl VirtualTree {
+    /// `junctions`: normalised absolute paths with the ids of their root directories.
+    pub fn build(junctions: &[(&str, FileId)]) -> Result<VirtualTree> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, "place junctions:", message));
+        for (i, (path, _)) in junctions.iter().enumerate() {
+            for (other, _) in junctions.iter().skip(i + 1) {
+                if path == other {
+                    return refuse(format!("two origins for {path}; give each origin a path of its own"));
+                }
+                let (outer, inner) = if path.len() < other.len() { (path, other) } else { (other, path) };
+                if *outer == "/" || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/')) {
+                    return refuse(format!("{inner} lies inside {outer}; junctions stand beside each other"));
+                }
+            }
+        }
+        if let [("/", id)] = junctions {
+            return Ok(VirtualTree { root: *id, dirs: HashMap::new() });
+        }
+        let root = virtual_id("/");
+        let mut tree = VirtualTree { root, dirs: HashMap::new() };
+        tree.dirs.insert(root, VirtualDir { parent: root, children: BTreeMap::new() });
+        for (path, id) in junctions {
+            tree.graft(path, *id);
+        }
+        Ok(tree)
+    }
+
+    fn graft(&mut self, path: &str, id: FileId) {
+        let mut dir = self.root;
+        let mut walked = String::new();
+        let mut names = path.split('/').filter(|n| !n.is_empty()).peekable();
+        while let Some(name) = names.next() {
+            walked = format!("{walked}/{name}");
+            let child = if names.peek().is_some() { virtual_id(&walked) } else { id };
+            if let Some(here) = self.dirs.get_mut(&dir) {
+                here.children.insert(Bytes::copy_from_slice(name.as_bytes()), child);
+            }
+            if names.peek().is_some() {
+                self.dirs.entry(child).or_insert(VirtualDir { parent: dir, children: BTreeMap::new() });
+            }
+            dir = child;
+        }
+    }
+
+    /// A virtual directory, or the root of the only junction if that is `/`.
+    pub fn root(&self) -> FileId {
+        self.root
+    }
+
+    pub fn get(&self, id: FileId) -> Option<&VirtualDir> {
+        self.dirs.get(&id)
+    }
+
+    /// The virtual directory that a junction's root is in; itself for a junction at `/`.
+    pub fn parent_of_junction(&self, id: FileId) -> FileId {
+        let holder = self.dirs.iter().find(|(_, dir)| dir.children.values().any(|child| *child == id));
+        holder.map_or(id, |(parent, _)| *parent)
+    }
+
+    /// Read and search for all, times at 0: nothing ever happened to it.
+    pub fn attr(&self, dir: &VirtualDir, id: FileId) -> Attr {
+        let never = Timestamp::default();
+        Attr {
+            kind: FileKind::Directory,
+            mode: 0o555,
+            nlink: u32::try_from(dir.children.len()).unwrap_or(u32::MAX - 2) + 2,
+            uid: 0,
+            gid: 0,
+            size: 4096,
+            used: 4096,
+            rdev: (0, 0),
+            fsid: 0,
+            fileid: id.fileid64(),
+            atime: never,
+            mtime: never,
+            ctime: never,
+        }
+    }
+}
+
+fn virtual_id(path: &str) -> FileId {
+    FileId::derive(JunctionId::VIRTUAL, path.as_bytes())
+}
