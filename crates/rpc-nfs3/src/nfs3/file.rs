@@ -1,0 +1,172 @@
+//! Procedures on one object: GETATTR, LOOKUP, ACCESS, READLINK, READ.
+
+use bytes::Bytes;
+
+use super::attr::{Fattr3, PostOpAttr, decode_post_op, encode_post_op};
+use super::{FileHandle, Outcome, decode_outcome, encode_outcome};
+use crate::xdr::{Decoder, Encoder, WireError, WireResult, length32};
+
+/// Longest link target (PATH_MAX).
+const TARGET_MAX: usize = 4096;
+
+/// Bits of ACCESS.
+pub mod access {
+    pub const READ: u32 = 0x01;
+    pub const LOOKUP: u32 = 0x02;
+    pub const MODIFY: u32 = 0x04;
+    pub const EXTEND: u32 = 0x08;
+    pub const DELETE: u32 = 0x10;
+    pub const EXECUTE: u32 = 0x20;
+}
+
+pub type GetattrResult = Outcome<Fattr3, ()>;
+
+pub fn encode_getattr(e: &mut Encoder, result: &GetattrResult) {
+    encode_outcome(e, result, |e, attr| attr.encode(e), |_, ()| {});
+}
+
+pub fn decode_getattr(d: &mut Decoder) -> WireResult<GetattrResult> {
+    decode_outcome(d, Fattr3::decode, |_| Ok(()))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupOk {
+    pub object: FileHandle,
+    pub attr: PostOpAttr,
+    pub dir_attr: PostOpAttr,
+}
+
+pub fn encode_lookup(e: &mut Encoder, result: &Outcome<LookupOk>) {
+    let ok = |e: &mut Encoder, ok: &LookupOk| {
+        ok.object.encode(e);
+        encode_post_op(e, &ok.attr);
+        encode_post_op(e, &ok.dir_attr);
+    };
+    encode_outcome(e, result, ok, encode_post_op);
+}
+
+pub fn decode_lookup(d: &mut Decoder) -> WireResult<Outcome<LookupOk>> {
+    let ok = |d: &mut Decoder| {
+        Ok(LookupOk {
+            object: FileHandle::decode(d)?,
+            attr: decode_post_op(d)?,
+            dir_attr: decode_post_op(d)?,
+        })
+    };
+    decode_outcome(d, ok, decode_post_op)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessArgs {
+    pub object: FileHandle,
+    pub wanted: u32,
+}
+
+impl AccessArgs {
+    pub fn decode(d: &mut Decoder) -> WireResult<AccessArgs> {
+        Ok(AccessArgs { object: FileHandle::decode(d)?, wanted: d.u32()? })
+    }
+
+    pub fn encode(&self, e: &mut Encoder) {
+        self.object.encode(e);
+        e.u32(self.wanted);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessOk {
+    pub attr: PostOpAttr,
+    pub granted: u32,
+}
+
+pub fn encode_access(e: &mut Encoder, result: &Outcome<AccessOk>) {
+    let ok = |e: &mut Encoder, ok: &AccessOk| {
+        encode_post_op(e, &ok.attr);
+        e.u32(ok.granted);
+    };
+    encode_outcome(e, result, ok, encode_post_op);
+}
+
+pub fn decode_access(d: &mut Decoder) -> WireResult<Outcome<AccessOk>> {
+    decode_outcome(d, |d| Ok(AccessOk { attr: decode_post_op(d)?, granted: d.u32()? }), decode_post_op)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadlinkOk {
+    pub attr: PostOpAttr,
+    pub target: Bytes,
+}
+
+pub fn encode_readlink(e: &mut Encoder, result: &Outcome<ReadlinkOk>) {
+    let ok = |e: &mut Encoder, ok: &ReadlinkOk| {
+        encode_post_op(e, &ok.attr);
+        e.opaque(&ok.target);
+    };
+    encode_outcome(e, result, ok, encode_post_op);
+}
+
+pub fn decode_readlink(d: &mut Decoder) -> WireResult<Outcome<ReadlinkOk>> {
+    let ok = |d: &mut Decoder| Ok(ReadlinkOk { attr: decode_post_op(d)?, target: d.opaque(TARGET_MAX)? });
+    decode_outcome(d, ok, decode_post_op)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadArgs {
+    pub file: FileHandle,
+    pub offset: u64,
+    pub count: u32,
+}
+
+impl ReadArgs {
+    pub fn decode(d: &mut Decoder) -> WireResult<ReadArgs> {
+        Ok(ReadArgs { file: FileHandle::decode(d)?, offset: d.u64()?, count: d.u32()? })
+    }
+
+    pub fn encode(&self, e: &mut Encoder) {
+        self.file.encode(e);
+        e.u64(self.offset);
+        e.u32(self.count);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadOk {
+    pub attr: PostOpAttr,
+    pub eof: bool,
+    pub data: Bytes,
+}
+
+/// Everything of a successful READ in front of the data: the caller sends `length` bytes and their padding after it.
+pub fn encode_read_head(e: &mut Encoder, attr: &PostOpAttr, length: usize, eof: bool) {
+    e.u32(0);
+    encode_post_op(e, attr);
+    e.u32(length32(length));
+    e.bool(eof);
+    e.u32(length32(length));
+}
+
+pub fn encode_read(e: &mut Encoder, result: &Outcome<ReadOk>) {
+    match result {
+        Ok(ok) => {
+            encode_read_head(e, &ok.attr, ok.data.len(), ok.eof);
+            e.fixed(&ok.data);
+        }
+        Err((status, attr)) => {
+            e.u32(status.0);
+            encode_post_op(e, attr);
+        }
+    }
+}
+
+/// The data is a slice of the record; `count_max` is what was asked for.
+pub fn decode_read(d: &mut Decoder, count_max: usize) -> WireResult<Outcome<ReadOk>> {
+    let ok = |d: &mut Decoder| {
+        let (attr, count, eof) = (decode_post_op(d)?, d.u32()?, d.bool()?);
+        let data = d.opaque(count_max)?;
+        if data.len() != count as usize {
+            return Err(WireError::BadValue);
+        }
+        Ok(ReadOk { attr, eof, data })
+    };
+    decode_outcome(d, ok, decode_post_op)
+}

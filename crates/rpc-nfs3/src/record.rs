@@ -1,0 +1,92 @@
+//! Record marking: RPC messages in a TCP stream, in one or more fragments.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The last fragment of a record has this bit in its mark.
+const LAST: u32 = 1 << 31;
+/// Fragments that one record may have. Real peers send one to a few; a stream of empty fragments is an attack.
+const FRAGMENTS_MAX: usize = 64;
+/// Room is made in steps of this size, as bytes really arrive.
+const STEP: usize = 64 * 1024;
+
+/// Why no record came.
+#[derive(Debug)]
+pub enum RecordError {
+    /// The peer closed the connection between two records.
+    Closed,
+    /// The record is larger than allowed, or in too many pieces.
+    TooLong,
+    Io(std::io::Error),
+}
+
+/// The mark in front of a record that is sent in one fragment.
+pub fn mark(length: usize) -> [u8; 4] {
+    (crate::xdr::length32(length) | LAST).to_be_bytes()
+}
+
+/// Reads records off a stream, keeping what arrived early for the next one.
+pub struct RecordReader<R> {
+    stream: R,
+    buffer: BytesMut,
+    record_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> RecordReader<R> {
+    pub fn new(stream: R, record_max: usize) -> RecordReader<R> {
+        RecordReader { stream, buffer: BytesMut::with_capacity(STEP), record_max }
+    }
+
+    /// Wait for the next record to begin: so that a caller can give the rest of it a deadline while an idle
+    /// connection may stay.
+    pub async fn begin(&mut self) -> Result<(), RecordError> {
+        if self.buffer.is_empty() && self.more().await? == 0 {
+            return Err(RecordError::Closed);
+        }
+        Ok(())
+    }
+
+    /// The next whole record, its fragments joined. One that came in one fragment is not copied.
+    pub async fn record(&mut self) -> Result<Bytes, RecordError> {
+        self.begin().await?;
+        let mut joined: Option<BytesMut> = None;
+        for _ in 0..FRAGMENTS_MAX {
+            self.need(4).await?;
+            let mark = u32::from_be_bytes(self.buffer.split_to(4).as_ref().try_into().unwrap_or([0; 4]));
+            let length = (mark & !LAST) as usize;
+            let so_far = joined.as_ref().map_or(0, BytesMut::len);
+            if length > self.record_max.saturating_sub(so_far) {
+                return Err(RecordError::TooLong);
+            }
+            self.need(length).await?;
+            let fragment = self.buffer.split_to(length);
+            let last = mark & LAST != 0;
+            match &mut joined {
+                None if last => return Ok(fragment.freeze()),
+                None => joined = Some(fragment),
+                Some(whole) => whole.extend_from_slice(&fragment),
+            }
+            if last {
+                return Ok(joined.unwrap_or_default().freeze());
+            }
+        }
+        Err(RecordError::TooLong)
+    }
+
+    async fn need(&mut self, length: usize) -> Result<(), RecordError> {
+        while self.buffer.len() < length {
+            self.buffer.reserve((length - self.buffer.len()).min(STEP));
+            if self.more().await? == 0 {
+                return Err(RecordError::Io(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn more(&mut self) -> Result<usize, RecordError> {
+        if self.buffer.capacity() == self.buffer.len() {
+            self.buffer.reserve(STEP);
+        }
+        self.stream.read_buf(&mut self.buffer).await.map_err(RecordError::Io)
+    }
+}
