@@ -73,9 +73,16 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
         Err(RecordError::TooLong)
     }
 
+    /// Bytes of memory held for what may come: never more than a few times what has come, plus one step.
+    pub fn reserved(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     async fn need(&mut self, length: usize) -> Result<(), RecordError> {
         while self.buffer.len() < length {
-            self.buffer.reserve((length - self.buffer.len()).min(STEP));
+            // In proportion to what has come, so that a large record is not moved once per step.
+            let step = STEP.max(self.buffer.len().saturating_mul(3));
+            self.buffer.reserve((length - self.buffer.len()).min(step));
             if self.more().await? == 0 {
                 return Err(RecordError::Io(std::io::ErrorKind::UnexpectedEof.into()));
             }

@@ -3,11 +3,14 @@
 use bytes::Bytes;
 
 use super::attr::{PostOpAttr, decode_post_op, encode_post_op};
-use super::{FileHandle, NAME_MAX, Outcome, decode_outcome};
+use super::{FileHandle, Outcome, decode_outcome};
 use crate::xdr::{Decoder, Encoder, WireResult};
 
 /// Entries that one reply may have: more than fit a reply of 4 MiB.
 const ENTRIES_MAX: usize = 200_000;
+/// Longest name in a listing. Far above what is valid (it is a slice of the record, nothing is allocated), so that
+/// one absurd name of a hostile server does not hide all the others.
+const ENTRY_NAME_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirArgs {
@@ -51,7 +54,7 @@ pub struct Entry {
 
 impl Entry {
     fn decode(d: &mut Decoder, plus: bool) -> WireResult<Entry> {
-        let (fileid, name, cookie) = (d.u64()?, d.opaque(NAME_MAX)?, d.u64()?);
+        let (fileid, name, cookie) = (d.u64()?, d.opaque(ENTRY_NAME_MAX)?, d.u64()?);
         let (attr, handle) =
             if plus { (decode_post_op(d)?, d.option(FileHandle::decode)?) } else { (None, None) };
         Ok(Entry { fileid, name, cookie, attr, handle })

@@ -1,0 +1,125 @@
+//! Bytes from nowhere into every decoder: an error or a value, never a panic, never more memory than
+//! the message warrants.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs};
+use rpc_nfs3::nfs3::readdir::{self, ReaddirArgs};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, fs};
+use rpc_nfs3::portmap::Mapping;
+use rpc_nfs3::rpc::{CallHeader, ReplyHeader};
+use rpc_nfs3::{Decoder, Encoder, WireError, mount};
+
+fn all_decoders(message: &Bytes) {
+    let d = || Decoder::new(message.clone());
+    let _ = CallHeader::decode(&mut d());
+    let _ = ReplyHeader::decode(&mut d());
+    let _ = Mapping::decode(&mut d());
+    let _ = mount::decode_path(&mut d()).map(|path| assert!(path.len() <= mount::PATH_MAX));
+    let _ = mount::decode_mount_result(&mut d());
+    let _ = mount::decode_exports(&mut d());
+    let _ = mount::decode_mounts(&mut d());
+    let _ = FileHandle::decode(&mut d()).map(|handle| assert!(handle.0.len() <= HANDLE_MAX));
+    let _ = DirOp::decode(&mut d()).map(|op| assert!(op.name.len() <= NAME_MAX));
+    let _ = AccessArgs::decode(&mut d());
+    let _ = ReadArgs::decode(&mut d());
+    let _ = file::decode_getattr(&mut d());
+    let _ = file::decode_lookup(&mut d());
+    let _ = file::decode_access(&mut d());
+    let _ = file::decode_readlink(&mut d());
+    let _ = file::decode_read(&mut d(), 1 << 20).map(|r| r.map(|r| assert!(r.data.len() <= message.len())));
+    let _ = fs::decode_fsstat(&mut d());
+    let _ = fs::decode_fsinfo(&mut d());
+    let _ = fs::decode_pathconf(&mut d());
+    for plus in [false, true] {
+        let _ = ReaddirArgs::decode(&mut d(), plus);
+        // An entry takes at least 24 bytes on the wire: a list cannot be longer than the message allows.
+        let _ = readdir::decode_readdir(&mut d(), plus)
+            .map(|r| r.map(|ok| assert!(ok.entries.len() <= message.len() / 24)));
+    }
+}
+
+/// Words that lengths, enums and booleans are likely to stumble over.
+fn nasty_word() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        4 => 0u32..4,
+        1 => Just(u32::MAX),
+        1 => Just(i32::MAX as u32),
+        1 => Just(1 << 31),
+        1 => 0u32..2048,
+        1 => any::<u32>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_decoder_panics_on_arbitrary_bytes(message in vec(any::<u8>(), 0..600)) {
+        all_decoders(&Bytes::from(message));
+    }
+
+    #[test]
+    fn no_decoder_panics_on_plausible_words(words in vec(nasty_word(), 0..200)) {
+        all_decoders(&words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>().into());
+    }
+}
+
+fn words(words: &[u32]) -> Decoder {
+    let mut e = Encoder::default();
+    words.iter().for_each(|w| e.u32(*w));
+    Decoder::new(e.finish())
+}
+
+#[test]
+fn a_handle_of_65_bytes_is_refused_by_its_length_alone() {
+    assert_eq!(FileHandle::decode(&mut words(&[65])), Err(WireError::TooLong));
+    assert_eq!(FileHandle::decode(&mut words(&[64])), Err(WireError::Truncated));
+    assert_eq!(FileHandle::decode(&mut words(&[u32::MAX])), Err(WireError::TooLong));
+}
+
+#[test]
+fn more_than_sixteen_groups_are_refused() {
+    // xid, call, rpc 2, program, version, procedure, AUTH_SYS with body of 92: stamp, no name, uid, gid, 17 groups
+    let mut call = vec![1, 0, 2, 100_003, 3, 0, 1, 88, 0, 0, 0, 0, 17];
+    call.extend([5; 17]);
+    call.extend([0, 0]);
+    assert_eq!(CallHeader::decode(&mut words(&call)), Err(WireError::TooLong));
+}
+
+#[test]
+fn credentials_longer_than_400_bytes_are_refused() {
+    let call = [1, 0, 2, 100_003, 3, 0, 1, 404];
+    assert_eq!(CallHeader::decode(&mut words(&call)), Err(WireError::TooLong));
+}
+
+#[test]
+fn offsets_above_two_to_the_63_pass_the_decoder_unchanged() {
+    let args = ReadArgs::decode(&mut words(&[0, u32::MAX, u32::MAX, 0])).expect("well-formed");
+    assert_eq!((args.offset, args.count), (u64::MAX, 0));
+}
+
+#[test]
+fn a_list_that_announces_entries_it_does_not_have_is_refused() {
+    // status, no attributes, verifier, "one follows", fileid, name of 2^31 bytes
+    let lie = [0, 0, 0, 0, 1, 0, 9, 1 << 31];
+    assert_eq!(readdir::decode_readdir(&mut words(&lie), false), Err(WireError::TooLong));
+    let endless = [0, 0, 0, 0, 1];
+    assert_eq!(readdir::decode_readdir(&mut words(&endless), true), Err(WireError::Truncated));
+}
+
+#[test]
+fn read_data_that_differs_from_its_count_is_refused() {
+    // status, no attributes, count, eof, length, data
+    assert!(file::decode_read(&mut words(&[0, 0, 8, 1, 4, 7]), 100).is_err());
+    assert!(file::decode_read(&mut words(&[0, 0, 8, 1, 8, 7]), 100).is_err());
+    assert!(file::decode_read(&mut words(&[0, 0, 8, 1, 8, 7, 7]), 4).is_err(), "more than was asked for");
+    assert!(file::decode_read(&mut words(&[0, 0, 8, 1, 8, 7, 7]), 8).is_ok());
+}
+
+#[test]
+fn lists_of_many_empty_items_stop_at_their_cap() {
+    let ones: Vec<u32> = std::iter::repeat_n([1, 0, 0], 70_000).flatten().collect();
+    assert_eq!(mount::decode_mounts(&mut words(&ones)), Err(WireError::TooLong));
+}

@@ -1,0 +1,6 @@
+//! The wire types against themselves (round trips) and against hostile bytes.
+
+mod hostile;
+mod record;
+mod round_trip;
+mod values;

@@ -1,0 +1,73 @@
+//! Strategies for wire values.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3, PostOpAttr};
+use rpc_nfs3::nfs3::readdir::{Entry, ReaddirOk};
+use rpc_nfs3::nfs3::{FileHandle, HANDLE_MAX, Status};
+
+pub fn bytes(max: usize) -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..=max).prop_map(Bytes::from)
+}
+
+pub fn handle() -> impl Strategy<Value = FileHandle> {
+    bytes(HANDLE_MAX).prop_map(FileHandle)
+}
+
+fn time() -> impl Strategy<Value = Nfstime3> {
+    any::<(u32, u32)>().prop_map(|(seconds, nanos)| Nfstime3 { seconds, nanos })
+}
+
+fn kind() -> impl Strategy<Value = FileType> {
+    prop_oneof![
+        Just(FileType::Regular),
+        Just(FileType::Directory),
+        Just(FileType::BlockDevice),
+        Just(FileType::CharDevice),
+        Just(FileType::Link),
+        Just(FileType::Socket),
+        Just(FileType::Fifo),
+    ]
+}
+
+pub fn fattr() -> impl Strategy<Value = Fattr3> {
+    let words = any::<([u32; 6], [u64; 4])>();
+    (kind(), words, time(), time(), time()).prop_map(|(kind, (w, l), atime, mtime, ctime)| Fattr3 {
+        kind,
+        mode: w[0],
+        nlink: w[1],
+        uid: w[2],
+        gid: w[3],
+        size: l[0],
+        used: l[1],
+        rdev: (w[4], w[5]),
+        fsid: l[2],
+        fileid: l[3],
+        atime,
+        mtime,
+        ctime,
+    })
+}
+
+pub fn post_op() -> impl Strategy<Value = PostOpAttr> {
+    proptest::option::of(fattr())
+}
+
+/// Any failure, known or not.
+pub fn failure() -> impl Strategy<Value = Status> {
+    (1u32..).prop_map(Status)
+}
+
+fn entry(plus: bool) -> impl Strategy<Value = Entry> {
+    let rest = (post_op(), proptest::option::of(handle()));
+    (any::<u64>(), bytes(300), any::<u64>(), rest).prop_map(move |(fileid, name, cookie, (attr, handle))| {
+        let (attr, handle) = if plus { (attr, handle) } else { (None, None) };
+        Entry { fileid, name, cookie, attr, handle }
+    })
+}
+
+pub fn listing(plus: bool) -> impl Strategy<Value = ReaddirOk> {
+    (post_op(), any::<[u8; 8]>(), vec(entry(plus), 0..20), any::<bool>())
+        .prop_map(|(dir_attr, verifier, entries, eof)| ReaddirOk { dir_attr, verifier, entries, eof })
+}
