@@ -1,11 +1,38 @@
 //! Clean bytes on local disk, keyed by file *and version*; fetched once, checked before served.
 //!
 //! Knows nothing of names, freshness, clients or dirty data. The version is in the key, so there is no
-//! "invalidate because it changed": a changed file is another key.
+//! "invalidate because it changed": a changed file is another key. The kernel's page cache is the memory tier;
+//! user memory holds only bytes in flight, under one budget.
+//!
+//! Start with `read.rs`; then `file.rs` (one cached file), `fetch.rs` (single flight), `space.rs` (who must go).
+
+mod config;
+mod eviction;
+mod fetch;
+mod file;
+mod format;
+mod health;
+mod metrics;
+mod read;
+pub mod readahead;
+mod recovery;
+mod space;
+
+use std::sync::Arc;
+use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use types::{ByteRange, FileId, Result, Version};
+
+pub use config::{CACHE_SIZE_MIN, Config};
+pub use metrics::Metrics;
+
+use file::OpenFiles;
+use health::Health;
+use readahead::Readers;
+use space::Space;
 
 /// What is cached: one version of one file, and how long that version is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,4 +52,101 @@ pub trait Source: Send + Sync {
 
     /// Most bytes that one `read` should ask for; a multiple of the block size.
     fn read_max(&self) -> u32;
+}
+
+/// How full the cache is, for `status`.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    pub bytes_used: u64,
+    pub bytes_max: u64,
+    pub files: u64,
+    /// Why nothing can be kept at the moment, if that is so.
+    pub degraded: Option<String>,
+}
+
+pub struct Cache {
+    config: Config,
+    files: OpenFiles,
+    space: Mutex<Space>,
+    /// Bytes that may be in flight, in KiB.
+    budget: Arc<Semaphore>,
+    readers: Mutex<Readers>,
+    health: Health,
+    metrics: Metrics,
+    /// Wakes the reclaim worker.
+    pressure: tokio::sync::Notify,
+    workers: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    /// Held for as long as this tier uses the directory.
+    _lock: Option<std::fs::File>,
+}
+
+impl Cache {
+    /// Open or create the cache directory; needs a tokio runtime. What is on disk is served at once and counted
+    /// in the background.
+    pub fn open(config: Config) -> Result<Arc<Cache>> {
+        config.validate()?;
+        let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
+        let cache = Arc::new(Cache {
+            files: OpenFiles::new(config.dir.clone(), config.open_files_max),
+            space: Mutex::new(Space::new(config.same_visit)),
+            budget: Arc::new(Semaphore::new(
+                usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
+            )),
+            readers: Mutex::new(Readers::new(config.readahead_max)),
+            health: Health::default(),
+            metrics: Metrics::default(),
+            pressure: tokio::sync::Notify::new(),
+            workers: Mutex::default(),
+            _lock: lock,
+            config,
+        });
+        if !cache.config.bypass {
+            let workers = vec![recovery::start_scan(&cache), space::start_reclaimer(&cache)];
+            *cache.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = workers;
+        }
+        Ok(cache)
+    }
+
+    /// Bytes of this version that are on disk.
+    pub fn cached_bytes(&self, key: &CacheKey) -> u64 {
+        if self.config.bypass {
+            return 0;
+        }
+        self.files.open_existing(key).map_or(0, |file| file.present_bytes())
+    }
+
+    /// Drop all versions of a file; reads that are under way finish. Returns the bytes given back.
+    pub fn evict_file(&self, file: FileId) -> u64 {
+        let versions = self.space().versions_of(file);
+        versions.into_iter().map(|version| self.drop_file(file, version)).sum()
+    }
+
+    pub fn stats(&self) -> Stats {
+        let space = self.space();
+        Stats {
+            bytes_used: space.bytes(),
+            bytes_max: self.config.size_max,
+            files: space.files(),
+            degraded: self.health.degraded(),
+        }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Stop the workers. Nothing has to be written: all that is on disk is valid at any moment.
+    pub async fn shutdown(&self) {
+        let workers =
+            std::mem::take(&mut *self.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        workers.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    fn space(&self) -> std::sync::MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }

@@ -3,8 +3,20 @@
 //! Only this crate joins `namespace` (which version is this file now?) and `cache` (its bytes). Front ends
 //! decode, call one function here, and encode. Permission is decided here and nowhere else.
 
+mod access;
+mod attr;
+mod dir;
+mod operate;
+mod read;
+
+use std::sync::Arc;
+
 use bytes::Bytes;
-use types::{Attr, Caller, FileId, FsStat, JunctionId, Name, Result};
+use cache::Cache;
+use namespace::{Found, Namespace};
+use types::{Attr, FileId, JunctionId};
+
+pub use access::Access;
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
 #[derive(Clone, Debug)]
@@ -12,20 +24,6 @@ pub struct Node {
     pub id: FileId,
     pub junction: JunctionId,
     pub attr: Attr,
-}
-
-/// What a caller wants to do, or may do. Bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access(pub u8);
-
-impl Access {
-    pub const READ: Access = Access(1);
-    /// Look a name up in a directory.
-    pub const LOOKUP: Access = Access(2);
-    pub const MODIFY: Access = Access(4);
-    pub const EXTEND: Access = Access(8);
-    pub const DELETE: Access = Access(16);
-    pub const EXECUTE: Access = Access(32);
 }
 
 /// Bytes of one read.
@@ -92,78 +90,30 @@ pub struct Evicted {
     pub bytes: u64,
 }
 
-pub struct Vfs {}
+/// The file system. Cheap to share; every front end holds the same one.
+pub struct Vfs {
+    namespace: Arc<Namespace>,
+    cache: Arc<Cache>,
+}
 
-#[allow(clippy::todo)]
 impl Vfs {
-    pub fn new(_namespace: std::sync::Arc<namespace::Namespace>, _cache: std::sync::Arc<cache::Cache>) -> std::sync::Arc<Vfs> {
-        todo!()
-    }
-
-    /// Everything about one path, for the operator.
-    pub async fn stat(&self, _path: &[u8]) -> Result<StatOut> {
-        todo!()
-    }
-
-    /// Bring a file, or all files below a directory, into the cache.
-    pub async fn warm(&self, _path: &[u8], _progress: &WarmProgress) -> Result<()> {
-        todo!()
-    }
-
-    /// Drop cached bytes of a file or tree and forget how fresh its metadata is.
-    pub async fn evict(&self, _path: &[u8]) -> Result<Evicted> {
-        todo!()
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>) -> Arc<Vfs> {
+        Arc::new(Vfs { namespace, cache })
     }
 
     /// The root of the served tree.
     pub fn root(&self) -> FileId {
-        todo!()
+        self.namespace.root()
     }
+}
 
-    pub async fn getattr(&self, _id: FileId) -> Result<Node> {
-        todo!()
-    }
+/// All that is served is one file system to clients: ids are unique over all junctions, and clients would
+/// otherwise mount each junction as a file system of its own.
+const FSID: u64 = 0x0f0_4eba;
 
-    /// Needs search permission on `dir`.
-    pub async fn lookup(&self, _caller: &Caller, _dir: FileId, _name: &Name) -> Result<Node> {
-        todo!()
-    }
-
-    /// `..` of a directory; the root is its own parent.
-    pub async fn parent(&self, _caller: &Caller, _dir: FileId) -> Result<Node> {
-        todo!()
-    }
-
-    /// Which of `wanted` the caller may do. Answered from cached mode and ids, never by asking the origin.
-    pub async fn access(&self, _caller: &Caller, _id: FileId, _wanted: Access) -> Result<(Access, Node)> {
-        todo!()
-    }
-
-    pub async fn readlink(&self, _caller: &Caller, _id: FileId) -> Result<(Bytes, Node)> {
-        todo!()
-    }
-
-    pub async fn read(&self, _caller: &Caller, _id: FileId, _offset: u64, _count: u32) -> Result<ReadOut> {
-        todo!()
-    }
-
-    /// At most `items_max` items after `cookie` (0 = from the start).
-    pub async fn readdir(
-        &self,
-        _caller: &Caller,
-        _dir: FileId,
-        _cookie: u64,
-        _items_max: usize,
-    ) -> Result<Listing> {
-        todo!()
-    }
-
-    pub async fn statfs(&self, _id: FileId) -> Result<FsStat> {
-        todo!()
-    }
-
-    /// Walk an absolute path (links are not followed), as the operator.
-    pub async fn resolve(&self, _path: &[u8]) -> Result<Node> {
-        todo!()
-    }
+/// An object as clients see it.
+fn node_of(found: &Found) -> Node {
+    let id = found.id();
+    let attr = Attr { fsid: FSID, fileid: id.fileid64(), ..*found.attr() };
+    Node { id, junction: found.junction(), attr }
 }

@@ -1,0 +1,62 @@
+//! What an operator decides about the disk cache.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use types::{Error, ErrorKind, Result};
+
+/// Smallest quota: below it the read-ahead of a few readers would evict itself.
+pub const CACHE_SIZE_MIN: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Created if missing. One tier per directory.
+    pub dir: PathBuf,
+    /// Quota in bytes of disk.
+    pub size_max: u64,
+    /// Bytes to leave free in the file system that holds `dir`, whoever uses them.
+    pub free_floor: u64,
+    /// Bytes on their way from the origin at any time, over all files. Bounds memory.
+    pub inflight_max: u64,
+    /// Farthest read-ahead of one reader in bytes; 0 switches it off. 32 MiB at 70 ms is 450 MB/s.
+    pub readahead_max: u64,
+    /// Descriptors kept for cached files (each file has two).
+    pub open_files_max: usize,
+    /// Reads of a file closer together than this are one visit when it comes to eviction: one pass over a large
+    /// file must not look like many uses.
+    pub same_visit: Duration,
+    /// Keep nothing: pass every read to the origin. The directory is not used.
+    pub bypass: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            dir: PathBuf::from("forebay-cache"),
+            size_max: 20 << 30,
+            free_floor: 1 << 30,
+            inflight_max: 64 << 20,
+            readahead_max: 32 << 20,
+            open_files_max: 512,
+            same_visit: Duration::from_secs(2),
+            bypass: false,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, "cache:", message));
+        if !self.bypass && self.size_max < CACHE_SIZE_MIN {
+            return refuse(format!(
+                "size of {} bytes is below the floor of {} MiB; give it more, for example 20GiB",
+                self.size_max,
+                CACHE_SIZE_MIN >> 20
+            ));
+        }
+        if self.inflight_max < 4 << 20 {
+            return refuse("less than 4 MiB in flight cannot hold a few reads".to_owned());
+        }
+        Ok(())
+    }
+}

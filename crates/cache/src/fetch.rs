@@ -1,0 +1,186 @@
+//! Single flight: every missing block is fetched once, whoever waits for it.
+//!
+//! A fetch is a task of its own. A client that goes away cancels nothing that others wait for, and what was
+//! begun is kept.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use types::range::bytes_of_blocks;
+use types::{Error, ErrorKind, Result};
+
+use crate::file::CachedFile;
+use crate::{Cache, CacheKey, Source};
+
+/// Where the bytes of a flight are when it has landed.
+#[derive(Clone, Debug)]
+pub enum Landed {
+    /// In the cache file.
+    Stored,
+    /// Only here: the disk did not take them.
+    Passed(Bytes),
+}
+
+/// One part on its way.
+pub struct Flight {
+    pub blocks: Range<u64>,
+    landed: watch::Receiver<Option<Result<Landed>>>,
+}
+
+impl Flight {
+    pub async fn wait(&self) -> Result<Landed> {
+        let mut landed = self.landed.clone();
+        match landed.wait_for(Option::is_some).await {
+            Ok(result) => result.clone().expect("waited until it is there"),
+            Err(_) => Err(Error::new(ErrorKind::Io, "fetch blocks", "the fetching task has failed")),
+        }
+    }
+}
+
+/// How urgent a fetch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Somebody waits: queue for room in the budget.
+    Demand,
+    /// Nobody waits: only with room to spare.
+    Ahead,
+}
+
+impl Cache {
+    /// Begin to fetch `blocks`; `None` if there is no room and it is not urgent.
+    pub(crate) fn start_fetch(
+        self: &Arc<Self>,
+        file: &Arc<CachedFile>,
+        blocks: Range<u64>,
+        source: &Arc<dyn Source>,
+        urgency: Urgency,
+    ) -> Option<Arc<Flight>> {
+        let length = bytes_of_blocks(blocks.clone(), file.key.size).length;
+        let permit = match urgency {
+            Urgency::Demand => None,
+            Urgency::Ahead => Some(self.spare_budget(length)?),
+        };
+        let (sender, landed) = watch::channel(None);
+        let flight = Arc::new(Flight { blocks: blocks.clone(), landed });
+        let landing = Landing { file: file.clone(), first_block: blocks.start };
+        let (cache, source) = (self.clone(), source.clone());
+        tokio::spawn(async move {
+            let result = cache.fetch(&landing.file, blocks, &source, permit).await;
+            if result.is_err() {
+                cache.metrics.fetch_errors.inc();
+            }
+            drop(landing); // a failed block can be asked for again before those who waited are told
+            let _ = sender.send(Some(result));
+        });
+        Some(flight)
+    }
+
+    async fn fetch(
+        self: &Arc<Self>,
+        file: &Arc<CachedFile>,
+        blocks: Range<u64>,
+        source: &Arc<dyn Source>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Landed> {
+        let range = bytes_of_blocks(blocks.clone(), file.key.size);
+        let ahead = permit.is_some();
+        let _permit = match permit {
+            Some(permit) => permit,
+            None => self.budget(range.length).await,
+        };
+        let bytes = self.ask(&file.key, range, source).await?;
+        self.metrics.fetched_bytes.inc_by(range.length);
+        if ahead {
+            self.metrics.readahead_bytes.inc_by(range.length);
+        }
+        if !self.health.may_fill() {
+            self.metrics.read_through_bytes.inc_by(range.length);
+            return Ok(Landed::Passed(bytes));
+        }
+        let (cache, file) = (self.clone(), file.clone());
+        let stored = tokio::task::spawn_blocking(move || {
+            let stored = cache.store(&file, blocks, &bytes);
+            if stored { Landed::Stored } else { Landed::Passed(bytes) }
+        });
+        stored.await.map_err(|e| Error::new(ErrorKind::Io, "fill blocks", "").with_source(e))
+    }
+
+    /// Exactly the bytes of `range` from the source.
+    pub(crate) async fn ask(
+        &self,
+        key: &CacheKey,
+        range: types::ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Result<Bytes> {
+        let length = i64::try_from(range.length).unwrap_or(i64::MAX);
+        self.metrics.inflight_bytes.inc_by(length);
+        let answer = source.read(key, range).await;
+        self.metrics.inflight_bytes.dec_by(length);
+        let bytes = answer?;
+        if bytes.len() as u64 != range.length {
+            let context = format!("{}: {} bytes instead of {}", key.file, bytes.len(), range.length);
+            return Err(Error::new(ErrorKind::Corrupt, "fetch", context));
+        }
+        Ok(bytes)
+    }
+
+    /// Into the cache file, making room first. False if that is not possible now.
+    fn store(self: &Arc<Self>, file: &Arc<CachedFile>, blocks: Range<u64>, bytes: &[u8]) -> bool {
+        let (id, version) = (file.key.file, file.key.version);
+        if let Err(reason) = self.make_room(bytes.len() as u64) {
+            self.health.failed(reason);
+            self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
+            return false;
+        }
+        match file.fill(blocks, bytes) {
+            Ok(new) => {
+                self.health.succeeded();
+                let outdated = self.space().add(id, version, new);
+                self.note_used();
+                for old in outdated {
+                    self.drop_file(id, old);
+                }
+                true
+            }
+            Err(e) => {
+                self.health.failed(format!("write {}: {e}", self.config.dir.display()));
+                self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
+                false
+            }
+        }
+    }
+
+    /// Room for `length` bytes, waited for in turn. A request larger than the whole budget takes all of it.
+    pub(crate) async fn budget(&self, length: u64) -> OwnedSemaphorePermit {
+        let wanted = self.permits(length);
+        self.budget.clone().acquire_many_owned(wanted).await.expect("the budget is never closed")
+    }
+
+    /// Room that demand will hardly miss: a quarter of the budget stays free for it.
+    fn spare_budget(&self, length: u64) -> Option<OwnedSemaphorePermit> {
+        let wanted = self.permits(length);
+        let reserve = usize::try_from(self.config.inflight_max / 1024 / 4).unwrap_or(usize::MAX);
+        if self.budget.available_permits() < reserve.saturating_add(wanted as usize) {
+            return None;
+        }
+        self.budget.clone().try_acquire_many_owned(wanted).ok()
+    }
+
+    fn permits(&self, length: u64) -> u32 {
+        u32::try_from(length.min(self.config.inflight_max).div_ceil(1024)).unwrap_or(u32::MAX)
+    }
+}
+
+/// Takes the flight off the file's list, also when the task panics.
+struct Landing {
+    file: Arc<CachedFile>,
+    first_block: u64,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.file.land(self.first_block);
+    }
+}

@@ -1,0 +1,468 @@
+//! One cached version of one file: a sparse data file and its map. Synchronous; callers that may meet a slow disk
+//! run it on a blocking thread.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustix::fs::FallocateFlags;
+use rustix::io::ReadWriteFlags;
+use types::range::bytes_of_blocks;
+use types::{BLOCK_SIZE, ByteRange, Error, FileId, Result, Version};
+
+use crate::CacheKey;
+use crate::fetch::Flight;
+use crate::format;
+
+/// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
+const PIECE: u64 = 1024;
+
+pub struct CachedFile {
+    pub key: CacheKey,
+    data: File,
+    map: File,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pieces: HashMap<u64, Box<Piece>>,
+    /// Running fetches by their first block.
+    flights: BTreeMap<u64, Arc<Flight>>,
+    /// Blocks in use by reads; not punched.
+    pins: Vec<Range<u64>>,
+    /// Unlinked: what is filled now is not counted any more.
+    doomed: bool,
+    /// Where the next hole is punched, in blocks.
+    punch_at: u64,
+}
+
+struct Piece {
+    entries: [u64; PIECE as usize],
+    /// Checked against the checksum since this file was opened.
+    verified: [bool; PIECE as usize],
+}
+
+/// What a read found.
+pub enum ReadBack {
+    Bytes(Bytes),
+    /// These blocks are not there, or were there and did not match their checksum and are dropped.
+    Missing {
+        corrupt: u64,
+    },
+}
+
+impl CachedFile {
+    fn open(dir: &Path, key: &CacheKey, create: bool) -> std::io::Result<CachedFile> {
+        let stem = dir.join(format::stem(key.file, key.version));
+        let (data_path, map_path) = (stem.with_extension("data"), stem.with_extension("map"));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create).truncate(false);
+        if create && let Some(parent) = stem.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let (data, map) = (options.open(data_path)?, options.open(map_path)?);
+        let mut header = [0; format::HEADER_BYTES as usize];
+        let whole = map.read_exact_at(&mut header, 0).is_ok() && format::is_header_of(&header, key);
+        if !whole || data.metadata()?.len() != key.size {
+            // Never filled, or damaged: begin anew.
+            map.set_len(0)?;
+            data.set_len(0)?;
+            data.set_len(key.size)?;
+            map.write_all_at(&format::encode_header(key), 0)?;
+        }
+        Ok(CachedFile { key: *key, data, map, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocks(&self) -> Range<u64> {
+        0..self.key.size.div_ceil(BLOCK_SIZE)
+    }
+
+    /// Keep `blocks` from being punched until the pin is dropped.
+    pub fn pin(self: &Arc<Self>, blocks: Range<u64>) -> Pin {
+        self.lock().pins.push(blocks.clone());
+        Pin { file: self.clone(), blocks }
+    }
+
+    /// Join or start fetches for every block of `blocks` that is not here. `start` makes the flight for a run of
+    /// missing blocks, `run_max` long at most, and may refuse (`None`): then the rest is left alone too.
+    pub fn ensure(
+        &self,
+        blocks: Range<u64>,
+        run_max: u64,
+        mut start: impl FnMut(Range<u64>) -> Option<Arc<Flight>>,
+    ) -> Ensured {
+        let mut state = self.lock();
+        let mut ensured = Ensured { flights: Vec::new(), joined: 0, started: 0, reached: blocks.end };
+        let mut at = blocks.start;
+        while at < blocks.end {
+            if let Some(flight) = state.flight_over(at) {
+                at = flight.blocks.end;
+                ensured.flights.push(flight);
+                ensured.joined += 1;
+                continue;
+            }
+            if state.entry(&self.map, at).is_some() {
+                at += 1;
+                continue;
+            }
+            let mut end = at + 1;
+            while end < blocks.end
+                && end - at < run_max
+                && state.flight_over(end).is_none()
+                && state.entry(&self.map, end).is_none()
+            {
+                end += 1;
+            }
+            let Some(flight) = start(at..end) else {
+                ensured.reached = at;
+                return ensured;
+            };
+            state.flights.insert(at, flight.clone());
+            ensured.flights.push(flight);
+            ensured.started += 1;
+            at = end;
+        }
+        ensured
+    }
+
+    /// The flight over these blocks is over.
+    pub fn land(&self, first_block: u64) {
+        self.lock().flights.remove(&first_block);
+    }
+
+    /// Write fetched blocks: the data first, then the map. Returns the bytes that are new on disk.
+    pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
+        self.data.write_all_at(bytes, blocks.start * BLOCK_SIZE)?;
+        let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
+        for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
+            entries.push(format::encode_entry(format::checksum(&self.key, block, chunk)));
+        }
+        let encoded: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes()).collect();
+        let mut state = self.lock();
+        self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
+        let mut new = 0;
+        for (block, entry) in blocks.zip(entries) {
+            let fresh = state.entry(&self.map, block).is_none();
+            state.set(&self.map, block, entry, true);
+            new += if fresh { bytes_of_blocks(block..block + 1, self.key.size).length } else { 0 };
+        }
+        Ok(if state.doomed { 0 } else { new })
+    }
+
+    /// The bytes of `range` if all its blocks are here and good. `now_or_never`: do not wait for the disk.
+    ///
+    /// A block is checked when it is read whole, and at its first use since the file was opened. Returns `None`
+    /// if it would have had to wait.
+    pub fn read(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<ReadBack>> {
+        let blocks = range.blocks();
+        let mut expected = Vec::with_capacity((blocks.end - blocks.start) as usize);
+        {
+            let mut state = self.lock();
+            for block in blocks.clone() {
+                match state.entry(&self.map, block).and_then(format::decode_entry) {
+                    Some(crc) => expected.push((crc, state.is_verified(block))),
+                    None => return Ok(Some(ReadBack::Missing { corrupt: 0 })),
+                }
+            }
+        }
+        // A block that was never checked is read whole, even if only a piece of it is asked for.
+        let unchecked = |at: Option<&(u32, bool)>| at.is_some_and(|(_, verified)| !verified);
+        let mut from = range.offset;
+        let mut to = range.end();
+        if unchecked(expected.first()) {
+            from = blocks.start * BLOCK_SIZE;
+        }
+        if unchecked(expected.last()) {
+            to = bytes_of_blocks(blocks.clone(), self.key.size).end();
+        }
+        let Some(bytes) = self.pread(ByteRange::new(from, to - from), now_or_never)? else { return Ok(None) };
+        let mut corrupt = 0;
+        for (block, (crc, verified)) in blocks.zip(expected) {
+            let whole = bytes_of_blocks(block..block + 1, self.key.size);
+            if whole.offset < from || whole.end() > to {
+                continue; // a piece of a block that was checked before
+            }
+            let start = (whole.offset - from) as usize;
+            let chunk = bytes.get(start..start + whole.length as usize).unwrap_or_default();
+            if format::checksum(&self.key, block, chunk) != crc {
+                corrupt += 1;
+                self.drop_block(block, crc)?;
+            } else if !verified {
+                self.lock().verify(&self.map, block, crc);
+            }
+        }
+        if corrupt > 0 {
+            return Ok(Some(ReadBack::Missing { corrupt }));
+        }
+        let start = (range.offset - from) as usize;
+        Ok(Some(ReadBack::Bytes(bytes.slice(start..start + range.length as usize))))
+    }
+
+    fn pread(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<Bytes>> {
+        let length = usize::try_from(range.length).map_err(std::io::Error::other)?;
+        let mut buffer = vec![0; length];
+        let mut done = 0;
+        while done < length {
+            let offset = range.offset + done as u64;
+            let rest = &mut buffer[done..];
+            let read = if now_or_never {
+                let mut slices = [std::io::IoSliceMut::new(rest)];
+                match rustix::io::preadv2(&self.data, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+                    Ok(read) => read,
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
+                    Err(e) => return Err(e.into()),
+                }
+            } else {
+                self.data.read_at(rest, offset)?
+            };
+            if read == 0 {
+                if now_or_never {
+                    return Ok(None);
+                }
+                break; // cut short by somebody: the checksum will tell
+            }
+            done += read;
+        }
+        Ok(Some(Bytes::from(buffer)))
+    }
+
+    /// The block is bad: not here any more, unless it was filled anew meanwhile.
+    fn drop_block(&self, block: u64, crc: u32) -> std::io::Result<()> {
+        let mut state = self.lock();
+        if state.entry(&self.map, block) == Some(format::encode_entry(crc)) {
+            self.map.write_all_at(&[0; 8], entry_offset(block))?;
+            state.set(&self.map, block, 0, false);
+        }
+        Ok(())
+    }
+
+    /// Bytes on disk.
+    pub fn present_bytes(&self) -> u64 {
+        let mut state = self.lock();
+        self.blocks()
+            .filter(|&block| state.entry(&self.map, block).is_some())
+            .map(|block| bytes_of_blocks(block..block + 1, self.key.size).length)
+            .sum()
+    }
+
+    /// Give back about `wanted` bytes by punching holes, round and round from where the last call stopped;
+    /// pinned and arriving blocks stay. Returns the bytes given back.
+    pub fn punch(&self, wanted: u64) -> std::io::Result<u64> {
+        let mut state = self.lock();
+        let total = self.blocks().end;
+        let mut freed = 0;
+        let mut start = state.punch_at.min(total);
+        for _ in 0..=total / PIECE + 1 {
+            if freed >= wanted {
+                break;
+            }
+            if start >= total {
+                start = 0;
+            }
+            let end = (start + PIECE).min(total);
+            let mut at = start;
+            while at < end && freed < wanted {
+                let run = state.evictable_run(&self.map, at..end);
+                if run.is_empty() {
+                    break;
+                }
+                freed += self.punch_run(&mut state, run.clone())?;
+                at = run.end;
+            }
+            start = end;
+        }
+        state.punch_at = start;
+        Ok(freed)
+    }
+
+    fn punch_run(&self, state: &mut State, run: Range<u64>) -> std::io::Result<u64> {
+        let range = bytes_of_blocks(run.clone(), self.key.size);
+        let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
+        self.map.write_all_at(&zeros, entry_offset(run.start))?;
+        run.for_each(|block| state.set(&self.map, block, 0, false));
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.data, flags, range.offset, range.length)?;
+        Ok(range.length)
+    }
+
+    pub fn doom(&self) {
+        self.lock().doomed = true;
+    }
+}
+
+impl State {
+    fn piece(&mut self, map: &File, block: u64) -> &mut Piece {
+        self.pieces.entry(block / PIECE).or_insert_with(|| {
+            let mut bytes = vec![0; (PIECE * format::ENTRY_BYTES) as usize];
+            let mut done = 0;
+            let offset = entry_offset(block / PIECE * PIECE);
+            // What cannot be read counts as absent; it is then fetched again.
+            while let Ok(read @ 1..) = map.read_at(&mut bytes[done..], offset + done as u64) {
+                done += read;
+            }
+            let mut entries = [0; PIECE as usize];
+            for (entry, bytes) in entries.iter_mut().zip(bytes.chunks_exact(8)) {
+                *entry = u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
+            }
+            Box::new(Piece { entries, verified: [false; PIECE as usize] })
+        })
+    }
+
+    /// The entry of a block that is here.
+    fn entry(&mut self, map: &File, block: u64) -> Option<u64> {
+        let entry = self.piece(map, block).entries[(block % PIECE) as usize];
+        format::decode_entry(entry).map(|_| entry)
+    }
+
+    fn set(&mut self, map: &File, block: u64, entry: u64, verified: bool) {
+        let piece = self.piece(map, block);
+        piece.entries[(block % PIECE) as usize] = entry;
+        piece.verified[(block % PIECE) as usize] = verified;
+    }
+
+    fn verify(&mut self, map: &File, block: u64, crc: u32) {
+        if self.entry(map, block) == Some(format::encode_entry(crc)) {
+            self.piece(map, block).verified[(block % PIECE) as usize] = true;
+        }
+    }
+
+    fn is_verified(&self, block: u64) -> bool {
+        self.pieces.get(&(block / PIECE)).is_some_and(|piece| piece.verified[(block % PIECE) as usize])
+    }
+
+    fn flight_over(&self, block: u64) -> Option<Arc<Flight>> {
+        let (_, flight) = self.flights.range(..=block).next_back()?;
+        flight.blocks.contains(&block).then(|| flight.clone())
+    }
+
+    /// The first run of blocks in `within` that are here and that nobody uses; empty at its end if there is none.
+    fn evictable_run(&mut self, map: &File, within: Range<u64>) -> Range<u64> {
+        let mut free = |block: u64| {
+            let used = self.pins.iter().any(|pin| pin.contains(&block)) || self.flight_over(block).is_some();
+            !used && self.entry(map, block).is_some()
+        };
+        let Some(start) = within.clone().find(|&block| free(block)) else { return within.end..within.end };
+        let end = (start..within.end).find(|&block| !free(block)).unwrap_or(within.end);
+        start..end
+    }
+}
+
+fn entry_offset(block: u64) -> u64 {
+    format::HEADER_BYTES + block * format::ENTRY_BYTES
+}
+
+/// What [`CachedFile::ensure`] did.
+pub struct Ensured {
+    /// To be waited for.
+    pub flights: Vec<Arc<Flight>>,
+    /// Of these, begun by others.
+    pub joined: u64,
+    pub started: u64,
+    /// Blocks before this are here or on their way.
+    pub reached: u64,
+}
+
+pub struct Pin {
+    file: Arc<CachedFile>,
+    blocks: Range<u64>,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut state = self.file.lock();
+        if let Some(at) = state.pins.iter().position(|pin| *pin == self.blocks) {
+            state.pins.swap_remove(at);
+        }
+    }
+}
+
+/// The cached files that are open; the ones not used for longest are closed when there are too many.
+pub struct OpenFiles {
+    dir: PathBuf,
+    max: usize,
+    clock: AtomicU64,
+    open: Mutex<OpenMap>,
+}
+
+/// With the time of the last use, by `OpenFiles::clock`.
+type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
+
+impl OpenFiles {
+    pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
+        OpenFiles { dir, max, clock: AtomicU64::new(0), open: Mutex::default() }
+    }
+
+    /// The file, created if need be.
+    pub fn open(&self, key: &CacheKey) -> Result<Arc<CachedFile>> {
+        self.get_or_open(key, true).map_err(|e| Error::io("open cache file", key.file, e))
+    }
+
+    /// The file if it is on disk.
+    pub fn open_existing(&self, key: &CacheKey) -> Option<Arc<CachedFile>> {
+        self.get_or_open(key, false).ok()
+    }
+
+    fn get_or_open(&self, key: &CacheKey, create: bool) -> std::io::Result<Arc<CachedFile>> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = (key.file, key.version);
+        if let Some((file, used)) = open.get_mut(&id)
+            && file.key == *key
+        {
+            *used = now;
+            return Ok(file.clone());
+        }
+        // Opened under the lock, so that one version never has two states. A few system calls.
+        let file = Arc::new(CachedFile::open(&self.dir, key, create)?);
+        if open.len() >= self.max {
+            self.close_oldest(&mut open);
+        }
+        open.insert(id, (file.clone(), now));
+        Ok(file)
+    }
+
+    /// Close a quarter of those that nobody uses.
+    fn close_oldest(&self, open: &mut OpenMap) {
+        let mut idle: Vec<_> = open
+            .iter()
+            .filter(|(_, (file, _))| Arc::strong_count(file) == 1)
+            .map(|(id, (_, used))| (*used, *id))
+            .collect();
+        idle.sort_unstable_by_key(|(used, _)| *used);
+        for (_, id) in idle.into_iter().take(self.max / 4 + 1) {
+            open.remove(&id);
+        }
+    }
+
+    /// Take the files of a version off the disk. Those who have them open go on.
+    pub fn unlink(&self, file: FileId, version: Version) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((file, _)) = open.remove(&(file, version)) {
+            file.doom();
+        }
+        let stem = self.dir.join(format::stem(file, version));
+        for ending in ["map", "data"] {
+            let path = stem.with_extension(ending);
+            if let Err(e) = std::fs::remove_file(&path)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!("evict {}: {e}", path.display());
+            }
+        }
+    }
+
+    pub fn get_open(&self, file: FileId, version: Version) -> Option<Arc<CachedFile>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&(file, version)).map(|(file, _)| file.clone())
+    }
+}

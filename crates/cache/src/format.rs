@@ -1,0 +1,71 @@
+//! Bytes of the map file that stands beside each data file. docs/design/disk-format.md has the diagrams.
+
+use types::{FileId, Version};
+
+use crate::CacheKey;
+
+pub const HEADER_BYTES: u64 = 64;
+pub const ENTRY_BYTES: u64 = 8;
+const MAGIC: [u8; 8] = *b"FOREBAY1";
+/// High half of an entry whose block is on disk. Not all ones and not zero, so that neither a hole nor a wiped
+/// sector reads as "present".
+const PRESENT: u64 = 0x00f0_4eba_0000_0000;
+
+/// The first 64 bytes of a map file.
+pub fn encode_header(key: &CacheKey) -> [u8; HEADER_BYTES as usize] {
+    let mut header = [0; HEADER_BYTES as usize];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..24].copy_from_slice(&key.file.0);
+    header[24..40].copy_from_slice(&key.version.0);
+    header[40..48].copy_from_slice(&key.size.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..60]);
+    header[60..].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// Does this map belong to this key, in this format, whole?
+pub fn is_header_of(header: &[u8], key: &CacheKey) -> bool {
+    header == encode_header(key)
+}
+
+/// A block on disk with this checksum.
+pub fn encode_entry(crc: u32) -> u64 {
+    PRESENT | u64::from(crc)
+}
+
+/// The checksum of a block that is on disk; `None` if it is not.
+pub fn decode_entry(entry: u64) -> Option<u32> {
+    let crc = entry & 0xffff_ffff;
+    (entry ^ crc == PRESENT).then_some(crc as u32)
+}
+
+/// Checksum of a block's bytes, bound to where they belong: bytes of another file, version or block do not pass.
+pub fn checksum(key: &CacheKey, block: u64, bytes: &[u8]) -> u32 {
+    let mut place = [0; 40];
+    place[..16].copy_from_slice(&key.file.0);
+    place[16..32].copy_from_slice(&key.version.0);
+    place[32..].copy_from_slice(&block.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
+}
+
+/// `ab/<file id>-<version>`, without the ending.
+pub fn stem(file: FileId, version: Version) -> String {
+    format!("{:02x}/{file}-{version}", file.0[0])
+}
+
+/// The key in a file's name, if it is one of ours with this ending.
+pub fn parse_name(name: &str, ending: &str) -> Option<(FileId, Version)> {
+    let (file, version) = name.strip_suffix(ending)?.split_once('-')?;
+    Some((FileId(parse_hex(file)?), Version(parse_hex(version)?)))
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,228 @@
+//! A read: what is here is taken from disk, what is missing is fetched once, what is bad is fetched again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tracing::warn;
+use types::range::bytes_of_blocks;
+use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
+
+use crate::fetch::{Landed, Urgency};
+use crate::file::{CachedFile, ReadBack};
+use crate::{Cache, CacheKey, Source};
+
+/// Blocks of one part: 512 KiB. Large enough that round trips and calls are few, small enough that those who wait
+/// for its first block do not wait long for its last.
+const PART_BLOCKS: u64 = 8;
+/// A block that is fetched, and gone or bad again when it is read back, this many times: pass the bytes through.
+const TRIES_MAX: usize = 4;
+/// Reads up to this size are tried on the caller's thread when the kernel has the pages: moving them to another
+/// thread would cost more than the copy.
+const INLINE_MAX: u64 = 128 << 10;
+/// Bytes of a file warmed at the same time.
+const WARM_WINDOW_BLOCKS: u64 = 256;
+
+impl Cache {
+    /// Exactly the bytes of `range`, which lies inside the key's size. One version only.
+    pub async fn read(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Result<Vec<Bytes>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.config.bypass {
+            return self.read_through(key, range, source).await;
+        }
+        let file = match self.files.open(key) {
+            Ok(file) => file,
+            Err(e) => {
+                self.health.failed(e.to_string());
+                return self.read_through(key, range, source).await;
+            }
+        };
+        self.space().touch(key.file, key.version);
+        let _pin = file.pin(range.blocks());
+        let mut waited = false;
+        for _ in 0..TRIES_MAX {
+            let flights = self.demand(&file, range, source);
+            self.read_ahead(&file, range, source);
+            let mut passed = BTreeMap::new();
+            for flight in flights {
+                waited = true;
+                if let Landed::Passed(bytes) = flight.wait().await? {
+                    passed.insert(flight.blocks.start, (flight.blocks.clone(), bytes));
+                }
+            }
+            if let Some(data) = self.collect(&file, range, &passed).await? {
+                self.count(range.length, waited);
+                return Ok(data);
+            }
+            waited = true;
+        }
+        self.read_through(key, range, source).await
+    }
+
+    /// Fetch all of a file that is not here.
+    pub async fn warm(self: &Arc<Self>, key: &CacheKey, source: &Arc<dyn Source>) -> Result<()> {
+        if self.config.bypass || key.size == 0 {
+            return Ok(());
+        }
+        let file = self.files.open(key)?;
+        self.space().touch(key.file, key.version);
+        let total = key.size.div_ceil(BLOCK_SIZE);
+        let mut waiting = std::collections::VecDeque::new();
+        let mut blocks_waiting = 0;
+        for start in (0..total).step_by(PART_BLOCKS as usize) {
+            let end = (start + PART_BLOCKS).min(total);
+            let range = bytes_of_blocks(start..end, key.size);
+            for flight in self.demand(&file, range, source) {
+                blocks_waiting += flight.blocks.end - flight.blocks.start;
+                waiting.push_back(flight);
+            }
+            while blocks_waiting > WARM_WINDOW_BLOCKS
+                && let Some(flight) = waiting.pop_front()
+            {
+                blocks_waiting = blocks_waiting.saturating_sub(flight.blocks.end - flight.blocks.start);
+                flight.wait().await?;
+            }
+        }
+        for flight in waiting {
+            flight.wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Start or join the fetches of what is missing in `range`.
+    fn demand(
+        self: &Arc<Self>,
+        file: &Arc<CachedFile>,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Vec<Arc<crate::fetch::Flight>> {
+        let part = part_blocks(source);
+        let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Demand);
+        let ensured = file.ensure(range.blocks(), part, start);
+        self.metrics.coalesced_waits.inc_by(ensured.joined);
+        ensured.flights
+    }
+
+    fn read_ahead(self: &Arc<Self>, file: &Arc<CachedFile>, range: ByteRange, source: &Arc<dyn Source>) {
+        let key = &file.key;
+        let planned = {
+            let mut readers = self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            readers.plan(key.file, range, key.size)
+        };
+        let Some(planned) = planned else { return };
+        let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Ahead);
+        let ensured = file.ensure(planned.blocks(), part_blocks(source), start);
+        if ensured.reached < planned.blocks().end {
+            let mut readers = self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            readers.stopped_at(key.file, planned, ensured.reached * BLOCK_SIZE);
+        }
+    }
+
+    /// Put the answer together. `None` if a block is gone or bad: fetch again.
+    async fn collect(
+        self: &Arc<Self>,
+        file: &Arc<CachedFile>,
+        range: ByteRange,
+        passed: &BTreeMap<u64, (std::ops::Range<u64>, Bytes)>,
+    ) -> Result<Option<Vec<Bytes>>> {
+        let mut data = Vec::new();
+        let mut at = range.offset;
+        while at < range.end() {
+            let block = at / BLOCK_SIZE;
+            let here = passed.range(..=block).next_back().filter(|(_, (blocks, _))| blocks.contains(&block));
+            if let Some((_, (blocks, bytes))) = here {
+                let whole = bytes_of_blocks(blocks.clone(), file.key.size);
+                let end = whole.end().min(range.end());
+                data.push(bytes.slice((at - whole.offset) as usize..(end - whole.offset) as usize));
+                at = end;
+                continue;
+            }
+            let next = passed.range(block + 1..).next().map_or(u64::MAX, |(start, _)| start * BLOCK_SIZE);
+            let end = next.min(range.end());
+            match self.read_file(file, ByteRange::new(at, end - at)).await {
+                Ok(ReadBack::Bytes(bytes)) => data.push(bytes),
+                Ok(ReadBack::Missing { corrupt }) => {
+                    if corrupt > 0 {
+                        self.metrics.corrupt_blocks.inc_by(corrupt);
+                        warn!(file = %file.key.file, blocks = corrupt, "cached blocks are corrupt, fetching them again");
+                    }
+                    return Ok(None);
+                }
+                Err(e) => {
+                    // The disk does not give them back: the origin does.
+                    self.health.failed(format!("read {}: {e}", self.config.dir.display()));
+                    self.drop_file(file.key.file, file.key.version);
+                    return Ok(None);
+                }
+            }
+            at = end;
+        }
+        Ok(Some(data))
+    }
+
+    async fn read_file(&self, file: &Arc<CachedFile>, range: ByteRange) -> std::io::Result<ReadBack> {
+        if range.length <= INLINE_MAX
+            && let Some(read) = file.read(range, true)?
+        {
+            return Ok(read);
+        }
+        let file = file.clone();
+        let read = tokio::task::spawn_blocking(move || file.read(range, false)).await;
+        read.map_err(std::io::Error::other)?.map(|read| read.unwrap_or(ReadBack::Missing { corrupt: 0 }))
+    }
+
+    /// Straight from the source, without keeping anything.
+    async fn read_through(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Result<Vec<Bytes>> {
+        let step = part_blocks(source) * BLOCK_SIZE;
+        let mut parts = JoinSet::new();
+        let mut at = range.offset;
+        let mut count = 0;
+        while at < range.end() {
+            let part = ByteRange::new(at, step.min(range.end() - at));
+            let (cache, key, source, index) = (self.clone(), *key, source.clone(), count);
+            parts.spawn(async move {
+                let _permit = cache.budget(part.length).await;
+                (index, cache.ask(&key, part, &source).await)
+            });
+            at = part.end();
+            count += 1;
+        }
+        let mut data = vec![Bytes::new(); count];
+        while let Some(part) = parts.join_next().await {
+            let (index, bytes) =
+                part.map_err(|e| Error::new(ErrorKind::Io, "read through", key.file).with_source(e))?;
+            data[index] = bytes?;
+        }
+        self.metrics.read_through_bytes.inc_by(range.length);
+        self.count(range.length, true);
+        Ok(data)
+    }
+
+    fn count(&self, bytes: u64, waited: bool) {
+        let metrics = &self.metrics;
+        let (reads, sum) = if waited {
+            (&metrics.miss_reads, &metrics.miss_bytes)
+        } else {
+            (&metrics.hit_reads, &metrics.hit_bytes)
+        };
+        reads.inc();
+        sum.inc_by(bytes);
+    }
+}
+
+fn part_blocks(source: &Arc<dyn Source>) -> u64 {
+    (u64::from(source.read_max()) / BLOCK_SIZE).clamp(1, PART_BLOCKS)
+}

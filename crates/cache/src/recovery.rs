@@ -1,0 +1,69 @@
+//! Taking over a cache directory: one tier at a time, one format, and the books of what is there.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+use types::{Error, ErrorKind, Result};
+
+use crate::{Cache, format};
+
+/// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
+const FORMAT: &str = "forebay cache, format 1\n";
+
+/// Create the directory if need be, check that it is ours to use, and lock it.
+pub fn claim(dir: &Path) -> Result<File> {
+    let refuse = |what: &str, e: std::io::Error| {
+        let message = format!("{}: {e}; give a directory that can be written with --cache", dir.display());
+        Error::new(ErrorKind::Config, "cache directory:", format!("cannot {what} {message}"))
+    };
+    std::fs::create_dir_all(dir).map_err(|e| refuse("create", e))?;
+    let lock = File::create(dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        let message =
+            format!("{} is in use by another tier; give this one a directory of its own", dir.display());
+        Error::new(ErrorKind::Config, "cache directory:", message)
+    })?;
+    let marker = dir.join("FORMAT");
+    match std::fs::read_to_string(&marker) {
+        Ok(text) if text == FORMAT => {}
+        Ok(_) => {
+            let message = format!("{} holds another format; empty it or give another one", dir.display());
+            return Err(Error::new(ErrorKind::Config, "cache directory:", message));
+        }
+        Err(_) => std::fs::write(&marker, FORMAT).map_err(|e| refuse("write in", e))?,
+    }
+    Ok(lock)
+}
+
+/// Count what is on disk. Files are served before they are counted: they are found by their name.
+pub fn start_scan(cache: &Arc<Cache>) -> tokio::task::JoinHandle<()> {
+    let cache = cache.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Err(e) = scan(&cache) {
+            tracing::warn!("count the cache directory {}: {e}", cache.config.dir.display());
+        }
+    })
+}
+
+fn scan(cache: &Cache) -> std::io::Result<()> {
+    for sub in std::fs::read_dir(&cache.config.dir)? {
+        let sub = sub?;
+        if !sub.file_type()?.is_dir() {
+            continue;
+        }
+        for entry in std::fs::read_dir(sub.path())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let Some((file, version)) = format::parse_name(name, ".data") else { continue };
+            if let Ok(meta) = entry.metadata() {
+                cache.space().found(file, version, meta.blocks() * 512);
+            }
+        }
+    }
+    cache.note_used();
+    Ok(())
+}

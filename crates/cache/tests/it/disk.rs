@@ -1,0 +1,110 @@
+//! A cache disk that is full or fails.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use types::ByteRange;
+
+use crate::harness::*;
+
+/// A tmpfs of a given size, unmounted at the end.
+struct SmallDisk {
+    dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount(size: u64) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = SmallDisk { dir };
+        if disk.run_mount(&format!("size={size}"), &["-t", "tmpfs"]) {
+            return Some(disk);
+        }
+        println!("not run: mounting a tmpfs needs root");
+        None
+    }
+
+    fn run_mount(&self, option: &str, more: &[&str]) -> bool {
+        let status = Command::new("mount")
+            .args(more)
+            .args(["-o", option, "tmpfs"])
+            .arg(self.dir.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_reads_through_and_recovers() {
+    let Some(disk) = SmallDisk::mount(6 * MIB) else { return };
+    let tier = Tier::open_with(disk.path(), |config| config.size_max = 64 * MIB);
+    let source = TestSource::new();
+    for file in 0..6 {
+        tier.check_all(&source, &key(file, 1, 3 * MIB));
+    }
+    assert!(tier.cache().stats().degraded.is_some(), "the operator is told: {:?}", tier.cache().stats());
+    let many: Vec<_> = (0..8)
+        .map(|_| {
+            let key = key(50, 1, 4 * MIB);
+            tier.spawn(read(tier.cache().clone(), source.clone(), key, whole(&key)))
+        })
+        .collect();
+    for task in many {
+        assert_same(&tier.run(task).unwrap().unwrap(), &key(50, 1, 4 * MIB), ByteRange::new(0, 4 * MIB));
+    }
+    assert!(disk.run_mount(&format!("remount,size={}", 80 * MIB), &[]), "the disk grows");
+    let later = key(99, 1, 3 * MIB);
+    eventually("caching goes on by itself", || {
+        tier.check_all(&source, &later);
+        tier.cache().cached_bytes(&later) == later.size
+    });
+    eventually("the alarm ends", || tier.cache().stats().degraded.is_none());
+}
+
+#[test]
+fn the_free_space_floor_is_kept() {
+    let Some(disk) = SmallDisk::mount(48 * MIB) else { return };
+    let floor = 16 * MIB;
+    let tier = Tier::open_with(disk.path(), |config| {
+        config.size_max = 512 * MIB;
+        config.free_floor = floor;
+    });
+    let source = TestSource::new();
+    for file in 0..30 {
+        tier.check_all(&source, &key(file, 1, 3 * MIB));
+    }
+    let free = || {
+        let stat = rustix::fs::statvfs(disk.path()).unwrap();
+        stat.f_bavail * stat.f_frsize
+    };
+    eventually("the floor is free", || free() >= floor);
+    assert!(tier.cache().stats().bytes_used >= 8 * MIB, "the rest is used: {:?}", tier.cache().stats());
+}
+
+#[test]
+fn a_disk_that_turns_read_only_is_no_error_for_readers() {
+    let Some(disk) = SmallDisk::mount(96 * MIB) else { return };
+    let tier = Tier::open_with(disk.path(), |config| config.size_max = 64 * MIB);
+    let source = TestSource::new();
+    let (old, new) = (key(1, 1, 3 * MIB), key(2, 1, 3 * MIB));
+    tier.check_all(&source, &old);
+    // Open files keep a file system writable: a bind mount over it changes only what is opened from now on.
+    if !disk.run_mount("remount,ro", &[]) {
+        println!("not run further: the tmpfs is busy and cannot turn read-only");
+        let data: Vec<PathBuf> = files_ending(disk.path(), ".data");
+        assert!(!data.is_empty());
+        return;
+    }
+    tier.check_all(&source, &old);
+    tier.check_all(&source, &new);
+}

@@ -1,0 +1,10 @@
+//! The cache as its users see it: right bytes, fetched once, kept over restarts, within its room.
+
+mod concurrency;
+mod damage;
+mod disk;
+mod failing;
+mod harness;
+mod model;
+mod restart;
+mod space;

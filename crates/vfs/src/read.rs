@@ -1,0 +1,107 @@
+//! Bytes of a file: the place where "which version is it now?" meets "the bytes of that version".
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cache::{CacheKey, Source};
+use namespace::{Ask, Found, Namespace};
+use types::{BLOCK_SIZE, ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result};
+
+use crate::access;
+use crate::{ReadOut, Vfs, node_of};
+
+/// A file that changes at the origin faster than it can be read this many times is answered with "try again".
+const VERSIONS_TRIED_MAX: usize = 4;
+
+impl Vfs {
+    /// Bytes of one version of the file, whatever happens to it meanwhile.
+    pub async fn read(&self, caller: &Caller, id: FileId, offset: u64, count: u32) -> Result<ReadOut> {
+        let mut found = self.namespace.getattr(id, Ask::Use).await?;
+        access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
+        for _ in 0..VERSIONS_TRIED_MAX {
+            let key = key_of(&found)?;
+            let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
+            match self.cache.read(&key, range, &self.source()).await {
+                Ok(data) => {
+                    let eof = range.end() >= key.size;
+                    return Ok(ReadOut { data, eof, node: node_of(&found) });
+                }
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                    found = self.namespace.refresh_changed(id).await?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "read a file that keeps changing at the origin,", id))
+    }
+
+    pub(crate) fn source(&self) -> Arc<dyn Source> {
+        Arc::new(OriginSource { namespace: self.namespace.clone() })
+    }
+}
+
+/// The key of the version that this file has now.
+pub(crate) fn key_of(found: &Found) -> Result<CacheKey> {
+    let kind = found.attr().kind;
+    match found {
+        Found::Node(node) if kind == FileKind::Regular => {
+            Ok(CacheKey { file: node.id, version: node.version(), size: node.attr().size })
+        }
+        _ if kind == FileKind::Directory => Err(Error::new(ErrorKind::IsADirectory, "read", found.id())),
+        _ => Err(Error::new(ErrorKind::InvalidArgument, "read a special file,", found.id())),
+    }
+}
+
+/// Fetches for the cache: asks the namespace where the file is, and its origin for the bytes.
+struct OriginSource {
+    namespace: Arc<Namespace>,
+}
+
+#[async_trait]
+impl Source for OriginSource {
+    async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
+        let stale = match self.read_once(key, range).await {
+            Err(e) if e.kind() == ErrorKind::Stale => e,
+            other => return other,
+        };
+        // The reference went stale; find the file again by its name, once.
+        match self.namespace.heal(key.file).await {
+            Ok(_) => self.read_once(key, range).await,
+            Err(e) if e.is_retryable() => Err(e),
+            Err(_) => Err(stale),
+        }
+    }
+
+    fn read_max(&self) -> u32 {
+        // Every origin takes at least this much; what one asks at once is cut to the origin's own limit below.
+        u32::try_from(READ_MAX).unwrap_or(u32::MAX)
+    }
+}
+
+/// Bytes asked from an origin in one call: large enough for one call per round trip and block group, small
+/// enough that waiters are woken early.
+const READ_MAX: u64 = 8 * BLOCK_SIZE;
+
+impl OriginSource {
+    async fn read_once(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
+        let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
+            return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));
+        };
+        let (origin, reference) = self.namespace.origin_of(&node)?;
+        let limit = u64::from(origin.read_max()).max(1);
+        if range.length <= limit {
+            return self.namespace.noted(&node, origin.read(&reference, key.version, range).await);
+        }
+        let mut whole = bytes::BytesMut::with_capacity(usize::try_from(range.length).unwrap_or(0));
+        let mut at = range.offset;
+        while at < range.end() {
+            let piece = ByteRange::new(at, limit.min(range.end() - at));
+            whole.extend_from_slice(
+                &self.namespace.noted(&node, origin.read(&reference, key.version, piece).await)?,
+            );
+            at = piece.end();
+        }
+        Ok(whole.freeze())
+    }
+}
