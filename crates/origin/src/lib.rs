@@ -5,6 +5,13 @@
 //! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`)
 //! implement the trait by holding another one.
 
+pub mod count;
+pub mod delay;
+pub mod limit;
+pub mod memory;
+pub mod posix;
+pub mod retry;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use types::{Attr, ByteRange, FsStat, Name, Result, Version};

@@ -1,0 +1,65 @@
+//! Makes a near origin far: every call takes a round trip more. For tests and demonstrations without a network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{ByteRange, FsStat, Name, Result, Version};
+
+use crate::{DirCursor, DirPage, Object, Origin, Reference};
+
+pub struct Delay {
+    inner: Arc<dyn Origin>,
+    round_trip: Duration,
+}
+
+impl Delay {
+    pub fn new(inner: Arc<dyn Origin>, round_trip: Duration) -> Arc<Delay> {
+        Arc::new(Delay { inner, round_trip })
+    }
+
+    async fn travel(&self) -> &dyn Origin {
+        tokio::time::sleep(self.round_trip).await;
+        self.inner.as_ref()
+    }
+}
+
+#[async_trait]
+impl Origin for Delay {
+    fn url(&self) -> String {
+        self.inner.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.inner.read_max()
+    }
+
+    async fn root(&self) -> Result<Object> {
+        self.travel().await.root().await
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.travel().await.lookup(dir, name).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.travel().await.getattr(object).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.travel().await.readlink(link).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.travel().await.readdir(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.travel().await.read(object, version, range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.travel().await.statfs(object).await
+    }
+}
