@@ -1,0 +1,306 @@
+//! One TCP connection to the server with many calls in flight, kept alive by one task.
+//!
+//! The task dials, proves the connection with a NULL call, then reads and writes until one of them ends; then it dials
+//! again, with pauses that grow to `backoff_max` and shrink only after a reply came. Callers never see a reconnect, only
+//! an answer, the end of their deadline, or `Unavailable` when the server has been out of reach for longer than the grace.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rpc_nfs3::nfs3;
+use rpc_nfs3::record::{RecordError, RecordReader};
+use rpc_nfs3::rpc::{Credentials, ReplyHeader};
+use rpc_nfs3::{Decoder, Encoder};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{Notify, Semaphore};
+use types::{Error, ErrorKind, Result};
+
+use crate::config::Config;
+use crate::dial::dial;
+use crate::errors::{failure, record_error, wire_error};
+use crate::exchange::{Target, begin_call, exchange, first_xid};
+use crate::pending::{Answer, Reach, State};
+
+/// Longest reply: the largest READ or listing that we ask for, with its headers.
+const RECORD_MAX: usize = (1 << 20) + (64 << 10);
+/// Calls are small; this many bytes of them go out in one write.
+const WRITE_BATCH: usize = 64 << 10;
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+/// How often silence is looked for.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Where and how to connect.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub host: String,
+    pub port: u16,
+    pub connect_timeout: Duration,
+    pub stall_timeout: Duration,
+    pub outage_grace: Duration,
+    pub backoff_max: Duration,
+}
+
+impl Endpoint {
+    pub fn new(config: &Config, port: u16) -> Endpoint {
+        Endpoint {
+            host: config.host.clone(),
+            port,
+            connect_timeout: config.connect_timeout,
+            stall_timeout: config.stall_timeout,
+            outage_grace: config.outage_grace,
+            backoff_max: config.backoff_max,
+        }
+    }
+
+    /// `host:port`, for messages.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// A connection on which the server has answered: a port that merely accepts (a relay whose server is gone) is none.
+    pub async fn connect(&self) -> Result<TcpStream> {
+        let mut stream = dial(&self.host, self.port, self.connect_timeout).await?;
+        let target =
+            Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure: nfs3::procedure::NULL };
+        let call = begin_call(target, &Credentials::None);
+        exchange(&mut stream, "speak NFSv3 with", &self.place(), call, self.connect_timeout).await?;
+        Ok(stream)
+    }
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    state: Mutex<State>,
+    /// Something was put into `unsent`.
+    wake: Notify,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every section leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct Connection {
+    shared: Arc<Shared>,
+    permits: Semaphore,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Takes the call back when the caller's future is dropped or ends.
+struct Forget<'a>(&'a Shared, u32);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.state().forget(self.1);
+    }
+}
+
+impl Connection {
+    /// Starts the task; `stream` is a connection that is already there.
+    pub fn start(endpoint: Endpoint, calls_in_flight: usize, stream: Option<TcpStream>) -> Connection {
+        let mut state = State::new(first_xid(), Instant::now());
+        if stream.is_some() {
+            state.connected();
+        }
+        let shared = Arc::new(Shared { endpoint, state: Mutex::new(state), wake: Notify::new() });
+        let task = tokio::spawn(drive(Arc::clone(&shared), stream));
+        Connection { shared, permits: Semaphore::new(calls_in_flight.max(1)), task }
+    }
+
+    pub fn is_up(&self) -> bool {
+        matches!(self.shared.state().reach(), Reach::Up)
+    }
+
+    pub fn is_down(&self) -> bool {
+        matches!(self.shared.state().reach(), Reach::Down(_))
+    }
+
+    /// Room for further calls.
+    pub fn room(&self) -> usize {
+        self.permits.available_permits()
+    }
+
+    /// Sends the call and waits for its reply, without a deadline of its own.
+    pub async fn call(&self, call: Encoder) -> Answer {
+        let closed =
+            || failure(ErrorKind::Unavailable, "call", self.shared.endpoint.place(), "the client is closed");
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let (xid, answer) = self.shared.state().submit(call)?;
+        let _forget = Forget(&self.shared, xid);
+        self.shared.wake.notify_one();
+        answer.await.map_err(|_| closed())?
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// How a connection ended.
+struct End {
+    error: Error,
+    /// The server broke the protocol.
+    garbled: bool,
+}
+
+async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
+    let endpoint = &shared.endpoint;
+    let mut pause = BACKOFF_MIN;
+    loop {
+        let stream = match ready.take() {
+            Some(stream) => Ok(stream),
+            None => endpoint.connect().await,
+        };
+        match stream {
+            Ok(stream) => {
+                shared.state().connected();
+                let heard = Heard::default();
+                let end = serve(&shared, stream, &heard).await;
+                tracing::info!(server = endpoint.place(), error = %end.error, "NFS connection lost; reconnecting");
+                shared.state().lost(&end.error, end.garbled, Instant::now());
+                if heard.replies() > 0 && !end.garbled {
+                    pause = BACKOFF_MIN;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(server = endpoint.place(), %error, "NFS server out of reach");
+                let error = unavailable(&error);
+                shared.state().unreachable(&error, endpoint.outage_grace, Instant::now());
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(endpoint.backoff_max);
+    }
+}
+
+/// Whatever hinders us from connecting now may be gone later: for callers it is an outage.
+fn unavailable(error: &Error) -> Error {
+    if error.kind() == ErrorKind::Unavailable {
+        return error.clone();
+    }
+    Error::new(ErrorKind::Unavailable, "reach the NFS server", "").with_source(error.clone())
+}
+
+/// Moves calls and replies until the connection ends.
+async fn serve(shared: &Shared, stream: TcpStream, heard: &Heard) -> End {
+    let (read, write) = stream.into_split();
+    let reader = RecordReader::new(Listening { inner: read, heard }, RECORD_MAX);
+    tokio::select! {
+        end = read_replies(shared, reader, heard) => end,
+        end = write_calls(shared, write) => end,
+        end = watch(shared, heard) => end,
+    }
+}
+
+async fn read_replies<R: AsyncRead + Unpin>(
+    shared: &Shared,
+    mut reader: RecordReader<R>,
+    heard: &Heard,
+) -> End {
+    loop {
+        let record = match reader.record().await {
+            Ok(record) => record,
+            Err(error) => {
+                let garbled = matches!(error, RecordError::TooLong);
+                return End { error: record_error("read from", shared.endpoint.place(), error), garbled };
+            }
+        };
+        let mut results = Decoder::new(record);
+        match ReplyHeader::decode(&mut results) {
+            Ok(header) => {
+                heard.replies.fetch_add(1, Ordering::Relaxed);
+                shared.state().answer(header.xid, header.status, results);
+            }
+            Err(error) => {
+                let error = wire_error("decode a reply of", shared.endpoint.place(), error);
+                return End { error, garbled: true };
+            }
+        }
+    }
+}
+
+async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
+    let mut batch = Vec::with_capacity(4096);
+    loop {
+        batch.clear();
+        // Bound first: the lock must not live into the await.
+        let some = shared.state().take_unsent(&mut batch, WRITE_BATCH, Instant::now());
+        if !some {
+            shared.wake.notified().await;
+            continue;
+        }
+        if let Err(error) = stream.write_all(&batch).await {
+            let error = record_error("write to", shared.endpoint.place(), RecordError::Io(error));
+            return End { error, garbled: false };
+        }
+    }
+}
+
+/// Ends when calls wait and the server has been silent for the stall timeout.
+async fn watch(shared: &Shared, heard: &Heard) -> End {
+    let limit = shared.endpoint.stall_timeout;
+    loop {
+        tokio::time::sleep(WATCH_INTERVAL.min(limit)).await;
+        let Some(sent) = shared.state().oldest_sent() else { continue };
+        if sent.max(heard.last()).elapsed() >= limit {
+            let reason = format!("silent for {} s with calls waiting", limit.as_secs_f32());
+            let error = failure(ErrorKind::Unavailable, "read from", shared.endpoint.place(), reason);
+            return End { error, garbled: false };
+        }
+    }
+}
+
+/// When bytes came last, and how many replies came, on one connection.
+struct Heard {
+    start: Instant,
+    last_ms: AtomicU64,
+    replies: AtomicU64,
+}
+
+impl Default for Heard {
+    fn default() -> Heard {
+        Heard { start: Instant::now(), last_ms: AtomicU64::new(0), replies: AtomicU64::new(0) }
+    }
+}
+
+impl Heard {
+    fn last(&self) -> Instant {
+        self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    }
+
+    fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Relaxed)
+    }
+}
+
+/// A stream that notes when it heard something: a large reply on a slow line is no silence.
+struct Listening<'a, R> {
+    inner: R,
+    heard: &'a Heard,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Listening<'_, R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = out.filled().len();
+        let result = Pin::new(&mut self.inner).poll_read(cx, out);
+        if out.filled().len() > before {
+            let now = u64::try_from(self.heard.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.heard.last_ms.store(now, Ordering::Relaxed);
+        }
+        result
+    }
+}

@@ -1,0 +1,101 @@
+//! From a host name to a TCP connection with the options that a long-lived RPC connection wants.
+//!
+//! As root the local port is a privileged one, because many servers insist on it ("secure" exports); when none is to be
+//! had, an ordinary one is used and the server decides.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use types::{Error, ErrorKind, Result};
+
+use crate::errors::failure;
+
+/// Privileged ports that we take: above the well-known services, as other RPC clients do.
+const PORT_LOW: u16 = 665;
+const PORT_HIGH: u16 = 1023;
+
+/// Idle time before the first probe and between probes: a dead peer of an idle connection is noticed in about a minute.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Connects within `timeout`, whatever address of the host answers first in order.
+pub async fn dial(host: &str, port: u16, timeout: Duration) -> Result<TcpStream> {
+    let place = || format!("{host}:{port}");
+    match tokio::time::timeout(timeout, dial_any(host, port)).await {
+        Ok(result) => result,
+        Err(_) => {
+            let reason = format!("no answer in {} s", timeout.as_secs_f32());
+            Err(failure(ErrorKind::Unavailable, "connect to", place(), reason))
+        }
+    }
+}
+
+async fn dial_any(host: &str, port: u16) -> Result<TcpStream> {
+    let unavailable = |operation, context: String, error: io::Error| {
+        Error::new(ErrorKind::Unavailable, operation, context).with_source(error)
+    };
+    let addresses =
+        lookup_host((host, port)).await.map_err(|e| unavailable("find host", host.to_owned(), e))?;
+    let mut last = failure(ErrorKind::Unavailable, "find host", host, "it has no address");
+    for address in addresses {
+        match dial_one(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = unavailable("connect to", format!("{host}:{port}"), error),
+        }
+    }
+    Err(last)
+}
+
+async fn dial_one(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = match privileged(address).await? {
+        Some(stream) => stream,
+        None => socket(address)?.connect(address).await?,
+    };
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+}
+
+/// `None` when no privileged port can be had; an error when the peer could not be reached from one.
+async fn privileged(address: SocketAddr) -> io::Result<Option<TcpStream>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    for _ in PORT_LOW..=PORT_HIGH {
+        let socket = socket(address)?;
+        let local = match address {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, next_port())),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, next_port())),
+        };
+        match socket.bind(local) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+            // No capability, whatever our user id says.
+            Err(_) => return Ok(None),
+        }
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(Some(stream)),
+            // The pair of ports is still remembered from an earlier connection.
+            Err(e) if matches!(e.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Walks over the ports, so that a port just closed is not tried again at once.
+fn next_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let span = PORT_HIGH - PORT_LOW + 1;
+    let start = (std::process::id() % u32::from(span)) as u16;
+    let step = NEXT.fetch_add(1, Ordering::Relaxed) % span;
+    PORT_LOW + (start + step) % span
+}

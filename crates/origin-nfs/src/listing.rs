@@ -1,0 +1,153 @@
+//! READDIRPLUS, with READDIR where the server has no better: one page of a directory per call.
+//!
+//! How much to ask for is learnt: a page costs a round trip, so it should be large on a far line, but a
+//! server with slow disks must still answer before anybody gives up.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use origin::{DirCursor, DirEntry, DirPage, Reference};
+use rpc_nfs3::nfs3::readdir::{self, Entry, ReaddirArgs, ReaddirOk};
+use rpc_nfs3::nfs3::{FileHandle, Outcome, Status, procedure};
+use types::{ErrorKind, Name, Result};
+
+use crate::errors::failure;
+use crate::listing_guard::ListingGuard;
+use crate::origin::{NfsOrigin, attr_of, handle_of, object, taken};
+use crate::pool::Lane;
+
+const WHAT: &str = "list directory at";
+
+/// Bytes of a page: at most what fits a record, at least what every server takes. About 200 bytes make an entry.
+const PAGE_MAX: u32 = 1 << 20;
+const PAGE_MIN: u32 = 32 << 10;
+const PAGE_FIRST: u32 = 256 << 10;
+
+/// A page that takes less may be larger next time; one that takes more should be smaller. Well under the stall timeout.
+const FAST: Duration = Duration::from_millis(700);
+const SLOW: Duration = Duration::from_secs(2);
+
+/// Bytes to ask for after a page of `bytes` took `time`.
+fn next_page_bytes(bytes: u32, time: Duration) -> u32 {
+    let next = if time <= FAST {
+        bytes.saturating_mul(2)
+    } else if time >= SLOW {
+        bytes / 2
+    } else {
+        bytes
+    };
+    next.clamp(PAGE_MIN, PAGE_MAX)
+}
+
+pub struct DirReader {
+    page_bytes: AtomicU32,
+    /// The server said that it has no READDIRPLUS.
+    no_plus: AtomicBool,
+    guard: ListingGuard,
+}
+
+impl Default for DirReader {
+    fn default() -> DirReader {
+        DirReader {
+            page_bytes: AtomicU32::new(PAGE_FIRST),
+            no_plus: AtomicBool::new(false),
+            guard: ListingGuard::default(),
+        }
+    }
+}
+
+impl NfsOrigin {
+    pub(crate) async fn read_dir_page(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let handle = handle_of(dir)?;
+        let page = self.ask_page(&handle, cursor).await?;
+        let next = self.next_cursor(dir, cursor, &page)?;
+        let entries = page.entries.into_iter().filter_map(|entry| self.dir_entry(dir, entry)).collect();
+        Ok(DirPage { entries, next })
+    }
+
+    /// READDIRPLUS, or READDIR if the server cannot answer that one.
+    async fn ask_page(&self, dir: &FileHandle, cursor: DirCursor) -> Result<ReaddirOk> {
+        if !self.dirs.no_plus.load(Ordering::Relaxed) {
+            match self.ask(dir, cursor, true).await? {
+                Err((Status::NOTSUPP, _)) => self.dirs.no_plus.store(true, Ordering::Relaxed),
+                Err((Status::TOOSMALL, _)) => {}
+                outcome => return taken(WHAT, self.place(), outcome),
+            }
+        }
+        taken(WHAT, self.place(), self.ask(dir, cursor, false).await?)
+    }
+
+    async fn ask(&self, dir: &FileHandle, cursor: DirCursor, plus: bool) -> Result<Outcome<ReaddirOk>> {
+        let bytes = self.dirs.page_bytes.load(Ordering::Relaxed);
+        let DirCursor { cookie, verifier } = cursor;
+        let args = ReaddirArgs { dir: dir.clone(), cookie, verifier, dir_count: bytes, max_count: bytes };
+        let number = if plus { procedure::READDIRPLUS } else { procedure::READDIR };
+        let started = Instant::now();
+        let encode = |e: &mut _| args.encode(e, plus);
+        let decode = |d: &mut _| readdir::decode_readdir(d, plus);
+        let outcome = self.pool.call(Lane::Metadata, WHAT, number, encode, decode).await;
+        self.dirs.page_bytes.store(next_page_bytes(bytes, started.elapsed()), Ordering::Relaxed);
+        outcome
+    }
+
+    fn next_cursor(&self, dir: &Reference, from: DirCursor, page: &ReaddirOk) -> Result<Option<DirCursor>> {
+        let corrupt = |reason: &str| failure(ErrorKind::Corrupt, WHAT, self.place(), reason);
+        let last = page.entries.last().map(|entry| entry.cookie);
+        let next = match (page.eof, last) {
+            (true, _) => None,
+            (false, None) => return Err(corrupt("the server sends neither entries nor an end")),
+            (false, Some(cookie)) if cookie == from.cookie => {
+                return Err(corrupt("the server sends the same cookie again"));
+            }
+            (false, Some(cookie)) => Some(DirCursor { cookie, verifier: page.verifier }),
+        };
+        if !self.dirs.guard.page(&dir.0, from.cookie, next.map(|n| n.cookie)) {
+            return Err(corrupt("the listing runs in a circle"));
+        }
+        Ok(next)
+    }
+
+    /// `None` for names that nobody should see.
+    fn dir_entry(&self, dir: &Reference, entry: Entry) -> Option<DirEntry> {
+        if matches!(entry.name.as_ref(), b"." | b"..") {
+            return None;
+        }
+        // Copies: what is kept of an entry must not keep its whole record.
+        let name = match Name::new(Bytes::copy_from_slice(&entry.name)) {
+            Ok(name) => name,
+            Err(error) => {
+                tracing::warn!(at = self.place(), %error, "name left out of a listing");
+                return None;
+            }
+        };
+        // What lies under the mount point of a nested export is not it; LOOKUP finds out.
+        let nested = self.nested.child(&dir.0, name.as_bytes()).is_some();
+        let object = match (entry.handle, entry.attr) {
+            (Some(handle), Some(attr)) if !nested => {
+                Some(object(FileHandle(Bytes::copy_from_slice(&handle.0)), attr_of(&attr)))
+            }
+            _ => None,
+        };
+        Some(DirEntry { name, object })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_grow_on_a_fast_server_and_shrink_on_a_slow_one_within_bounds() {
+        let mut bytes = PAGE_FIRST;
+        for _ in 0..10 {
+            bytes = next_page_bytes(bytes, Duration::from_millis(71));
+        }
+        assert_eq!(bytes, PAGE_MAX);
+        assert_eq!(next_page_bytes(bytes, Duration::from_secs(1)), PAGE_MAX);
+        for _ in 0..10 {
+            bytes = next_page_bytes(bytes, Duration::from_secs(3));
+        }
+        assert_eq!(bytes, PAGE_MIN);
+    }
+}

@@ -1,0 +1,300 @@
+//! The `Origin` calls: each one NFS call, or a few.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::{DirCursor, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference};
+use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
+use rpc_nfs3::nfs3::file;
+use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, Outcome, fs, procedure};
+use types::{Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Timestamp, Version};
+
+use crate::config::Config;
+use crate::connection::Endpoint;
+use crate::errors::{failure, status_error};
+use crate::listing::DirReader;
+use crate::mounting::Mounter;
+use crate::nested::{Nested, NodeId, Place, ROOT};
+use crate::pool::{Lane, Pool, credentials};
+
+const _: () = assert!(HANDLE_MAX <= REFERENCE_MAX);
+
+/// A READ size that every server takes.
+const READ_SMALL: u32 = 32 << 10;
+
+pub struct NfsOrigin {
+    config: Config,
+    pub(crate) pool: Pool,
+    mounter: Mounter,
+    root: Mutex<FileHandle>,
+    read_max: u32,
+    pub(crate) nested: Nested,
+    pub(crate) dirs: DirReader,
+}
+
+impl NfsOrigin {
+    /// Finds the server, mounts the export and learns what the server can. Errors are one line each, for the operator.
+    pub async fn connect(config: Config) -> Result<Arc<NfsOrigin>> {
+        let credentials = credentials(&config.identity);
+        let mounter = Mounter::find(&config, credentials.clone()).await?;
+        let endpoint = Endpoint::new(&config, mounter.nfs_port());
+        let stream = endpoint.connect().await?;
+        let root = mounter.mount_or_explain(&config.export).await?;
+        let exports = mounter.exports().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the server does not list its exports; nested exports are not noticed");
+            Vec::new()
+        });
+        let nested = Nested::new(&config.export, exports.iter().map(|e| e.path.as_ref()));
+        nested.learn(ROOT, &root.0);
+        let pool = Pool::start(&config, &endpoint, credentials, stream);
+        let read_max = read_max(&pool, &root, &config).await?;
+        let dirs = DirReader::default();
+        let origin = NfsOrigin { config, pool, mounter, root: Mutex::new(root), read_max, nested, dirs };
+        origin.learn_ways_to_nested_exports().await;
+        Ok(Arc::new(origin))
+    }
+
+    /// A reference that a restarted tier kept may be a directory on the way to a nested export: it must be recognised
+    /// without having been walked to.
+    async fn learn_ways_to_nested_exports(&self) {
+        let mut ways = vec![(ROOT, Reference(self.root_handle().0))];
+        while let Some((node, dir)) = ways.pop() {
+            for (name, child) in self.nested.inner_children(node) {
+                let Ok(name) = Name::new(name) else { continue };
+                match self.lookup(&dir, &name).await {
+                    Ok(object) => ways.push((child, object.reference)),
+                    Err(error) => {
+                        tracing::warn!(%name, %error, "the way to a nested export cannot be walked now")
+                    }
+                }
+            }
+        }
+    }
+
+    fn root_handle(&self) -> FileHandle {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn getattr_of(&self, handle: &FileHandle) -> Result<Attr> {
+        let what = "get attributes from";
+        let encode = |e: &mut _| handle.encode(e);
+        let reply =
+            self.pool.call(Lane::Metadata, what, procedure::GETATTR, encode, file::decode_getattr).await?;
+        match reply {
+            Ok(attr) => Ok(attr_of(&attr)),
+            Err((status, ())) => Err(status_error(what, self.place(), status)),
+        }
+    }
+
+    /// LOOKUP as the server answers it, and the directory's attributes if it told them.
+    async fn lookup_plainly(&self, dir: &FileHandle, name: &Name) -> Result<(Object, Option<Attr>)> {
+        let args = DirOp { dir: dir.clone(), name: Bytes::copy_from_slice(name.as_bytes()) };
+        let encode = |e: &mut _| args.encode(e);
+        let what = "look up";
+        let reply =
+            self.pool.call(Lane::Metadata, what, procedure::LOOKUP, encode, file::decode_lookup).await?;
+        let found = taken(what, name, reply)?;
+        let handle = FileHandle(Bytes::copy_from_slice(&found.object.0));
+        let attr = match found.attr {
+            Some(attr) => attr_of(&attr),
+            None => self.getattr_of(&handle).await?,
+        };
+        Ok((object(handle, attr), found.dir_attr.as_ref().map(attr_of)))
+    }
+
+    /// A name that leads to a nested export: see `nested.rs`.
+    async fn lookup_nested(
+        &self,
+        dir: &FileHandle,
+        name: &Name,
+        node: NodeId,
+        export: &[u8],
+        place: Place,
+    ) -> Result<Object> {
+        if let Place::Mounted(handle) = &place {
+            match self.getattr_of(handle).await {
+                Err(error) if error.kind() == ErrorKind::Stale => self.nested.set_place(node, Place::Unknown),
+                other => return other.map(|attr| object(handle.clone(), attr)),
+            }
+        }
+        let (shown, dir_attr) = self.lookup_plainly(dir, name).await?;
+        let dir_attr = match dir_attr {
+            Some(attr) => attr,
+            None => self.getattr_of(dir).await?,
+        };
+        let crossed = shown.attr.fsid != dir_attr.fsid;
+        if crossed || matches!(place, Place::Same(_)) {
+            return Ok(shown);
+        }
+        let handle = self.mounter.mount(export).await.map_err(|error| not_mounted(name, &error))?;
+        let attr = self.getattr_of(&handle).await.map_err(|error| not_mounted(name, &error))?;
+        if (attr.fsid, attr.fileid) == (shown.attr.fsid, shown.attr.fileid) {
+            self.nested.set_place(node, Place::Same(std::time::Instant::now()));
+            return Ok(shown);
+        }
+        tracing::info!(export = %export.escape_ascii(), "nested export mounted beside our own");
+        self.nested.set_place(node, Place::Mounted(handle.clone()));
+        Ok(object(handle, attr))
+    }
+
+    /// For messages.
+    pub(crate) fn place(&self) -> String {
+        format!("{}:{}", self.config.host, self.config.export.escape_ascii())
+    }
+}
+
+/// Whatever the reason, a nested export that cannot be mounted is not absent.
+fn not_mounted(name: &Name, error: &Error) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::AccessDenied => ErrorKind::AccessDenied,
+        _ => ErrorKind::Unavailable,
+    };
+    failure(kind, "enter nested export", name, error.to_string())
+}
+
+/// The good part of a result, or its status as an error.
+pub(crate) fn taken<T, F>(
+    what: &'static str,
+    context: impl std::fmt::Display,
+    outcome: Outcome<T, F>,
+) -> Result<T> {
+    outcome.map_err(|(status, _)| status_error(what, context, status))
+}
+
+pub(crate) fn handle_of(reference: &Reference) -> Result<FileHandle> {
+    if reference.0.len() > HANDLE_MAX {
+        let reason = "a file handle has at most 64 bytes; this is a reference to another kind of origin";
+        return Err(failure(ErrorKind::InvalidArgument, "use reference", "", reason));
+    }
+    Ok(FileHandle(reference.0.clone()))
+}
+
+pub(crate) fn object(handle: FileHandle, attr: Attr) -> Object {
+    let version = Version::from_attr(&attr);
+    Object { reference: Reference(handle.0.clone()), identity: Identity(handle.0), attr, version }
+}
+
+fn time_of(time: Nfstime3) -> Timestamp {
+    Timestamp { seconds: time.seconds.into(), nanos: time.nanos.min(999_999_999) }
+}
+
+pub(crate) fn attr_of(attr: &Fattr3) -> Attr {
+    Attr {
+        kind: match attr.kind {
+            FileType::Regular => FileKind::Regular,
+            FileType::Directory => FileKind::Directory,
+            FileType::BlockDevice => FileKind::BlockDevice,
+            FileType::CharDevice => FileKind::CharDevice,
+            FileType::Link => FileKind::Symlink,
+            FileType::Socket => FileKind::Socket,
+            FileType::Fifo => FileKind::Fifo,
+        },
+        mode: attr.mode & 0o7777,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        used: attr.used,
+        rdev: attr.rdev,
+        fsid: attr.fsid,
+        fileid: attr.fileid,
+        atime: time_of(attr.atime),
+        mtime: time_of(attr.mtime),
+        ctime: time_of(attr.ctime),
+    }
+}
+
+/// What the server takes in one READ, within what we want.
+async fn read_max(pool: &Pool, root: &FileHandle, config: &Config) -> Result<u32> {
+    let encode = |e: &mut _| root.encode(e);
+    let what = "ask file system information of";
+    let reply = pool.call(Lane::Metadata, what, procedure::FSINFO, encode, fs::decode_fsinfo).await?;
+    let told = match reply {
+        Ok(info) if info.read_max > 0 => info.read_max,
+        Ok(info) if info.read_preferred > 0 => info.read_preferred,
+        _ => READ_SMALL,
+    };
+    Ok(told.clamp(4096, config.read_max.clamp(4096, 1 << 20)))
+}
+
+#[async_trait]
+impl Origin for NfsOrigin {
+    fn url(&self) -> String {
+        self.config.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.read_max
+    }
+
+    async fn root(&self) -> Result<Object> {
+        let handle = self.root_handle();
+        match self.getattr_of(&handle).await {
+            Err(error) if error.kind() == ErrorKind::Stale => {}
+            other => return other.map(|attr| object(handle, attr)),
+        }
+        // The export was set up anew: the path still names it.
+        let handle = self.mounter.mount(&self.config.export).await.map_err(|error| match error.kind() {
+            ErrorKind::AccessDenied => error,
+            _ => failure(ErrorKind::Unavailable, "mount again", self.place(), error.to_string()),
+        })?;
+        let attr = self.getattr_of(&handle).await?;
+        self.nested.learn(ROOT, &handle.0);
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = handle.clone();
+        Ok(object(handle, attr))
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        let handle = handle_of(dir)?;
+        let Some(node) = self.nested.child(&dir.0, name.as_bytes()) else {
+            return self.lookup_plainly(&handle, name).await.map(|(object, _)| object);
+        };
+        let object = match self.nested.export(node) {
+            Some((export, place)) => self.lookup_nested(&handle, name, node, &export, place).await?,
+            None => self.lookup_plainly(&handle, name).await?.0,
+        };
+        self.nested.learn(node, &object.reference.0);
+        Ok(object)
+    }
+
+    async fn getattr(&self, reference: &Reference) -> Result<Object> {
+        let handle = handle_of(reference)?;
+        let attr = self.getattr_of(&handle).await?;
+        Ok(object(handle, attr))
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        let handle = handle_of(link)?;
+        let encode = |e: &mut _| handle.encode(e);
+        let what = "read link at";
+        let reply =
+            self.pool.call(Lane::Metadata, what, procedure::READLINK, encode, file::decode_readlink).await?;
+        // A copy: the target may live long, the record should not.
+        taken(what, self.place(), reply).map(|ok| Bytes::copy_from_slice(&ok.target))
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.read_dir_page(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.read_range(object, version, range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        let handle = handle_of(object)?;
+        let encode = |e: &mut _| handle.encode(e);
+        let what = "ask free space of";
+        let reply =
+            self.pool.call(Lane::Metadata, what, procedure::FSSTAT, encode, fs::decode_fsstat).await?;
+        let ok = taken(what, self.place(), reply)?;
+        Ok(FsStat {
+            bytes_total: ok.bytes_total,
+            bytes_free: ok.bytes_free,
+            bytes_available: ok.bytes_available,
+            files_total: ok.files_total,
+            files_free: ok.files_free,
+        })
+    }
+}

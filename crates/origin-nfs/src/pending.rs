@@ -1,0 +1,221 @@
+//! The calls of one connection: which wait to be sent, which wait for a reply, and whether the server can be reached.
+//!
+//! Pure state under one small lock; `connection.rs` moves the bytes. A call stays here until it is answered, given up by
+//! its caller or failed by an outage, so that after a reconnect everything here is sent again.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rpc_nfs3::rpc::ReplyStatus;
+use rpc_nfs3::{Decoder, Encoder};
+use tokio::sync::oneshot;
+use types::{Error, Result};
+
+use crate::exchange::finish_call;
+
+/// A reply's status and its undecoded results.
+pub type Answer = Result<(ReplyStatus, Decoder)>;
+
+struct Pending {
+    message: Bytes,
+    answer: oneshot::Sender<Answer>,
+    sent: Option<Instant>,
+    /// Connections that broke their frame while this call was on them.
+    garbled: u32,
+}
+
+/// A call on which this many connections in a row answered nonsense is given up.
+const GARBLED_MAX: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub enum Reach {
+    Up,
+    /// Not connected since then; calls wait.
+    Lost(Instant),
+    /// Out of reach for longer than the grace; calls fail with this.
+    Down(Error),
+}
+
+pub struct State {
+    calls: HashMap<u32, Pending>,
+    unsent: VecDeque<u32>,
+    next_xid: u32,
+    reach: Reach,
+}
+
+impl State {
+    pub fn new(first_xid: u32, now: Instant) -> State {
+        State { calls: HashMap::new(), unsent: VecDeque::new(), next_xid: first_xid, reach: Reach::Lost(now) }
+    }
+
+    pub fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded by the
+    /// connection's permits.
+    pub fn submit(&mut self, call: Encoder) -> Result<(u32, oneshot::Receiver<Answer>)> {
+        if let Reach::Down(error) = &self.reach {
+            return Err(error.clone());
+        }
+        while self.calls.contains_key(&self.next_xid) {
+            self.next_xid = self.next_xid.wrapping_add(1);
+        }
+        let xid = self.next_xid;
+        self.next_xid = xid.wrapping_add(1);
+        let (answer, receiver) = oneshot::channel();
+        let message = finish_call(call, xid);
+        self.calls.insert(xid, Pending { message, answer, sent: None, garbled: 0 });
+        self.unsent.push_back(xid);
+        Ok((xid, receiver))
+    }
+
+    /// The caller does not want the answer any more.
+    pub fn forget(&mut self, xid: u32) {
+        self.calls.remove(&xid);
+        // Its number in `unsent` is skipped when its turn comes; while nothing is sent they must not heap up.
+        if self.unsent.len() > 2 * self.calls.len() + 64 {
+            self.unsent.retain(|xid| self.calls.contains_key(xid));
+        }
+    }
+
+    /// Appends messages to `out` until it holds about `bytes`; false if there was nothing to send.
+    pub fn take_unsent(&mut self, out: &mut Vec<u8>, bytes: usize, now: Instant) -> bool {
+        let before = out.len();
+        while out.len() < bytes {
+            let Some(xid) = self.unsent.pop_front() else { break };
+            if let Some(call) = self.calls.get_mut(&xid) {
+                call.sent = Some(now);
+                out.extend_from_slice(&call.message);
+            }
+        }
+        out.len() > before
+    }
+
+    /// False for a reply that nobody waits for: a late one, or one to a retransmission.
+    pub fn answer(&mut self, xid: u32, status: ReplyStatus, results: Decoder) -> bool {
+        match self.calls.remove(&xid) {
+            // The caller may be gone in this very moment.
+            Some(call) => call.answer.send(Ok((status, results))).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Since when the oldest call that was sent waits.
+    pub fn oldest_sent(&self) -> Option<Instant> {
+        self.calls.values().filter_map(|call| call.sent).min()
+    }
+
+    /// A new connection: all that is not answered is to be sent again, oldest first.
+    pub fn connected(&mut self) {
+        self.reach = Reach::Up;
+        let mut xids: Vec<u32> = self.calls.keys().copied().collect();
+        let base = self.next_xid;
+        // The numbers wrap: order by distance from the next one.
+        xids.sort_unstable_by_key(|xid| std::cmp::Reverse(base.wrapping_sub(*xid)));
+        self.unsent = xids.into();
+        self.calls.values_mut().for_each(|call| call.sent = None);
+    }
+
+    /// The connection ended. `garbled` if the server broke the protocol on it: calls that see that again and again fail.
+    pub fn lost(&mut self, error: &Error, garbled: bool, now: Instant) {
+        self.reach = Reach::Lost(now);
+        if !garbled {
+            return;
+        }
+        let hopeless: Vec<u32> = self
+            .calls
+            .iter_mut()
+            .filter(|(_, call)| call.sent.is_some())
+            .filter_map(|(xid, call)| {
+                call.garbled += 1;
+                (call.garbled >= GARBLED_MAX).then_some(*xid)
+            })
+            .collect();
+        for xid in hopeless {
+            self.fail(xid, error);
+        }
+    }
+
+    /// An attempt to connect failed. After the grace all calls fail.
+    pub fn unreachable(&mut self, error: &Error, grace: Duration, now: Instant) {
+        match &self.reach {
+            Reach::Lost(since) if now.saturating_duration_since(*since) < grace => return,
+            _ => {}
+        }
+        self.reach = Reach::Down(error.clone());
+        let all: Vec<u32> = self.calls.keys().copied().collect();
+        for xid in all {
+            self.fail(xid, error);
+        }
+        self.unsent.clear();
+    }
+
+    fn fail(&mut self, xid: u32, error: &Error) {
+        if let Some(call) = self.calls.remove(&xid) {
+            // The caller may be gone in this very moment.
+            let _ = call.answer.send(Err(error.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::ErrorKind;
+
+    use super::*;
+
+    fn call() -> Encoder {
+        let mut e = Encoder::default();
+        [0, 0, 7].iter().for_each(|w| e.u32(*w));
+        e
+    }
+
+    fn xids(state: &mut State) -> Vec<u32> {
+        let mut out = Vec::new();
+        state.take_unsent(&mut out, usize::MAX, Instant::now());
+        out.chunks(12).map(|m| u32::from_be_bytes(m[4..8].try_into().expect("four bytes"))).collect()
+    }
+
+    #[test]
+    fn after_a_reconnect_the_oldest_unanswered_call_goes_first_even_when_xids_wrap() {
+        let mut state = State::new(u32::MAX - 1, Instant::now());
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            waiting.push(state.submit(call()).expect("not down"));
+        }
+        assert_eq!(xids(&mut state), [u32::MAX - 1, u32::MAX, 0, 1]);
+        assert!(state.answer(u32::MAX, ReplyStatus::Success, Decoder::new(Bytes::new())));
+        state.connected();
+        assert_eq!(xids(&mut state), [u32::MAX - 1, 0, 1]);
+        assert!(!state.answer(u32::MAX, ReplyStatus::Success, Decoder::new(Bytes::new())));
+    }
+
+    #[test]
+    fn calls_wait_through_the_grace_and_fail_after_it() {
+        let start = Instant::now();
+        let grace = Duration::from_secs(2);
+        let gone = Error::new(ErrorKind::Unavailable, "connect to", "x");
+        let mut state = State::new(1, start);
+        let (_, mut answer) = state.submit(call()).expect("not down yet");
+        state.unreachable(&gone, grace, start + Duration::from_secs(1));
+        assert!(answer.try_recv().is_err());
+        state.unreachable(&gone, grace, start + Duration::from_secs(3));
+        assert!(matches!(answer.try_recv(), Ok(Err(_))));
+        assert!(state.submit(call()).is_err());
+        state.connected();
+        assert!(state.submit(call()).is_ok());
+    }
+
+    #[test]
+    fn forgotten_calls_leave_nothing_behind() {
+        let mut state = State::new(1, Instant::now());
+        for _ in 0..10_000 {
+            let (xid, _) = state.submit(call()).expect("not down");
+            state.forget(xid);
+        }
+        assert!(state.calls.is_empty() && state.unsent.len() <= 64);
+        assert!(xids(&mut state).is_empty());
+    }
+}

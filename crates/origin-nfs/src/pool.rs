@@ -1,0 +1,94 @@
+//! All connections to one server, and which of them a call takes.
+//!
+//! With more than one connection the first is kept for metadata, so that a lookup never stands behind a megabyte of
+//! somebody's read-ahead; bulk reads take the least loaded of the others.
+
+use std::time::Duration;
+
+use rpc_nfs3::rpc::{AuthSys, Credentials};
+use rpc_nfs3::xdr::WireResult;
+use rpc_nfs3::{Decoder, Encoder, nfs3};
+use tokio::net::TcpStream;
+use types::{ErrorKind, Result};
+
+use crate::config::{Config, Identity, NCONNECT_MAX};
+use crate::connection::{Connection, Endpoint};
+use crate::errors::{failure, reply_error, wire_error};
+use crate::exchange::{Target, begin_call};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Metadata,
+    Bulk,
+}
+
+pub struct Pool {
+    connections: Vec<Connection>,
+    credentials: Credentials,
+    call_timeout: Duration,
+    place: String,
+}
+
+/// The AUTH_SYS credentials of `identity`.
+pub fn credentials(identity: &Identity) -> Credentials {
+    Credentials::Sys(AuthSys {
+        stamp: 0,
+        machine_name: "forebay".into(),
+        uid: identity.uid,
+        gid: identity.gid,
+        groups: identity.groups.clone(),
+    })
+}
+
+impl Pool {
+    /// `first` is a connection that is already proven; the others are dialled in the background.
+    pub fn start(config: &Config, endpoint: &Endpoint, credentials: Credentials, first: TcpStream) -> Pool {
+        let mut first = Some(first);
+        let connections = (0..config.nconnect.clamp(1, NCONNECT_MAX))
+            .map(|_| Connection::start(endpoint.clone(), config.calls_in_flight, first.take()))
+            .collect();
+        Pool { connections, credentials, call_timeout: config.call_timeout, place: endpoint.place() }
+    }
+
+    /// One NFS call: at most `call_timeout`, however often it must be sent.
+    pub async fn call<T>(
+        &self,
+        lane: Lane,
+        operation: &'static str,
+        procedure: u32,
+        encode: impl FnOnce(&mut Encoder),
+        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
+    ) -> Result<T> {
+        let target = Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure };
+        let mut call = begin_call(target, &self.credentials);
+        encode(&mut call);
+        let answer = tokio::time::timeout(self.call_timeout, self.pick(lane).call(call)).await;
+        let (status, mut results) = answer.unwrap_or_else(|_| {
+            let reason = format!("no reply in {} s", self.call_timeout.as_secs_f32());
+            Err(failure(ErrorKind::Unavailable, operation, &self.place, reason))
+        })?;
+        match reply_error(operation, &self.place, status) {
+            Some(error) => Err(error),
+            None => decode(&mut results).map_err(|e| wire_error(operation, &self.place, e)),
+        }
+    }
+
+    /// One that is up before one that is being dialled before one that is down; of these the least loaded.
+    fn pick(&self, lane: Lane) -> &Connection {
+        let first = self.connections.first().expect("start() makes at least one");
+        let others = self.connections.get(1..).filter(|others| !others.is_empty());
+        let preferred = match (lane, others) {
+            (Lane::Bulk, Some(others)) => others,
+            _ => std::slice::from_ref(first),
+        };
+        let best = preferred.iter().max_by_key(|c| rank(c)).unwrap_or(first);
+        if best.is_up() {
+            return best;
+        }
+        self.connections.iter().max_by_key(|c| rank(c)).unwrap_or(first)
+    }
+}
+
+fn rank(connection: &Connection) -> (bool, bool, usize) {
+    (connection.is_up(), !connection.is_down(), connection.room())
+}
