@@ -1,106 +1,113 @@
-//! Who goes first. SIEVE (NSDI '24): new keys enter at the head; a hand walks from the tail and takes the first
-//! key that was not visited since it last passed. One pass over much data leaves what is used again in place.
+//! Who goes first. SIEVE (NSDI '24): new slots enter at the head; a hand walks from the tail and takes the first
+//! slot that was not visited since it last passed. One pass over much data leaves what is used again in place.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
-/// An order of leaving; knows nothing of bytes or files.
-pub trait Policy<K> {
-    fn insert(&mut self, key: K);
-    /// The key was used again.
-    fn visit(&mut self, key: &K);
-    fn remove(&mut self, key: &K);
-    /// The key that should leave; stays until removed. Asked again, names the next one.
-    fn candidate(&mut self) -> Option<K>;
+/// An order of leaving. Knows nothing of bytes or files: the books (`space.rs`) number what they keep, so that an
+/// order costs a few bytes for each.
+pub trait Policy {
+    /// A slot that is not in the order enters it.
+    fn insert(&mut self, slot: u32);
+    /// The slot was used again.
+    fn visit(&mut self, slot: u32);
+    fn remove(&mut self, slot: u32);
+    /// The slot that should leave; it stays until removed. Asked again, names the next one.
+    fn candidate(&mut self) -> Option<u32>;
+    /// The candidate gave something and can give more: ask it first the next time.
+    fn again(&mut self, slot: u32);
 }
 
-pub struct Sieve<K> {
-    slots: Vec<Slot<K>>,
-    free: Vec<usize>,
-    index: HashMap<K, usize>,
-    head: Option<usize>,
-    tail: Option<usize>,
-    hand: Option<usize>,
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+pub struct Sieve {
+    /// By slot.
+    links: Vec<Link>,
+    length: usize,
+    head: u32,
+    tail: u32,
+    hand: u32,
 }
 
-struct Slot<K> {
-    key: K,
-    visited: bool,
+#[derive(Clone, Copy)]
+struct Link {
     /// Towards the head: entered later.
-    newer: Option<usize>,
-    older: Option<usize>,
+    newer: u32,
+    older: u32,
+    visited: bool,
+    present: bool,
 }
 
-impl<K: Copy + Eq + Hash> Sieve<K> {
-    pub fn new() -> Sieve<K> {
-        Sieve {
-            slots: Vec::new(),
-            free: Vec::new(),
-            index: HashMap::new(),
-            head: None,
-            tail: None,
-            hand: None,
-        }
+const ABSENT: Link = Link { newer: NONE, older: NONE, visited: false, present: false };
+
+impl Sieve {
+    pub fn new() -> Sieve {
+        Sieve { links: Vec::new(), length: 0, head: NONE, tail: NONE, hand: NONE }
+    }
+
+    fn link(&mut self, slot: u32) -> Option<&mut Link> {
+        self.links.get_mut(slot as usize).filter(|link| link.present)
     }
 }
 
-impl<K: Copy + Eq + Hash> Policy<K> for Sieve<K> {
-    fn insert(&mut self, key: K) {
-        if self.index.contains_key(&key) {
+impl Policy for Sieve {
+    fn insert(&mut self, slot: u32) {
+        if self.link(slot).is_some() {
             return;
         }
-        let slot = Slot { key, visited: false, newer: None, older: self.head };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.slots[at] = slot;
-                at
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() - 1
-            }
-        };
-        if let Some(head) = self.head {
-            self.slots[head].newer = Some(at);
+        let at = slot as usize;
+        if at >= self.links.len() {
+            self.links.resize(at + 1, ABSENT);
         }
-        self.head = Some(at);
-        self.tail = self.tail.or(Some(at));
-        self.index.insert(key, at);
+        self.links[at] = Link { newer: NONE, older: self.head, visited: false, present: true };
+        let head = self.head;
+        match self.link(head) {
+            Some(head) => head.newer = slot,
+            None => self.tail = slot,
+        }
+        self.head = slot;
+        self.length += 1;
     }
 
-    fn visit(&mut self, key: &K) {
-        if let Some(&at) = self.index.get(key) {
-            self.slots[at].visited = true;
+    fn visit(&mut self, slot: u32) {
+        if let Some(link) = self.link(slot) {
+            link.visited = true;
         }
     }
 
-    fn remove(&mut self, key: &K) {
-        let Some(at) = self.index.remove(key) else { return };
-        let (newer, older) = (self.slots[at].newer, self.slots[at].older);
-        match newer {
-            Some(newer) => self.slots[newer].older = older,
+    fn remove(&mut self, slot: u32) {
+        let Some(link) = self.link(slot) else { return };
+        let Link { newer, older, .. } = std::mem::replace(link, ABSENT);
+        match self.link(newer) {
+            Some(newer) => newer.older = older,
             None => self.head = older,
         }
-        match older {
-            Some(older) => self.slots[older].newer = newer,
+        match self.link(older) {
+            Some(older) => older.newer = newer,
             None => self.tail = newer,
         }
-        if self.hand == Some(at) {
+        if self.hand == slot {
             self.hand = newer;
         }
-        self.free.push(at);
+        self.length -= 1;
     }
 
-    fn candidate(&mut self) -> Option<K> {
-        // Two rounds clear every mark, so that the third step at the latest finds one.
-        for _ in 0..=2 * self.index.len() {
-            let at = self.hand.or(self.tail)?;
-            self.hand = self.slots[at].newer;
-            if !std::mem::take(&mut self.slots[at].visited) {
-                return Some(self.slots[at].key);
+    fn candidate(&mut self) -> Option<u32> {
+        // The first round at most clears every mark, the second finds one without.
+        for _ in 0..=self.length {
+            let at = if self.hand == NONE { self.tail } else { self.hand };
+            let link = self.link(at)?;
+            let (newer, visited) = (link.newer, std::mem::take(&mut link.visited));
+            self.hand = newer;
+            if !visited {
+                return Some(at);
             }
         }
         None
+    }
+
+    fn again(&mut self, slot: u32) {
+        if self.link(slot).is_some() {
+            self.hand = slot;
+        }
     }
 }
 
@@ -108,31 +115,44 @@ impl<K: Copy + Eq + Hash> Policy<K> for Sieve<K> {
 mod tests {
     use super::*;
 
-    fn evict(sieve: &mut Sieve<u32>) -> u32 {
-        let key = sieve.candidate().expect("not empty");
-        sieve.remove(&key);
-        key
+    fn evict(sieve: &mut Sieve) -> u32 {
+        let slot = sieve.candidate().expect("not empty");
+        sieve.remove(slot);
+        slot
     }
 
     #[test]
-    fn one_pass_over_many_keys_leaves_what_is_used_again() {
+    fn one_pass_over_many_slots_leaves_what_is_used_again() {
         let mut sieve = Sieve::new();
         (0..10).for_each(|hot| sieve.insert(hot));
-        (0..10).for_each(|hot| sieve.visit(&hot));
+        (0..10).for_each(|hot| sieve.visit(hot));
         for scanned in 100..1000 {
             sieve.insert(scanned);
-            assert!(evict(&mut sieve) >= 100, "a hot key was evicted by a scan");
-            (0..10).for_each(|hot| sieve.visit(&hot));
+            assert!(evict(&mut sieve) >= 100, "a hot slot was evicted by a scan");
+            (0..10).for_each(|hot| sieve.visit(hot));
         }
     }
 
     #[test]
-    fn unvisited_keys_leave_in_the_order_in_which_they_came() {
+    fn unvisited_slots_leave_in_the_order_in_which_they_came() {
         let mut sieve = Sieve::new();
-        (0..4).for_each(|key| sieve.insert(key));
-        sieve.visit(&0);
+        (0..4).for_each(|slot| sieve.insert(slot));
+        sieve.visit(0);
         assert_eq!([1, 2, 3, 0], [(); 4].map(|()| evict(&mut sieve)));
         assert_eq!(sieve.candidate(), None);
+    }
+
+    #[test]
+    fn a_candidate_that_can_give_more_is_asked_again_unless_it_was_used() {
+        let mut sieve = Sieve::new();
+        (0..4).for_each(|slot| sieve.insert(slot));
+        assert_eq!(sieve.candidate(), Some(0));
+        sieve.again(0);
+        assert_eq!(sieve.candidate(), Some(0));
+        sieve.again(0);
+        sieve.visit(0);
+        assert_eq!(sieve.candidate(), Some(1));
+        assert_eq!(sieve.candidate(), Some(2));
     }
 
     #[test]
@@ -142,23 +162,25 @@ mod tests {
         let mut model = std::collections::HashSet::new();
         for _ in 0..10_000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let key = (random >> 16) % 64;
-            match (random >> 8) % 4 {
+            let slot = (random >> 16) % 64;
+            match (random >> 8) % 5 {
                 0 | 1 => {
-                    sieve.insert(key);
-                    model.insert(key);
+                    sieve.insert(slot);
+                    model.insert(slot);
                 }
                 2 => {
-                    sieve.remove(&key);
-                    model.remove(&key);
+                    sieve.remove(slot);
+                    model.remove(&slot);
                 }
-                _ => sieve.visit(&key),
+                3 => sieve.again(slot),
+                _ => sieve.visit(slot),
             }
             assert_eq!(sieve.candidate().is_some(), !model.is_empty());
+            assert_eq!(sieve.length, model.len());
         }
-        while let Some(key) = sieve.candidate() {
-            assert!(model.remove(&key), "{key} was not in the cache any more");
-            sieve.remove(&key);
+        while let Some(slot) = sieve.candidate() {
+            assert!(model.remove(&slot), "{slot} was not in the cache any more");
+            sieve.remove(slot);
         }
         assert!(model.is_empty());
     }

@@ -127,29 +127,22 @@ impl Cache {
     }
 
     /// Into the cache file, making room first. False if that is not possible now.
-    fn store(self: &Arc<Self>, file: &Arc<CachedFile>, blocks: Range<u64>, bytes: &[u8]) -> bool {
-        let (id, version) = (file.key.file, file.key.version);
-        if let Err(reason) = self.make_room(bytes.len() as u64) {
-            self.health.failed(reason);
-            self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
-            return false;
-        }
-        match file.fill(blocks, bytes) {
-            Ok(new) => {
-                self.health.succeeded();
-                let outdated = self.space().add(id, version, new);
-                self.note_used();
-                for old in outdated {
-                    self.drop_file(id, old);
-                }
-                true
-            }
-            Err(e) => {
-                self.health.failed(format!("write {}: {e}", self.config.dir.display()));
+    fn store(&self, file: &CachedFile, blocks: Range<u64>, bytes: &[u8]) -> bool {
+        let filled = self.make_room(bytes.len() as u64).and_then(|_room| {
+            let new =
+                file.fill(blocks, bytes).map_err(|e| format!("write {}: {e}", self.config.dir.display()))?;
+            self.book(file, new);
+            Ok(())
+        });
+        match filled {
+            Ok(()) => self.health.succeeded(),
+            Err(reason) => {
+                self.health.failed(reason);
                 self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
-                false
+                return false;
             }
         }
+        true
     }
 
     /// Room for `length` bytes, waited for in turn. A request larger than the whole budget takes all of it.

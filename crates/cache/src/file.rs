@@ -18,9 +18,12 @@ use types::{BLOCK_SIZE, ByteRange, Error, FileId, Result, Version};
 use crate::CacheKey;
 use crate::fetch::Flight;
 use crate::format;
+use crate::space::DISK_UNIT;
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
 const PIECE: u64 = 1024;
+/// Pieces kept in memory for one file: 256 KiB, for 2 GiB of it. Loading one again costs one read of 8 KiB.
+const PIECES_MAX: usize = 32;
 
 pub struct CachedFile {
     pub key: CacheKey,
@@ -31,7 +34,9 @@ pub struct CachedFile {
 
 #[derive(Default)]
 struct State {
-    pieces: HashMap<u64, Box<Piece>>,
+    pieces: HashMap<u64, Box<Entries>>,
+    /// A bit for each block that was checked against its checksum since this file was opened; by piece.
+    verified: HashMap<u64, [u64; PIECE as usize / 64]>,
     /// Running fetches by their first block.
     flights: BTreeMap<u64, Arc<Flight>>,
     /// Blocks in use by reads; not punched.
@@ -42,11 +47,7 @@ struct State {
     punch_at: u64,
 }
 
-struct Piece {
-    entries: [u64; PIECE as usize],
-    /// Checked against the checksum since this file was opened.
-    verified: [bool; PIECE as usize],
-}
+type Entries = [u64; PIECE as usize];
 
 /// What a read found.
 pub enum ReadBack {
@@ -66,7 +67,14 @@ impl CachedFile {
         if create && let Some(parent) = stem.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let (data, map) = (options.open(data_path)?, options.open(map_path)?);
+        let pair = options.open(&data_path).and_then(|data| Ok((data, options.open(&map_path)?)));
+        let (data, map) = pair.inspect_err(|e| {
+            // No room for the second of a pair: the first alone is worth nothing.
+            if create && e.kind() == std::io::ErrorKind::StorageFull {
+                let _ = std::fs::remove_file(&data_path);
+                let _ = std::fs::remove_file(&map_path);
+            }
+        })?;
         let mut header = [0; format::HEADER_BYTES as usize];
         let whole = map.read_exact_at(&mut header, 0).is_ok() && format::is_header_of(&header, key);
         if !whole || data.metadata()?.len() != key.size {
@@ -140,7 +148,7 @@ impl CachedFile {
         self.lock().flights.remove(&first_block);
     }
 
-    /// Write fetched blocks: the data first, then the map. Returns the bytes that are new on disk.
+    /// Write fetched blocks: the data first, then the map. Returns by how much that fills the disk.
     pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
         self.data.write_all_at(bytes, blocks.start * BLOCK_SIZE)?;
         let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
@@ -152,11 +160,17 @@ impl CachedFile {
         self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
         let mut new = 0;
         for (block, entry) in blocks.zip(entries) {
-            let fresh = state.entry(&self.map, block).is_none();
+            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
             state.set(&self.map, block, entry, true);
-            new += if fresh { bytes_of_blocks(block..block + 1, self.key.size).length } else { 0 };
         }
-        Ok(if state.doomed { 0 } else { new })
+        Ok(new)
+    }
+
+    /// What a block occupies on disk; the first one stands for the map file too. (The map grows by one unit for
+    /// each 32 MiB; that is not counted.)
+    fn room_of(&self, block: u64) -> u64 {
+        let map = if block == 0 { DISK_UNIT } else { 0 };
+        bytes_of_blocks(block..block + 1, self.key.size).length.next_multiple_of(DISK_UNIT) + map
     }
 
     /// The bytes of `range` if all its blocks are here and good. `now_or_never`: do not wait for the disk.
@@ -186,15 +200,21 @@ impl CachedFile {
             to = bytes_of_blocks(blocks.clone(), self.key.size).end();
         }
         let Some(bytes) = self.pread(ByteRange::new(from, to - from), now_or_never)? else { return Ok(None) };
+        let there = from + bytes.len() as u64;
         let mut corrupt = 0;
         for (block, (crc, verified)) in blocks.zip(expected) {
             let whole = bytes_of_blocks(block..block + 1, self.key.size);
-            if whole.offset < from || whole.end() > to {
+            let cut_short = whole.end().min(to) > there;
+            if !cut_short && (whole.offset < from || whole.end() > to) {
                 continue; // a piece of a block that was checked before
             }
-            let start = (whole.offset - from) as usize;
+            let start = whole.offset.saturating_sub(from) as usize;
             let chunk = bytes.get(start..start + whole.length as usize).unwrap_or_default();
-            if format::checksum(&self.key, block, chunk) != crc {
+            if cut_short {
+                // Who cut it may have cut others too, and they may be holes by the time they are read.
+                self.lock().verified.clear();
+            }
+            if cut_short || format::checksum(&self.key, block, chunk) != crc {
                 corrupt += 1;
                 self.drop_block(block, crc)?;
             } else if !verified {
@@ -229,10 +249,11 @@ impl CachedFile {
                 if now_or_never {
                     return Ok(None);
                 }
-                break; // cut short by somebody: the checksum will tell
+                break; // cut short by somebody
             }
             done += read;
         }
+        buffer.truncate(done);
         Ok(Some(Bytes::from(buffer)))
     }
 
@@ -246,42 +267,40 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Bytes on disk.
+    /// Bytes on disk. Reads the whole map, and leaves memory as it is.
     pub fn present_bytes(&self) -> u64 {
-        let mut state = self.lock();
-        self.blocks()
-            .filter(|&block| state.entry(&self.map, block).is_some())
-            .map(|block| bytes_of_blocks(block..block + 1, self.key.size).length)
-            .sum()
+        let total = self.blocks().end;
+        let in_piece = |piece: u64| {
+            let start = piece * PIECE;
+            (start..(start + PIECE).min(total))
+                .zip(load_entries(&self.map, piece).iter())
+                .filter(|(_, entry)| format::decode_entry(**entry).is_some())
+                .map(|(block, _)| bytes_of_blocks(block..block + 1, self.key.size).length)
+                .sum::<u64>()
+        };
+        (0..total.div_ceil(PIECE)).map(in_piece).sum()
     }
 
     /// Give back about `wanted` bytes by punching holes, round and round from where the last call stopped;
     /// pinned and arriving blocks stay. Returns the bytes given back.
     pub fn punch(&self, wanted: u64) -> std::io::Result<u64> {
-        let mut state = self.lock();
         let total = self.blocks().end;
         let mut freed = 0;
-        let mut start = state.punch_at.min(total);
-        for _ in 0..=total / PIECE + 1 {
-            if freed >= wanted {
-                break;
+        let mut seen = 0;
+        // The lock is taken anew for every run, so that readers of other blocks get their turn.
+        while freed < wanted && seen < total {
+            let mut state = self.lock();
+            let start = if state.punch_at < total { state.punch_at } else { 0 };
+            let end = (start / PIECE * PIECE + PIECE).min(total);
+            let most = (wanted - freed).div_ceil(BLOCK_SIZE);
+            let mut run = state.evictable_run(&self.map, start..end);
+            run.end = run.end.min(run.start.saturating_add(most));
+            state.punch_at = run.end;
+            seen += run.end - start;
+            if !run.is_empty() {
+                freed += self.punch_run(&mut state, run)?;
             }
-            if start >= total {
-                start = 0;
-            }
-            let end = (start + PIECE).min(total);
-            let mut at = start;
-            while at < end && freed < wanted {
-                let run = state.evictable_run(&self.map, at..end);
-                if run.is_empty() {
-                    break;
-                }
-                freed += self.punch_run(&mut state, run.clone())?;
-                at = run.end;
-            }
-            start = end;
         }
-        state.punch_at = start;
         Ok(freed)
     }
 
@@ -289,55 +308,69 @@ impl CachedFile {
         let range = bytes_of_blocks(run.clone(), self.key.size);
         let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
         self.map.write_all_at(&zeros, entry_offset(run.start))?;
-        run.for_each(|block| state.set(&self.map, block, 0, false));
+        for block in run {
+            state.set(&self.map, block, 0, false);
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&self.data, flags, range.offset, range.length)?;
         Ok(range.length)
     }
 
-    pub fn doom(&self) {
+    /// Are reads or fills under way?
+    pub fn is_busy(&self) -> bool {
+        let state = self.lock();
+        !state.pins.is_empty() || !state.flights.is_empty()
+    }
+
+    fn doom(&self) {
         self.lock().doomed = true;
+    }
+
+    /// Unlinked: it goes on for those who have it, and is not on the books.
+    pub fn is_doomed(&self) -> bool {
+        self.lock().doomed
     }
 }
 
 impl State {
-    fn piece(&mut self, map: &File, block: u64) -> &mut Piece {
-        self.pieces.entry(block / PIECE).or_insert_with(|| {
-            let mut bytes = vec![0; (PIECE * format::ENTRY_BYTES) as usize];
-            let mut done = 0;
-            let offset = entry_offset(block / PIECE * PIECE);
-            // What cannot be read counts as absent; it is then fetched again.
-            while let Ok(read @ 1..) = map.read_at(&mut bytes[done..], offset + done as u64) {
-                done += read;
+    /// The entries around `block`.
+    fn piece(&mut self, map: &File, block: u64) -> &mut Entries {
+        let piece = block / PIECE;
+        if self.pieces.len() >= PIECES_MAX && !self.pieces.contains_key(&piece) {
+            // Any other one: what is in memory is also in the map file.
+            if let Some(&other) = self.pieces.keys().next() {
+                self.pieces.remove(&other);
             }
-            let mut entries = [0; PIECE as usize];
-            for (entry, bytes) in entries.iter_mut().zip(bytes.chunks_exact(8)) {
-                *entry = u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8]));
-            }
-            Box::new(Piece { entries, verified: [false; PIECE as usize] })
-        })
+        }
+        self.pieces.entry(piece).or_insert_with(|| load_entries(map, piece))
     }
 
     /// The entry of a block that is here.
     fn entry(&mut self, map: &File, block: u64) -> Option<u64> {
-        let entry = self.piece(map, block).entries[(block % PIECE) as usize];
+        let entry = self.piece(map, block)[(block % PIECE) as usize];
         format::decode_entry(entry).map(|_| entry)
     }
 
     fn set(&mut self, map: &File, block: u64, entry: u64, verified: bool) {
-        let piece = self.piece(map, block);
-        piece.entries[(block % PIECE) as usize] = entry;
-        piece.verified[(block % PIECE) as usize] = verified;
+        self.piece(map, block)[(block % PIECE) as usize] = entry;
+        self.set_verified(block, verified);
     }
 
     fn verify(&mut self, map: &File, block: u64, crc: u32) {
         if self.entry(map, block) == Some(format::encode_entry(crc)) {
-            self.piece(map, block).verified[(block % PIECE) as usize] = true;
+            self.set_verified(block, true);
         }
     }
 
+    fn set_verified(&mut self, block: u64, verified: bool) {
+        let bits = self.verified.entry(block / PIECE).or_insert([0; PIECE as usize / 64]);
+        let (word, bit) = ((block % PIECE / 64) as usize, 1 << (block % 64));
+        bits[word] = if verified { bits[word] | bit } else { bits[word] & !bit };
+    }
+
     fn is_verified(&self, block: u64) -> bool {
-        self.pieces.get(&(block / PIECE)).is_some_and(|piece| piece.verified[(block % PIECE) as usize])
+        let bits = self.verified.get(&(block / PIECE));
+        bits.is_some_and(|bits| bits[(block % PIECE / 64) as usize] >> (block % 64) & 1 == 1)
     }
 
     fn flight_over(&self, block: u64) -> Option<Arc<Flight>> {
@@ -355,6 +388,21 @@ impl State {
         let end = (start..within.end).find(|&block| !free(block)).unwrap_or(within.end);
         start..end
     }
+}
+
+/// What cannot be read counts as absent; it is then fetched again.
+fn load_entries(map: &File, piece: u64) -> Box<Entries> {
+    let mut bytes = vec![0; (PIECE * format::ENTRY_BYTES) as usize];
+    let mut done = 0;
+    let offset = entry_offset(piece * PIECE);
+    while let Ok(read @ 1..) = map.read_at(&mut bytes[done..], offset + done as u64) {
+        done += read;
+    }
+    let mut entries = Box::new([0; PIECE as usize]);
+    for (entry, bytes) in entries.iter_mut().zip(bytes.chunks_exact(format::ENTRY_BYTES as usize)) {
+        *entry = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+    }
+    entries
 }
 
 fn entry_offset(block: u64) -> u64 {
@@ -416,11 +464,14 @@ impl OpenFiles {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let id = (key.file, key.version);
-        if let Some((file, used)) = open.get_mut(&id)
-            && file.key == *key
-        {
-            *used = now;
-            return Ok(file.clone());
+        match open.get_mut(&id) {
+            Some((file, used)) if file.key == *key => {
+                *used = now;
+                return Ok(file.clone());
+            }
+            // The same version with another size: no origin does that; do not mix the two.
+            Some(_) => self.unlink_locked(&mut open, id),
+            None => {}
         }
         // Opened under the lock, so that one version never has two states. A few system calls.
         let file = Arc::new(CachedFile::open(&self.dir, key, create)?);
@@ -444,21 +495,44 @@ impl OpenFiles {
         }
     }
 
-    /// Take the files of a version off the disk. Those who have them open go on.
-    pub fn unlink(&self, file: FileId, version: Version) {
+    /// Take the files of a version off the disk and, before anybody can open them anew, do `then`. Those who have
+    /// them open go on.
+    pub fn unlink<T>(&self, file: FileId, version: Version, then: impl FnOnce() -> T) -> T {
+        // Held open until the lock is free again: the last close of a large file takes long.
+        let _large = File::open(self.path(file, version, "data"));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((file, _)) = open.remove(&(file, version)) {
+        let _open = open.get(&(file, version)).map(|(file, _)| file.clone());
+        self.unlink_locked(&mut open, (file, version));
+        let done = then();
+        drop(open);
+        done
+    }
+
+    fn unlink_locked(&self, open: &mut OpenMap, id: (FileId, Version)) {
+        if let Some((file, _)) = open.remove(&id) {
             file.doom();
         }
-        let stem = self.dir.join(format::stem(file, version));
         for ending in ["map", "data"] {
-            let path = stem.with_extension(ending);
+            let path = self.path(id.0, id.1, ending);
             if let Err(e) = std::fs::remove_file(&path)
                 && e.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!("evict {}: {e}", path.display());
             }
         }
+    }
+
+    fn path(&self, file: FileId, version: Version, ending: &str) -> PathBuf {
+        self.dir.join(format::stem(file, version)).with_extension(ending)
+    }
+
+    /// A file on disk whose size only its map knows.
+    pub fn open_whatever(&self, file: FileId, version: Version) -> Option<Arc<CachedFile>> {
+        let map = File::open(self.path(file, version, "map")).ok()?;
+        let mut header = [0; format::HEADER_BYTES as usize];
+        map.read_exact_at(&mut header, 0).ok()?;
+        let key = CacheKey { file, version, size: format::size_in(&header)? };
+        if format::is_header_of(&header, &key) { self.open_existing(&key) } else { None }
     }
 
     pub fn get_open(&self, file: FileId, version: Version) -> Option<Arc<CachedFile>> {

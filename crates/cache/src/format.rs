@@ -28,6 +28,11 @@ pub fn is_header_of(header: &[u8], key: &CacheKey) -> bool {
     header == encode_header(key)
 }
 
+/// The size that a header tells; to be believed only together with [`is_header_of`].
+pub fn size_in(header: &[u8; HEADER_BYTES as usize]) -> Option<u64> {
+    header.get(40..48)?.try_into().ok().map(u64::from_le_bytes)
+}
+
 /// A block on disk with this checksum.
 pub fn encode_entry(crc: u32) -> u64 {
     PRESENT | u64::from(crc)
@@ -48,9 +53,14 @@ pub fn checksum(key: &CacheKey, block: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
 }
 
+/// Files are spread over 256 directories by the first byte of their id.
+pub fn subdirectory(file: FileId) -> String {
+    format!("{:02x}", file.0[0])
+}
+
 /// `ab/<file id>-<version>`, without the ending.
 pub fn stem(file: FileId, version: Version) -> String {
-    format!("{:02x}/{file}-{version}", file.0[0])
+    format!("{}/{file}-{version}", subdirectory(file))
 }
 
 /// The key in a file's name, if it is one of ours with this ending.

@@ -18,8 +18,8 @@ pub mod readahead;
 mod recovery;
 mod space;
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,7 +74,13 @@ pub struct Cache {
     health: Health,
     metrics: Metrics,
     /// Wakes the reclaim worker.
-    pressure: tokio::sync::Notify,
+    pressure: Arc<tokio::sync::Notify>,
+    /// Held by the one who makes room.
+    reclaiming: Mutex<()>,
+    /// All that was on disk at the start is on the books.
+    counted: AtomicBool,
+    /// The cache is being shut down.
+    stopping: AtomicBool,
     workers: Mutex<Vec<tokio::task::JoinHandle<()>>>,
     /// Held for as long as this tier uses the directory.
     _lock: Option<std::fs::File>,
@@ -95,7 +101,10 @@ impl Cache {
             readers: Mutex::new(Readers::new(config.readahead_max)),
             health: Health::default(),
             metrics: Metrics::default(),
-            pressure: tokio::sync::Notify::new(),
+            pressure: Arc::default(),
+            reclaiming: Mutex::default(),
+            counted: AtomicBool::new(config.bypass),
+            stopping: AtomicBool::new(false),
             workers: Mutex::default(),
             _lock: lock,
             config,
@@ -117,6 +126,10 @@ impl Cache {
 
     /// Drop all versions of a file; reads that are under way finish. Returns the bytes given back.
     pub fn evict_file(&self, file: FileId) -> u64 {
+        // Before the count is through, the disk knows more than the books.
+        if !self.counted.load(Ordering::Acquire) {
+            recovery::count_versions(self, file);
+        }
         let versions = self.space().versions_of(file);
         versions.into_iter().map(|version| self.drop_file(file, version)).sum()
     }
@@ -141,9 +154,13 @@ impl Cache {
 
     /// Stop the workers. Nothing has to be written: all that is on disk is valid at any moment.
     pub async fn shutdown(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
         let workers =
             std::mem::take(&mut *self.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        workers.iter().for_each(tokio::task::JoinHandle::abort);
+        for worker in workers {
+            worker.abort();
+            let _ = worker.await; // cancelled, as it should be
+        }
     }
 
     fn space(&self) -> std::sync::MutexGuard<'_, Space> {

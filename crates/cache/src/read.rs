@@ -88,13 +88,24 @@ impl Cache {
                 && let Some(flight) = waiting.pop_front()
             {
                 blocks_waiting = blocks_waiting.saturating_sub(flight.blocks.end - flight.blocks.start);
-                flight.wait().await?;
+                self.kept(flight.wait().await?)?;
             }
         }
         for flight in waiting {
-            flight.wait().await?;
+            self.kept(flight.wait().await?)?;
         }
         Ok(())
+    }
+
+    /// Who warms wants the bytes on disk, not only fetched.
+    fn kept(&self, landed: Landed) -> Result<()> {
+        match landed {
+            Landed::Stored => Ok(()),
+            Landed::Passed(_) => {
+                let reason = self.health.degraded().unwrap_or_else(|| "the disk did not take it".to_owned());
+                Err(Error::new(ErrorKind::NoSpace, "warm the cache:", reason))
+            }
+        }
     }
 
     /// Start or join the fetches of what is missing in `range`.
@@ -152,6 +163,7 @@ impl Cache {
                 Ok(ReadBack::Missing { corrupt }) => {
                     if corrupt > 0 {
                         self.metrics.corrupt_blocks.inc_by(corrupt);
+                        self.space().shrink(file.key.file, file.key.version, corrupt * BLOCK_SIZE);
                         warn!(file = %file.key.file, blocks = corrupt, "cached blocks are corrupt, fetching them again");
                     }
                     return Ok(None);

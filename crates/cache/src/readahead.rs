@@ -13,17 +13,23 @@ pub const WHOLE_FILE_MAX: u64 = 1 << 20;
 /// Window after the second sequential read.
 const WINDOW_START: u64 = 1 << 20;
 /// Streams kept per file; the one not used for longest makes room.
-const STREAMS_MAX: usize = 16;
+const STREAMS_MAX: usize = 64;
 /// Files whose readers are remembered.
 const FILES_MAX: usize = 4096;
-/// NFS clients send a stream's reads in parallel, so that they arrive out of order; a read this near the expected
-/// place goes on with the stream.
-const SLACK: u64 = 4 << 20;
+/// NFS clients send a stream's reads in parallel, so that they arrive out of order; a read that is this many of its
+/// own lengths from the expected place, within these bounds, goes on with the stream.
+const SLACK_READS: u64 = 8;
+const SLACK_MIN: u64 = 256 << 10;
+const SLACK_MAX: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stream {
     /// Where the next read is expected.
     next: u64,
+    /// Bytes from the first read of the stream to `next`, and how many of them were read: a reader that only
+    /// happens to hit near the expected place leaves most of them out.
+    span: u64,
+    got: u64,
     /// Bytes to be fetched beyond `next`.
     window: u64,
     /// Everything before this was planned already.
@@ -49,9 +55,10 @@ impl History {
         }
         self.clock += 1;
         let clock = self.clock;
+        let slack = range.length.saturating_mul(SLACK_READS).clamp(SLACK_MIN, SLACK_MAX);
         let known = self.streams.iter_mut().find(|stream| {
-            range.offset <= stream.next.saturating_add(SLACK)
-                && range.end().saturating_add(SLACK) >= stream.next
+            range.offset <= stream.next.saturating_add(slack)
+                && range.end().saturating_add(slack) >= stream.next
         });
         let Some(stream) = known else {
             if self.streams.len() >= STREAMS_MAX
@@ -60,17 +67,21 @@ impl History {
                 self.streams.swap_remove(oldest);
             }
             // From the start of a file, one read is enough to guess that it is read as a whole.
-            let window = if range.offset == 0 { WINDOW_START } else { 0 };
-            let stream = Stream { next: range.end(), window, planned: range.end(), used: clock };
+            let window = if range.offset == 0 { WINDOW_START.min(farthest) } else { 0 };
+            let (next, length) = (range.end(), range.length);
+            let stream = Stream { next, span: length, got: length, window, planned: next, used: clock };
             self.streams.push(stream);
             return self.streams.last_mut().and_then(|stream| stream.ahead(size));
         };
         stream.used = clock;
+        stream.got = stream.got.saturating_add(range.length).min(stream.span.saturating_add(range.length));
         if range.end() > stream.next {
+            stream.span = stream.span.saturating_add(range.end() - stream.next);
             stream.next = range.end();
-            stream.window = (stream.window * 2).clamp(WINDOW_START, farthest);
+            stream.window = (stream.window * 2).max(WINDOW_START).min(farthest);
         }
-        stream.ahead(size)
+        // Less than half of what it passed was read: not a reader in order.
+        if stream.got < stream.span / 2 { None } else { stream.ahead(size) }
     }
 
     /// Of what was planned, only the part before `end` could be started; plan the rest again.
@@ -107,6 +118,9 @@ impl Readers {
     }
 
     pub fn plan(&mut self, file: FileId, range: ByteRange, size: u64) -> Option<ByteRange> {
+        if size <= WHOLE_FILE_MAX {
+            return History::default().plan(range, size, self.farthest); // nothing to remember
+        }
         if self.files.len() >= FILES_MAX && !self.files.contains_key(&file) {
             self.files.clear(); // all start anew: one read each, then they are streams again
         }
@@ -168,10 +182,36 @@ mod tests {
         for _ in 0..1000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let block = (random >> 33) % (SIZE / 4096);
-            let offset = (block * 4096) | MIB * 16; // never the start of the file
-            let near = history.streams.iter().any(|s| s.next.abs_diff(offset) <= SLACK + 4096);
+            let offset = (block * 4096).max(4096); // never the start of the file
+            let in_order = history.streams.iter().any(|s| s.next.abs_diff(offset) <= 4 * 4096);
             let ahead = history.plan(ByteRange::new(offset, 4096), SIZE, 32 * MIB);
-            assert!(ahead.is_none() || near, "read ahead of a random read at {offset}");
+            assert!(ahead.is_none() || in_order, "read ahead of a random read at {offset}");
+        }
+    }
+
+    #[test]
+    fn readers_at_many_places_of_a_file_are_streams_of_their_own() {
+        let mut history = History::default();
+        let step = SIZE / 40;
+        let mut planned = 0;
+        for turn in 0..20 {
+            for reader in 0..40 {
+                let range = ByteRange::new(reader * step + turn * MIB / 8, MIB / 8);
+                planned += u64::from(history.plan(range, SIZE, 32 * MIB).is_some());
+            }
+        }
+        assert_eq!(history.streams.len(), 40);
+        assert!(planned >= 40 * 3, "{planned}");
+    }
+
+    #[test]
+    fn a_window_smaller_than_the_first_step_is_not_exceeded() {
+        let mut history = History::default();
+        for turn in 0..10 {
+            let read = ByteRange::new(turn * MIB, MIB);
+            if let Some(ahead) = history.plan(read, SIZE, 600 << 10) {
+                assert!(ahead.end() <= read.end() + (600 << 10), "{ahead:?} after {read:?}");
+            }
         }
     }
 

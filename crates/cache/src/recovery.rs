@@ -1,13 +1,15 @@
 //! Taking over a cache directory: one tier at a time, one format, and the books of what is there.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::FlockOperation;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, FileId, Result};
 
+use crate::space::DISK_UNIT;
 use crate::{Cache, format};
 
 /// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
@@ -29,11 +31,12 @@ pub fn claim(dir: &Path) -> Result<File> {
     let marker = dir.join("FORMAT");
     match std::fs::read_to_string(&marker) {
         Ok(text) if text == FORMAT => {}
-        Ok(_) => {
+        Ok(text) if !text.is_empty() => {
             let message = format!("{} holds another format; empty it or give another one", dir.display());
             return Err(Error::new(ErrorKind::Config, "cache directory:", message));
         }
-        Err(_) => std::fs::write(&marker, FORMAT).map_err(|e| refuse("write in", e))?,
+        // Empty: killed between creating and writing it.
+        _ => std::fs::write(&marker, FORMAT).map_err(|e| refuse("write in", e))?,
     }
     Ok(lock)
 }
@@ -45,6 +48,9 @@ pub fn start_scan(cache: &Arc<Cache>) -> tokio::task::JoinHandle<()> {
         if let Err(e) = scan(&cache) {
             tracing::warn!("count the cache directory {}: {e}", cache.config.dir.display());
         }
+        cache.counted.store(true, Ordering::Release);
+        cache.note_used();
+        cache.pressure.notify_one();
     })
 }
 
@@ -55,15 +61,31 @@ fn scan(cache: &Cache) -> std::io::Result<()> {
             continue;
         }
         for entry in std::fs::read_dir(sub.path())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let Some((file, version)) = format::parse_name(name, ".data") else { continue };
-            if let Ok(meta) = entry.metadata() {
-                cache.space().found(file, version, meta.blocks() * 512);
+            if cache.stopping.load(Ordering::Relaxed) {
+                return Ok(());
             }
+            count(cache, &entry?, None);
         }
     }
-    cache.note_used();
     Ok(())
+}
+
+/// Enter the versions of one file into the books, ahead of the scan.
+pub fn count_versions(cache: &Cache, file: FileId) {
+    let path = cache.config.dir.join(format::subdirectory(file));
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        count(cache, &entry, Some(file));
+    }
+}
+
+/// Enter a data file into the books. The name decides; what is not ours is left alone.
+fn count(cache: &Cache, entry: &DirEntry, only: Option<FileId>) {
+    let name = entry.file_name();
+    let key = name.to_str().and_then(|name| format::parse_name(name, ".data"));
+    let Some((file, version)) = key.filter(|(file, _)| only.is_none_or(|only| only == *file)) else { return };
+    if let Ok(meta) = entry.metadata()
+        && meta.is_file()
+    {
+        cache.space().found(file, version, meta.blocks() * 512 + DISK_UNIT);
+    }
 }

@@ -1,13 +1,18 @@
 //! How much is kept, and who must go when it is too much.
+//!
+//! About 100 bytes of memory for each file on disk, whether it is in use or not. Order of locks: open files, then
+//! the books; the state of one file comes last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use types::{FileId, Version};
 
 use crate::Cache;
 use crate::eviction::{Policy, Sieve};
+use crate::file::CachedFile;
 
 /// The worker begins to make room above this share of the quota, and goes on until a little below it, so that
 /// fills seldom have to.
@@ -16,38 +21,57 @@ const LOW_WATER_PERCENT: u64 = 92;
 /// A file above this share of the quota loses ranges instead of leaving as a whole.
 const GIANT_SHARE: u64 = 8;
 /// Bytes punched out of a giant file at a time.
-const PUNCH: u64 = 16 << 20;
+const PUNCH: u64 = 4 << 20;
 /// Free space of the file system is looked at this often.
 const FREE_CHECK: Duration = Duration::from_secs(1);
 /// Victims tried in a row before a fill gives up.
 const VICTIMS_MAX: usize = 4096;
-
-type Id = (FileId, Version);
+/// Files in use that are passed over before one of them has to go: there are fewer than this, or everything is in
+/// use and somebody has to.
+const PASSED_OVER_MAX: usize = 64;
+/// What file systems hand out room in.
+pub const DISK_UNIT: u64 = 4096;
 
 /// The books: what is on disk, in which order it leaves.
 pub struct Space {
-    files: HashMap<Id, Kept>,
-    versions: HashMap<FileId, Vec<Version>>,
-    order: Sieve<Id>,
+    /// By slot; the numbers of `order`.
+    kept: Vec<Option<Kept>>,
+    free_slots: Vec<u32>,
+    /// The slot of a version of the file; the others hang on it.
+    first: HashMap<FileId, u32>,
+    order: Sieve,
+    files: u64,
     bytes: u64,
+    /// Bytes of fills that have been promised room and are not written yet.
+    promised: u64,
     same_visit: Duration,
+    epoch: Instant,
     /// Room in the file system, as last looked at.
-    pub free: u64,
+    free: u64,
 }
 
 struct Kept {
+    file: FileId,
+    version: Version,
     bytes: u64,
-    touched: Instant,
+    /// Milliseconds since the epoch; wraps after 49 days, which makes one visit too few.
+    touched: u32,
+    /// Slot of another version of the same file.
+    sibling: Option<u32>,
 }
 
 impl Space {
     pub fn new(same_visit: Duration) -> Space {
         Space {
-            files: HashMap::new(),
-            versions: HashMap::new(),
+            kept: Vec::new(),
+            free_slots: Vec::new(),
+            first: HashMap::new(),
             order: Sieve::new(),
+            files: 0,
             bytes: 0,
+            promised: 0,
             same_visit,
+            epoch: Instant::now(),
             free: u64::MAX,
         }
     }
@@ -57,69 +81,136 @@ impl Space {
     }
 
     pub fn files(&self) -> u64 {
-        self.files.len() as u64
+        self.files
+    }
+
+    fn now(&self) -> u32 {
+        self.epoch.elapsed().as_millis() as u32
+    }
+
+    fn at(&mut self, slot: u32) -> Option<&mut Kept> {
+        self.kept.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The slots of a file's versions, with the version.
+    fn versions(&self, file: FileId) -> impl Iterator<Item = (u32, Version)> {
+        let kept = |slot: u32| self.kept.get(slot as usize).and_then(Option::as_ref);
+        let first = self.first.get(&file).copied();
+        std::iter::successors(first, move |&slot| kept(slot)?.sibling)
+            .filter_map(move |slot| Some((slot, kept(slot)?.version)))
     }
 
     pub fn versions_of(&self, file: FileId) -> Vec<Version> {
-        self.versions.get(&file).cloned().unwrap_or_default()
+        self.versions(file).map(|(_, version)| version).collect()
     }
 
-    pub fn knows(&self, file: FileId, version: Version) -> bool {
-        self.files.contains_key(&(file, version))
+    fn slot_of(&self, file: FileId, version: Version) -> Option<u32> {
+        self.versions(file).find(|(_, v)| *v == version).map(|(slot, _)| slot)
     }
 
-    /// `bytes` more are on disk. Returns the versions of the same file that were there before another one came.
+    /// `bytes` more are on disk. Returns the versions of the same file that were there before this one came.
     pub fn add(&mut self, file: FileId, version: Version, bytes: u64) -> Vec<Version> {
-        let id = (file, version);
-        self.bytes += bytes;
-        self.free = self.free.saturating_sub(bytes);
-        if let Some(kept) = self.files.get_mut(&id) {
-            kept.bytes += bytes;
+        if let Some(slot) = self.slot_of(file, version) {
+            self.grow(slot, bytes);
             return Vec::new();
         }
-        self.files.insert(id, Kept { bytes, touched: Instant::now() });
-        self.order.insert(id);
-        let versions = self.versions.entry(file).or_default();
-        let outdated = versions.clone();
-        versions.push(version);
+        let outdated = self.versions_of(file);
+        let slot = self.enter(file, version);
+        self.grow(slot, bytes);
         outdated
     }
 
-    /// Found on disk at start, where several versions may be left over.
+    /// Found on disk at start, where several versions may be left over. What was filled since is in `bytes`.
     pub fn found(&mut self, file: FileId, version: Version, bytes: u64) {
-        if !self.knows(file, version) {
-            self.add(file, version, bytes);
+        let slot = self.slot_of(file, version).unwrap_or_else(|| self.enter(file, version));
+        let before = self.at(slot).map_or(0, |kept| kept.bytes);
+        // Free space was looked at with these bytes already on disk.
+        let free = self.free;
+        self.grow(slot, bytes.saturating_sub(before));
+        self.free = free;
+    }
+
+    fn enter(&mut self, file: FileId, version: Version) -> u32 {
+        let sibling = self.first.get(&file).copied();
+        let kept = Some(Kept { file, version, bytes: 0, touched: self.now(), sibling });
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.kept[slot as usize] = kept;
+                slot
+            }
+            None => {
+                self.kept.push(kept);
+                u32::try_from(self.kept.len() - 1).expect("fewer files than inodes of a file system")
+            }
+        };
+        self.first.insert(file, slot);
+        self.order.insert(slot);
+        self.files += 1;
+        slot
+    }
+
+    fn grow(&mut self, slot: u32, bytes: u64) {
+        if let Some(kept) = self.at(slot) {
+            kept.bytes += bytes;
+            self.bytes += bytes;
+            self.free = self.free.saturating_sub(bytes);
         }
     }
 
     pub fn touch(&mut self, file: FileId, version: Version) {
-        let now = Instant::now();
-        if let Some(kept) = self.files.get_mut(&(file, version)) {
-            if now.duration_since(kept.touched) >= self.same_visit {
-                self.order.visit(&(file, version));
-            }
-            kept.touched = now;
+        let Some(slot) = self.slot_of(file, version) else { return };
+        let (now, same_visit) = (self.now(), self.same_visit.as_millis());
+        let Some(kept) = self.at(slot) else { return };
+        let since = now.wrapping_sub(std::mem::replace(&mut kept.touched, now));
+        if u128::from(since) >= same_visit {
+            self.order.visit(slot);
         }
     }
 
     /// Off the books; the bytes it had.
     pub fn remove(&mut self, file: FileId, version: Version) -> u64 {
-        let Some(kept) = self.files.remove(&(file, version)) else { return 0 };
-        self.order.remove(&(file, version));
-        if let Some(versions) = self.versions.get_mut(&file) {
-            versions.retain(|v| *v != version);
-            if versions.is_empty() {
-                self.versions.remove(&file);
+        let Some(slot) = self.slot_of(file, version) else { return 0 };
+        let Some(kept) = self.kept[slot as usize].take() else { return 0 };
+        self.order.remove(slot);
+        let before = self.versions_before(file, slot);
+        match (before, kept.sibling) {
+            (Some(before), sibling) => {
+                if let Some(before) = self.at(before) {
+                    before.sibling = sibling;
+                }
+            }
+            (None, Some(sibling)) => {
+                self.first.insert(file, sibling);
+            }
+            (None, None) => {
+                self.first.remove(&file);
             }
         }
+        self.free_slots.push(slot);
+        self.files -= 1;
         self.give_back(kept.bytes);
         kept.bytes
     }
 
-    fn shrink(&mut self, id: Id, bytes: u64) {
-        if let Some(kept) = self.files.get_mut(&id) {
-            kept.bytes = kept.bytes.saturating_sub(bytes);
+    /// The version whose sibling `slot` is.
+    fn versions_before(&self, file: FileId, slot: u32) -> Option<u32> {
+        let mut at = self.first.get(&file).copied()?;
+        while at != slot {
+            let sibling = self.kept.get(at as usize)?.as_ref()?.sibling?;
+            if sibling == slot {
+                return Some(at);
+            }
+            at = sibling;
         }
+        None
+    }
+
+    /// The file has lost these bytes, and keeps its place.
+    pub fn shrink(&mut self, file: FileId, version: Version, bytes: u64) {
+        let Some(slot) = self.slot_of(file, version) else { return };
+        let Some(kept) = self.at(slot) else { return };
+        let bytes = bytes.min(kept.bytes);
+        kept.bytes -= bytes;
         self.give_back(bytes);
     }
 
@@ -128,59 +219,87 @@ impl Space {
         self.free = self.free.saturating_add(bytes);
     }
 
-    fn victim(&mut self) -> Option<(Id, u64)> {
-        let id = self.order.candidate()?;
-        Some((id, self.files.get(&id).map_or(0, |kept| kept.bytes)))
+    fn victim(&mut self) -> Option<(u32, FileId, Version, u64)> {
+        let slot = self.order.candidate()?;
+        self.at(slot).map(|kept| (slot, kept.file, kept.version, kept.bytes))
+    }
+
+    /// Bytes by which `length` more would exceed `quota`, or go below the free floor.
+    fn excess(&self, length: u64, quota: u64, free_floor: u64) -> u64 {
+        let more = length.saturating_add(self.promised);
+        let over_quota = self.bytes.saturating_add(more).saturating_sub(quota);
+        let below_floor = free_floor.saturating_add(more).saturating_sub(self.free);
+        over_quota.max(below_floor)
+    }
+}
+
+/// Room that a fill may use; given back when dropped, for by then the books have the bytes themselves.
+pub struct Room<'a> {
+    cache: &'a Cache,
+    bytes: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.cache.space().promised -= self.bytes;
     }
 }
 
 impl Cache {
     /// Room for `length` more bytes, evicting now if the worker has fallen behind.
-    pub(crate) fn make_room(&self, length: u64) -> Result<(), String> {
-        if self.excess(length, 100) > 0 {
-            self.reclaim(self.excess(length, 100));
+    pub(crate) fn make_room(&self, length: u64) -> Result<Room<'_>, String> {
+        let length = length.next_multiple_of(DISK_UNIT);
+        self.space().promised += length;
+        let room = Room { cache: self, bytes: length };
+        if self.excess(100) > 0 {
+            self.reclaim(100);
         }
         self.pressure.notify_one();
-        match self.excess(length, 100) {
-            0 => Ok(()),
+        match self.excess(100) {
+            0 => Ok(room),
             _ => Err(format!("no room in {}", self.config.dir.display())),
         }
     }
 
-    /// Bytes by which `length` more would exceed `percent` of the quota, or go below the free floor.
-    fn excess(&self, length: u64, percent: u64) -> u64 {
-        let space = self.space();
+    /// Bytes above `percent` of the quota, or below the free floor.
+    fn excess(&self, percent: u64) -> u64 {
         let quota = self.config.size_max / 100 * percent;
-        let over_quota = (space.bytes + length).saturating_sub(quota);
-        let below_floor = (self.config.free_floor + length).saturating_sub(space.free);
-        over_quota.max(below_floor)
+        self.space().excess(0, quota, self.config.free_floor)
     }
 
-    /// Evict until about `wanted` bytes are given back, or nothing is left that may go.
-    pub(crate) fn reclaim(&self, wanted: u64) {
-        let mut freed = 0;
+    /// Evict until no more than `percent` of the quota is used, or nothing is left that may go.
+    fn reclaim(&self, percent: u64) {
+        // One at a time: two at once would both free what either needs.
+        let _one = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed_over = 0;
         for _ in 0..VICTIMS_MAX {
-            if freed >= wanted {
+            let wanted = self.excess(percent);
+            if wanted == 0 {
                 break;
             }
-            let Some(((file, version), bytes)) = self.space().victim() else { break };
-            freed += if bytes > self.config.size_max / GIANT_SHARE {
-                self.punch(file, version, (wanted - freed).max(PUNCH))
+            let Some((slot, file, version, bytes)) = self.space().victim() else { break };
+            let open = self.files.get_open(file, version);
+            if bytes > self.config.size_max / GIANT_SHARE {
+                if self.punch(open, file, version, wanted.max(PUNCH)) > 0 {
+                    self.space().order.again(slot);
+                }
+            } else if open.is_some_and(|open| open.is_busy()) && passed_over < PASSED_OVER_MAX {
+                passed_over += 1;
             } else {
-                self.drop_file(file, version)
-            };
+                self.drop_file(file, version);
+            }
         }
-        self.note_used();
     }
 
-    fn punch(&self, file: FileId, version: Version, wanted: u64) -> u64 {
-        let Some(open) = self.files.get_open(file, version) else {
-            return self.drop_file(file, version); // nobody reads it: it can go as a whole
+    fn punch(&self, open: Option<Arc<CachedFile>>, file: FileId, version: Version, wanted: u64) -> u64 {
+        let Some(open) = open.or_else(|| self.files.open_whatever(file, version)) else {
+            return self.drop_file(file, version); // it cannot be opened, so that nobody can read it either
         };
         match open.punch(wanted) {
             Ok(freed) => {
-                self.space().shrink((file, version), freed);
+                self.space().shrink(file, version, freed);
                 self.metrics.evicted_bytes.inc_by(freed);
+                self.note_used();
                 freed
             }
             Err(e) => {
@@ -192,11 +311,24 @@ impl Cache {
 
     /// Unlink a version; reads that are under way finish. Returns the bytes given back.
     pub(crate) fn drop_file(&self, file: FileId, version: Version) -> u64 {
-        self.files.unlink(file, version);
-        let bytes = self.space().remove(file, version);
+        let bytes = self.files.unlink(file, version, || self.space().remove(file, version));
         self.metrics.evicted_bytes.inc_by(bytes);
         self.note_used();
         bytes
+    }
+
+    /// Enter what was filled into the books. The file may have been unlinked meanwhile: then it is nobody's, and
+    /// above all not newer than what has taken its place.
+    pub(crate) fn book(&self, file: &CachedFile, bytes: u64) {
+        let (id, version) = (file.key.file, file.key.version);
+        let outdated = {
+            let mut space = self.space();
+            if file.is_doomed() { Vec::new() } else { space.add(id, version, bytes) }
+        };
+        self.note_used();
+        for old in outdated {
+            self.drop_file(id, old);
+        }
     }
 
     pub(crate) fn note_used(&self) {
@@ -213,21 +345,83 @@ impl Cache {
 /// Keeps some room ahead of the fills, and an eye on the file system that others fill too.
 pub fn start_reclaimer(cache: &Arc<Cache>) -> tokio::task::JoinHandle<()> {
     cache.look_at_free_space();
+    let pressure = cache.pressure.clone();
     let cache = Arc::downgrade(cache);
     tokio::spawn(async move {
         loop {
             let Some(held) = cache.upgrade() else { return };
             let work = tokio::task::spawn_blocking(move || {
                 held.look_at_free_space();
-                if held.excess(0, HIGH_WATER_PERCENT) > 0 {
-                    held.reclaim(held.excess(0, LOW_WATER_PERCENT));
+                if held.excess(HIGH_WATER_PERCENT) > 0 {
+                    held.reclaim(LOW_WATER_PERCENT);
                 }
-                held
             });
-            let Ok(held) = work.await else { return };
-            let _ = tokio::time::timeout(FREE_CHECK, held.pressure.notified()).await;
-            drop(held);
+            if work.await.is_err() {
+                return;
+            }
+            let _ = tokio::time::timeout(FREE_CHECK, pressure.notified()).await;
+            // Fills notify often; this many looks at the free space are enough.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> FileId {
+        FileId([n; 16])
+    }
+
+    fn version(n: u8) -> Version {
+        Version([n; 16])
+    }
+
+    #[test]
+    fn versions_of_a_file_are_found_and_removed_in_any_order() {
+        let mut order = [1, 2, 3, 4];
+        for turn in 0..24 {
+            order.swap(turn % 4, (turn * 7 + 1) % 4);
+            let mut space = Space::new(Duration::ZERO);
+            for n in 1..=4 {
+                let before = space.add(id(9), version(n), 10);
+                assert_eq!(before.len(), usize::from(n) - 1);
+                space.add(id(n), version(1), 1);
+            }
+            for (done, n) in order.into_iter().enumerate() {
+                assert_eq!(space.remove(id(9), version(n)), 10);
+                assert_eq!(space.remove(id(9), version(n)), 0);
+                assert_eq!(space.versions_of(id(9)).len(), 3 - done);
+                assert_eq!(space.bytes(), 4 + 10 * (3 - done as u64));
+            }
+            assert_eq!(space.files(), 4);
+        }
+    }
+
+    #[test]
+    fn what_was_filled_before_the_scan_came_by_is_not_counted_twice() {
+        let mut space = Space::new(Duration::ZERO);
+        space.add(id(1), version(1), 4096);
+        space.found(id(1), version(1), 1 << 20);
+        assert_eq!((space.bytes(), space.files()), (1 << 20, 1));
+        space.found(id(1), version(1), 4096);
+        assert_eq!(space.bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn promised_room_counts_until_it_is_given_back() {
+        let mut space = Space::new(Duration::ZERO);
+        space.free = 1000;
+        space.add(id(1), version(1), 600);
+        assert_eq!(space.excess(100, 700, 0), 0);
+        space.promised = 50;
+        assert_eq!(space.excess(100, 700, 0), 50);
+        assert_eq!(space.excess(100, 10_000, 300), 50);
+    }
+
+    #[test]
+    fn the_books_cost_about_a_hundred_bytes_a_file() {
+        assert!(size_of::<Option<Kept>>() <= 56, "{}", size_of::<Option<Kept>>());
+    }
 }

@@ -55,7 +55,7 @@ fn readers_of_odd_pieces_share_blocks() {
 #[test]
 fn bytes_in_flight_stay_within_the_budget() {
     let dir = tempfile::tempdir().unwrap();
-    let budget = 2 * MIB;
+    let budget = 4 * MIB;
     let tier = Tier::open_with(dir.path(), |config| config.inflight_max = budget);
     let source = TestSource::slow(5);
     let tasks: Vec<_> = (0..32)

@@ -46,12 +46,19 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_reads_through_and_recovers() {
-    let Some(disk) = SmallDisk::mount(6 * MIB) else { return };
+    let Some(disk) = SmallDisk::mount(24 * MIB) else { return };
     let tier = Tier::open_with(disk.path(), |config| config.size_max = 64 * MIB);
     let source = TestSource::new();
-    for file in 0..6 {
+    let early = key(0, 1, MIB);
+    tier.check_all(&source, &early);
+    // Somebody else fills the disk to the last byte.
+    let filler = disk.path().join("filler");
+    let filled = std::fs::write(&filler, vec![1; 24 * MIB as usize]);
+    assert!(filled.is_err(), "the disk is full");
+    for file in 1..6 {
         tier.check_all(&source, &key(file, 1, 3 * MIB));
     }
+    tier.check_all(&source, &early);
     assert!(tier.cache().stats().degraded.is_some(), "the operator is told: {:?}", tier.cache().stats());
     let many: Vec<_> = (0..8)
         .map(|_| {
@@ -62,13 +69,25 @@ fn a_full_disk_reads_through_and_recovers() {
     for task in many {
         assert_same(&tier.run(task).unwrap().unwrap(), &key(50, 1, 4 * MIB), ByteRange::new(0, 4 * MIB));
     }
-    assert!(disk.run_mount(&format!("remount,size={}", 80 * MIB), &[]), "the disk grows");
+    std::fs::remove_file(&filler).unwrap();
     let later = key(99, 1, 3 * MIB);
     eventually("caching goes on by itself", || {
         tier.check_all(&source, &later);
         tier.cache().cached_bytes(&later) == later.size
     });
     eventually("the alarm ends", || tier.cache().stats().degraded.is_none());
+}
+
+#[test]
+fn a_small_disk_that_only_the_cache_uses_keeps_what_fits() {
+    let Some(disk) = SmallDisk::mount(12 * MIB) else { return };
+    let tier = Tier::open_with(disk.path(), |config| config.size_max = 64 * MIB);
+    let source = TestSource::new();
+    for file in 0..12 {
+        tier.check_all(&source, &key(file, 1, 3 * MIB));
+    }
+    let kept: u64 = (0..12).map(|file| tier.cache().cached_bytes(&key(file, 1, 3 * MIB))).sum();
+    assert!(kept >= 6 * MIB, "{kept} bytes kept on a disk of 12 MiB: {:?}", tier.cache().stats());
 }
 
 #[test]
