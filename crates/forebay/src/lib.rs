@@ -1,1 +1,15 @@
+//! The binary: command line, configuration, and the one place where concrete parts are put together.
+//!
+//! Read `wire_up.rs` first: it builds the whole stack in a straight line.
 
+pub mod admin;
+pub mod cli;
+mod client;
+pub mod config;
+mod deferred;
+pub mod demo;
+mod quantity;
+pub mod relay;
+pub mod serve;
+pub mod settings;
+pub mod wire_up;

@@ -1,1 +1,84 @@
+//! NFSv3 and MOUNT v3 over TCP, in front of `vfs`.
+//!
+//! Decodes, checks handle and export, calls one function of `vfs`, encodes. Knows nothing of caches and origins.
+//! Start with `connection.rs` (how calls become answers, many at a time), then `dispatch.rs`, then any file of
+//! `procs/`.
 
+mod attr;
+mod connection;
+mod dispatch;
+mod errors;
+pub mod exports;
+pub mod handle;
+mod listener;
+mod metrics;
+mod mount;
+mod procs;
+mod rpcbind;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use vfs::Vfs;
+
+pub use exports::{ExportRules, Network, Rule, Squash};
+pub use listener::NfsServer;
+pub use rpcbind::Registration;
+
+use handle::HandleCodec;
+use metrics::Metrics;
+use mount::MountList;
+
+/// Most bytes of one READ. What Linux clients ask for at most.
+pub const READ_MAX: u32 = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address for NFS and MOUNT.
+    pub listen: SocketAddr,
+    /// Secret under which handles are signed. Keep it over restarts, or handles go stale.
+    pub handle_key: [u8; 16],
+    pub exports: ExportRules,
+    /// Connections at the same time; more wait to be accepted.
+    pub connections_max: usize,
+    /// Calls of one connection at the same time; above it the connection is not read (back-pressure).
+    pub calls_per_connection: usize,
+    /// Bytes of READ answers in memory, over all connections.
+    pub reply_bytes_max: usize,
+    /// A connection without calls is closed after this. Clients connect again by themselves.
+    pub idle_timeout: Duration,
+    /// A call that began to arrive must be complete, and a reply be taken, within this.
+    pub stall_timeout: Duration,
+    /// A call that takes longer is answered "try again later" (JUKEBOX) while the work goes on. Below the 60 s
+    /// after which Linux clients send a call again.
+    pub call_deadline: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 2049)),
+            handle_key: [0; 16],
+            exports: ExportRules::default(),
+            connections_max: 4096,
+            calls_per_connection: 64,
+            reply_bytes_max: 64 << 20,
+            idle_timeout: Duration::from_secs(30 * 60),
+            stall_timeout: Duration::from_secs(30),
+            call_deadline: Duration::from_secs(12),
+        }
+    }
+}
+
+/// What all connections share.
+struct Shared {
+    vfs: Arc<Vfs>,
+    config: Config,
+    handles: HandleCodec,
+    mounts: MountList,
+    metrics: Metrics,
+    /// KiB of READ answers that may still be made.
+    reply_budget: Arc<Semaphore>,
+}

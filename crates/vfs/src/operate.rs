@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use namespace::Found;
+use namespace::{Found, JunctionStatus};
 use tokio::task::JoinSet;
 use tracing::warn;
 use types::{Error, FileId, Result};
@@ -17,6 +17,11 @@ const WARM_TOGETHER: usize = 32;
 const LIST_PIECE: usize = 1024;
 
 impl Vfs {
+    /// Path, URL, rules and state of every junction.
+    pub fn junctions(&self) -> Vec<JunctionStatus> {
+        self.namespace.junctions()
+    }
+
     /// Everything about one path, for the operator.
     pub async fn stat(&self, path: &[u8]) -> Result<StatOut> {
         let found = self.namespace.resolve(path).await?;

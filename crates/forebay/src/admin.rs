@@ -1,0 +1,133 @@
+//! What the operator asks a running tier over HTTP. The command line speaks to this, and so do Prometheus and scripts.
+//!
+//! Not authenticated: it listens on loopback unless told otherwise.
+
+mod paths;
+mod report;
+mod warm;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use cache::Cache;
+use origin::count::OriginMetrics;
+use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::error;
+use types::ErrorKind;
+use vfs::Vfs;
+
+pub use paths::{decode as decode_path, encode as encode_path};
+
+pub struct Admin {
+    pub vfs: Arc<Vfs>,
+    pub cache: Arc<Cache>,
+    pub registry: Registry,
+    pub origin_metrics: OriginMetrics,
+    pub nfs_address: SocketAddr,
+    pub nfs_connections: Box<dyn Fn() -> i64 + Send + Sync>,
+    pub started: Instant,
+    pub warming: Mutex<warm::Jobs>,
+}
+
+/// Paths are percent-encoded, since they are bytes and JSON is text.
+#[derive(Deserialize, Serialize)]
+pub struct Paths {
+    pub paths: Vec<String>,
+}
+
+/// What went wrong, for a person to read.
+pub struct Problem(StatusCode, String);
+
+impl Problem {
+    fn new(status: StatusCode, message: impl Into<String>) -> Problem {
+        Problem(status, message.into())
+    }
+}
+
+impl From<types::Error> for Problem {
+    fn from(error: types::Error) -> Problem {
+        let status = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::Stale => StatusCode::NOT_FOUND,
+            ErrorKind::InvalidArgument | ErrorKind::NameTooLong | ErrorKind::NotADirectory => {
+                StatusCode::BAD_REQUEST
+            }
+            ErrorKind::Unavailable | ErrorKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Problem(status, error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
+    }
+}
+
+type Answer = Result<Json<serde_json::Value>, Problem>;
+
+pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(async |State(admin): State<Arc<Admin>>| Json(report::status(&admin))))
+        .route("/v1/stat", get(stat))
+        .route("/v1/evict", post(evict))
+        .route("/v1/warm", post(warm::start))
+        .route("/v1/warm/{job}", get(warm::progress))
+        .with_state(admin);
+    let stopped = async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    if let Err(e) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+        error!("the operator's interface has failed: {e}");
+    }
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &admin.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([("content-type", kind)], text).into_response()
+        }
+        Err(e) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Answer {
+    let query = query.unwrap_or_default();
+    let Some(path) = query.strip_prefix("path=") else {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "say which path: /v1/stat?path=/show/scene"));
+    };
+    let path = decode(path)?;
+    Ok(Json(report::stat(&path, admin.vfs.stat(&path).await?)))
+}
+
+async fn evict(State(admin): State<Arc<Admin>>, Json(body): Json<Paths>) -> Answer {
+    let mut total = vfs::Evicted::default();
+    for path in &body.paths {
+        let evicted = admin.vfs.evict(&decode(path)?).await?;
+        total.files += evicted.files;
+        total.bytes += evicted.bytes;
+    }
+    Ok(Json(serde_json::json!({ "files": total.files, "bytes": total.bytes })))
+}
+
+fn decode(path: &str) -> Result<Vec<u8>, Problem> {
+    paths::decode(path).ok_or_else(|| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            format!("{path}: write other bytes than letters, digits, -._~/ as %41"),
+        )
+    })
+}

@@ -1,0 +1,141 @@
+//! The command line. Its names are a contract: scripts are written against them.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+use types::{ErrorKind, Result};
+
+use crate::quantity::Size;
+use crate::settings::{ADMIN_DEFAULT, Settings};
+use crate::{client, config, demo, serve};
+
+/// Wrong usage or configuration; other failures exit with 1.
+const EXIT_USAGE: u8 = 2;
+
+#[derive(Parser)]
+#[command(name = "forebay", version, about = "A caching storage tier: far storage, served near")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Serve far storage over NFSv3 through a local disk cache
+    Serve(ServeArgs),
+    /// Show how the running tier is doing
+    Status(ClientArgs),
+    /// Show what the tier knows of a path
+    Stat {
+        /// Path in the served tree
+        path: OsString,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Bring files and trees into the cache
+    Warm {
+        /// Paths in the served tree
+        #[arg(required = true)]
+        paths: Vec<OsString>,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Drop files and trees from the cache, and ask the origin at their next use
+    Evict {
+        /// Paths in the served tree
+        #[arg(required = true)]
+        paths: Vec<OsString>,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
+    Demo(demo::DemoArgs),
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServeArgs {
+    /// Configuration file (see docs/forebay.example.toml); options below override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// An origin and its place in the tree: nfs://host[:port]/export, file:///dir; several give one tree
+    #[arg(long, value_name = "[PATH=]URL")]
+    pub origin: Vec<String>,
+    /// Cache directory, on a local disk [default: forebay-cache]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Quota of the cache [default: 20GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub cache_size: Option<Size>,
+    /// Address for NFSv3 and MOUNT [default: 127.0.0.1:2049]
+    #[arg(long, value_name = "ADDR")]
+    pub nfs: Option<SocketAddr>,
+    /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// read-only is what this version offers
+    #[arg(long, value_name = "MODE")]
+    pub write: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ClientArgs {
+    /// Where the running tier answers
+    #[arg(long, value_name = "ADDR", default_value_t = ADMIN_DEFAULT)]
+    pub admin: SocketAddr,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { EXIT_USAGE } else { 0 });
+        }
+    };
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("forebay: {e}");
+            ExitCode::from(if e.kind() == ErrorKind::Config { EXIT_USAGE } else { 1 })
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Serve(args) => {
+            log_to_stderr("info");
+            let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+            let settings = Settings::build(file, &args)?;
+            runtime()?.block_on(serve::run(settings)).map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Status(client) => client::status(&client),
+        Verb::Stat { path, client } => client::stat(&client, &path),
+        Verb::Warm { paths, client } => client::warm(&client, &paths),
+        Verb::Evict { paths, client } => client::evict(&client, &paths),
+        Verb::Demo(args) => {
+            log_to_stderr("warn");
+            runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|e| types::Error::io("start", "the runtime", e))
+}
+
+/// FOREBAY_LOG=debug or FOREBAY_LOG=cache=trace,info shows more.
+fn log_to_stderr(default: &str) {
+    let filter = EnvFilter::try_from_env("FOREBAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+}

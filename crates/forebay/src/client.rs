@@ -1,0 +1,170 @@
+//! The commands that ask a running tier.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use types::{Error, ErrorKind, Result};
+
+use crate::admin::{decode_path, encode_path};
+use crate::cli::ClientArgs;
+use crate::quantity::Size;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two looks at a warm-up.
+const POLL: Duration = Duration::from_millis(200);
+
+pub fn status(args: &ClientArgs) -> Result<ExitCode> {
+    let status = get(args, "/v1/status")?;
+    if args.json {
+        println!("{status:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cache = &status["cache"];
+    println!(
+        "forebay {}, up {} s, {}",
+        text(&status["version"]),
+        status["uptime_seconds"],
+        text(&status["write"])
+    );
+    println!("nfs       {}, {} connections", text(&status["nfs"]["address"]), status["nfs"]["connections"]);
+    let (used, max) = (size(&cache["bytes_used"]), size(&cache["bytes_max"]));
+    println!("cache     {used} of {max} in {} files", cache["files"]);
+    println!("reads     {} from cache, {} waited for", size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));
+    if let Some(reason) = cache["degraded"].as_str() {
+        println!("ALARM     the cache disk cannot be filled: {reason}");
+    }
+    for junction in status["junctions"].as_array().unwrap_or(&Vec::new()) {
+        println!(
+            "junction  {} <- {} ({}): {} in {} calls; files {}, directories {}",
+            text(&junction["path"]),
+            text(&junction["origin"]),
+            text(&junction["state"]),
+            size(&junction["origin_bytes"]),
+            junction["origin_calls"],
+            text(&junction["files"]),
+            text(&junction["directories"]),
+        );
+        if let (Some(ms), Some(error)) = (junction["failing_ms"].as_u64(), junction["error"].as_str()) {
+            println!("ALARM     {} does not answer for {} s: {error}", text(&junction["path"]), ms / 1000);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
+    let stat = get(args, &format!("/v1/stat?path={}", encode_path(path.as_bytes())))?;
+    if args.json {
+        println!("{stat:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, value) in stat.as_object().unwrap_or(&serde_json::Map::new()) {
+        let shown = match value {
+            Value::String(text) if name == "path" => {
+                String::from_utf8_lossy(&decode_path(text).unwrap_or_default()).into()
+            }
+            Value::String(text) => text.clone(),
+            Value::Null => "-".to_owned(),
+            other => other.to_string(),
+        };
+        println!("{name:<13} {shown}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn evict(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
+    let evicted = post(args, "/v1/evict", paths)?;
+    if args.json {
+        println!("{evicted:#}");
+    } else {
+        println!(
+            "evicted {} of {} files; the next use asks the origin",
+            size(&evicted["bytes"]),
+            evicted["files"]
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn warm(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
+    let start = Instant::now();
+    let job = post(args, "/v1/warm", paths)?["job"].clone();
+    let live = std::io::stderr().is_terminal() && !args.json;
+    let last = loop {
+        let progress = get(args, &format!("/v1/warm/{job}"))?;
+        let seconds = start.elapsed().as_secs_f64().max(0.001);
+        let bytes = progress["bytes"].as_u64().unwrap_or(0);
+        if live {
+            let rate = Size((bytes as f64 / seconds) as u64);
+            let (files, errors) = (&progress["files"], &progress["errors"]);
+            eprint!("\r{files} files, {}, {rate}/s, {errors} errors   ", Size(bytes));
+            let _ = std::io::stderr().flush();
+        }
+        if progress["done"] == json!(true) {
+            break progress;
+        }
+        std::thread::sleep(POLL);
+    };
+    if live {
+        eprintln!();
+    }
+    if args.json {
+        println!("{last:#}");
+    } else {
+        let (files, dirs) = (&last["files"], &last["directories"]);
+        let took = start.elapsed().as_secs_f64();
+        println!("warmed {files} files in {dirs} directories, {}, in {took:.1} s", size(&last["bytes"]));
+    }
+    if last["errors"] != json!(0) {
+        eprintln!("forebay: {} files failed, the last with: {}", last["errors"], text(&last["last_error"]));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn size(value: &Value) -> Size {
+    Size(value.as_u64().unwrap_or(0))
+}
+
+fn agent() -> ureq::Agent {
+    // No limit on the whole: evicting a large tree takes its time.
+    ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECT)).build().into()
+}
+
+fn get(args: &ClientArgs, path: &str) -> Result<Value> {
+    answer(args, agent().get(format!("http://{}{path}", args.admin)).call())
+}
+
+fn post(args: &ClientArgs, path: &str, paths: &[OsString]) -> Result<Value> {
+    let paths: Vec<_> = paths.iter().map(|path| encode_path(path.as_bytes())).collect();
+    answer(args, agent().post(format!("http://{}{path}", args.admin)).send_json(json!({ "paths": paths })))
+}
+
+fn answer(
+    args: &ClientArgs,
+    response: std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+) -> Result<Value> {
+    let refuse = |message: String| Error::new(ErrorKind::Config, "ask the tier:", message);
+    let mut response = response.map_err(|e| {
+        let hint = "start one with forebay serve, or name it with --admin ADDR";
+        refuse(format!("no tier answers at {}: {hint} ({e})", args.admin))
+    })?;
+    let value: Value = response
+        .body_mut()
+        .read_json()
+        .map_err(|e| refuse(format!("what answers at {} is no forebay tier ({e})", args.admin)))?;
+    match value["error"].as_str() {
+        Some(error) => {
+            Err(Error::new(ErrorKind::Io, "the tier says:", error)
+                .with_source(std::io::Error::other("refused")))
+        }
+        None => Ok(value),
+    }
+}

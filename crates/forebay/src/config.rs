@@ -1,0 +1,196 @@
+//! forebay.toml as it is typed. Values are checked where they stand, so that an error names its line.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use front_nfs::{Network, Squash};
+use namespace::Freshness;
+use serde::Deserialize;
+use types::{Error, ErrorKind, Result};
+
+use crate::quantity::{Size, Span, parsed};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub cache: Cache,
+    pub nfs: Nfs,
+    pub admin: Admin,
+    pub junction: Vec<Junction>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cache {
+    /// Directory on a local disk.
+    pub dir: Option<PathBuf>,
+    /// Quota.
+    pub size: Option<Size>,
+    /// Room to leave free in the file system.
+    pub free_floor: Option<Size>,
+    /// Bytes on their way from the origins at any time.
+    pub inflight: Option<Size>,
+    /// Farthest read-ahead of a reader; `"0"` switches it off.
+    pub readahead: Option<Size>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nfs {
+    pub listen: Option<SocketAddr>,
+    /// Register with the local rpcbind (as root).
+    pub rpcbind: bool,
+    pub export: Vec<Export>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Export {
+    /// Path of the junction; absent: all.
+    pub junction: Option<String>,
+    pub clients: Vec<Clients>,
+    #[serde(default = "root_squash", deserialize_with = "parsed")]
+    pub squash: SquashName,
+    #[serde(default = "nobody")]
+    pub anonymous_uid: u32,
+    #[serde(default = "nobody")]
+    pub anonymous_gid: u32,
+    #[serde(default)]
+    pub privileged_port: bool,
+}
+
+fn nobody() -> u32 {
+    front_nfs::exports::NOBODY
+}
+
+fn root_squash() -> SquashName {
+    SquashName(Squash::Root)
+}
+
+#[derive(Debug)]
+pub struct Clients(pub Network);
+
+impl<'de> Deserialize<'de> for Clients {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Clients, D::Error> {
+        parsed(deserializer).map(Clients)
+    }
+}
+
+#[derive(Debug)]
+pub struct SquashName(pub Squash);
+
+impl FromStr for SquashName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<SquashName, String> {
+        match text {
+            "none" => Ok(SquashName(Squash::None)),
+            "root" => Ok(SquashName(Squash::Root)),
+            "all" => Ok(SquashName(Squash::All)),
+            other => Err(format!("\"{other}\" is no way to squash; write \"none\", \"root\" or \"all\"")),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    pub listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Junction {
+    pub path: String,
+    pub origin: String,
+    #[serde(default)]
+    pub files: Option<Rule>,
+    #[serde(default)]
+    pub directories: Option<Rule>,
+    /// How long an absent name is believed absent.
+    #[serde(default)]
+    pub negative: Option<Span>,
+    /// How long known data is served in an outage; absent: for ever.
+    #[serde(default)]
+    pub stale_if_error: Option<Span>,
+}
+
+/// `"always"`, `"immutable"`, or a ttl such as `"30s"`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule(pub Freshness);
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Rule, String> {
+        match text {
+            "always" => Ok(Rule(Freshness::Always)),
+            "immutable" => Ok(Rule(Freshness::Immutable)),
+            ttl => match ttl.parse() {
+                Ok(Span(ttl)) => Ok(Rule(Freshness::Ttl(ttl))),
+                Err(_) => Err(format!(
+                    "\"{ttl}\" is no freshness; write \"always\", \"immutable\" or a duration such as \"30s\""
+                )),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Rule, D::Error> {
+        parsed(deserializer)
+    }
+}
+
+/// Read a configuration file; an error is one line that names the file, the line, and what would be right.
+pub fn read(path: &Path) -> Result<File> {
+    let refuse = |message: String| Error::new(ErrorKind::Config, "configuration", message);
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| refuse(format!("{}: {e}; name an existing file with --config", path.display())))?;
+    toml::from_str(&text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start).min(text.len());
+        let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
+        refuse(format!("{}:{line}: {}", path.display(), e.message().replace('\n', " ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(text: &str) -> String {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("forebay.toml");
+        std::fs::write(&path, text).expect("written");
+        let error = read(&path).expect_err("refused").to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_with_what_would_be_right() {
+        let table = [
+            ("[cache]\nsise = \"1GiB\"\n", ":2:", "`size`"),
+            ("[cache]\n\nsize = \"lots\"\n", ":3:", "20GiB"),
+            ("[cache]\nsize = 20\n", ":2:", "string"),
+            ("[nfs]\nlisten = \"2049\"\n", ":2:", "address"),
+            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nfiles = \"never\"\n", ":4:", "immutable"),
+            ("[[junction]]\npath = \"/a\"\n", ":1:", "origin"),
+            ("[[nfs.export]]\nclients = [\"nas\"]\n", ":2:", "10.0.0.0/8"),
+            ("[[nfs.export]]\nclients = [\"*\"]\nsquash = \"yes\"\n", ":3:", "\"root\""),
+            ("[cache\n", ":1:", "]"),
+        ];
+        for (text, line, right) in table {
+            let error = error_of(text);
+            assert!(error.contains(line) && error.contains(right), "{text:?} gave: {error}");
+        }
+    }
+
+    #[test]
+    fn the_documented_example_is_read() {
+        let example = include_str!("../../../docs/forebay.example.toml");
+        let file: File = toml::from_str(example).expect("the example is valid");
+        assert!(!file.junction.is_empty() && !file.nfs.export.is_empty());
+    }
+}

@@ -1,0 +1,82 @@
+//! An origin that could not be reached at start: connected when it can be. Until then it answers "not reachable",
+//! and what is cached is served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use origin_nfs::NfsOrigin;
+use tokio::sync::OnceCell;
+use tracing::info;
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+
+/// A call waits this long for the connection.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub struct Deferred {
+    config: origin_nfs::Config,
+    origin: OnceCell<Arc<NfsOrigin>>,
+}
+
+impl Deferred {
+    pub fn new(config: origin_nfs::Config) -> Deferred {
+        Deferred { config, origin: OnceCell::new() }
+    }
+
+    async fn connected(&self) -> Result<&NfsOrigin> {
+        let connect = self.origin.get_or_try_init(|| async {
+            let origin = NfsOrigin::connect(self.config.clone()).await?;
+            info!(origin = %self.url(), "connected at last");
+            Ok::<_, Error>(origin)
+        });
+        let unreachable =
+            |why: String| Error::new(ErrorKind::Unavailable, "connect to", format!("{}: {why}", self.url()));
+        match tokio::time::timeout(PATIENCE, connect).await {
+            Ok(Ok(origin)) => Ok(origin),
+            // Whatever the reason, it may be gone tomorrow: the junction was served before.
+            Ok(Err(e)) => Err(unreachable(e.to_string())),
+            Err(_) => Err(unreachable("no answer".into())),
+        }
+    }
+}
+
+#[async_trait]
+impl Origin for Deferred {
+    fn url(&self) -> String {
+        self.config.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.origin.get().map_or(1 << 16, |origin| origin.read_max())
+    }
+
+    async fn root(&self) -> Result<Object> {
+        self.connected().await?.root().await
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.connected().await?.lookup(dir, name).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.connected().await?.getattr(object).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.connected().await?.readlink(link).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.connected().await?.readdir(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.connected().await?.read(object, version, range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.connected().await?.statfs(object).await
+    }
+}

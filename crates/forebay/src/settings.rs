@@ -1,0 +1,208 @@
+//! From what was typed, in a file and on the command line, to what the parts take. Everything that can be seen to be
+//! wrong without asking anybody is refused here, in one line that says what would be right.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use front_nfs::{Rule, Squash};
+use namespace::Freshness;
+use types::{Error, ErrorKind, Result};
+
+use crate::cli::ServeArgs;
+use crate::config;
+
+/// Where the operator's commands are answered unless said otherwise.
+pub const ADMIN_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420);
+const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
+const TTL_DEFAULT: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Holds blocks, metadata and the handle key.
+    pub dir: PathBuf,
+    pub cache: cache::Config,
+    pub junctions: Vec<JunctionSettings>,
+    pub exports: Vec<ExportSettings>,
+    pub nfs: SocketAddr,
+    pub rpcbind: bool,
+    pub admin: SocketAddr,
+}
+
+#[derive(Clone, Debug)]
+pub struct JunctionSettings {
+    pub path: String,
+    pub store: Store,
+    pub files: Freshness,
+    pub directories: Freshness,
+    pub negative_ttl: Duration,
+    pub stale_if_error: Option<Duration>,
+}
+
+/// The far storage of a junction.
+#[derive(Clone, Debug)]
+pub enum Store {
+    Directory(PathBuf),
+    Nfs(Box<origin_nfs::Config>),
+}
+
+#[derive(Clone, Debug)]
+pub struct ExportSettings {
+    /// Path of the junction; absent: all.
+    pub junction: Option<String>,
+    pub rule: Rule,
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, "configuration:", message))
+}
+
+impl Settings {
+    pub fn build(file: config::File, args: &ServeArgs) -> Result<Settings> {
+        if args.write.as_deref().is_some_and(|mode| mode != "read-only") {
+            return refuse("--write: this version serves read-only; leave it out or say read-only".into());
+        }
+        let dir = args.cache.clone().or(file.cache.dir).unwrap_or_else(|| PathBuf::from("forebay-cache"));
+        let defaults = cache::Config::default();
+        let size = args.cache_size.or(file.cache.size).map_or(defaults.size_max, |size| size.0);
+        let cache = cache::Config {
+            dir: dir.join("blocks"),
+            size_max: size,
+            free_floor: file.cache.free_floor.map_or(defaults.free_floor, |size| size.0),
+            inflight_max: file.cache.inflight.map_or(defaults.inflight_max, |size| size.0),
+            readahead_max: file.cache.readahead.map_or(defaults.readahead_max, |size| size.0),
+            ..defaults
+        };
+        if size < cache::CACHE_SIZE_MIN {
+            let floor = cache::CACHE_SIZE_MIN >> 20;
+            return refuse(format!(
+                "a cache of {size} bytes is below the floor of {floor}MiB; give --cache-size 20GiB"
+            ));
+        }
+        let mut junctions = Vec::new();
+        for typed in file.junction {
+            junctions.push(JunctionSettings {
+                path: normal_path(&typed.path)?,
+                store: parse_origin(&typed.origin)?,
+                files: typed.files.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
+                directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
+                negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
+                stale_if_error: typed.stale_if_error.map(|span| span.0),
+            });
+        }
+        for typed in &args.origin {
+            junctions.push(parse_junction(typed)?);
+        }
+        check_places(&junctions)?;
+        let exports = exports(file.nfs.export, &junctions)?;
+        Ok(Settings {
+            dir,
+            cache,
+            junctions,
+            exports,
+            nfs: args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT),
+            rpcbind: file.nfs.rpcbind,
+            admin: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT),
+        })
+    }
+}
+
+/// `[PATH=]URL` of the command line.
+pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
+    // The `=` of a query does not count: a path has no `:` before it.
+    let (path, url) = match typed.split_once('=') {
+        Some((path, url)) if path.starts_with('/') => (path, url),
+        _ => ("/", typed),
+    };
+    let ttl = Freshness::Ttl(TTL_DEFAULT);
+    Ok(JunctionSettings {
+        path: normal_path(path)?,
+        store: parse_origin(url)?,
+        files: ttl,
+        directories: ttl,
+        negative_ttl: TTL_DEFAULT,
+        stale_if_error: None,
+    })
+}
+
+fn normal_path(typed: &str) -> Result<String> {
+    let parts: Vec<_> = typed.split('/').filter(|part| !part.is_empty()).collect();
+    if !typed.starts_with('/') || parts.iter().any(|part| matches!(*part, "." | "..")) {
+        return refuse(format!(
+            "\"{typed}\" is no place for a junction; write an absolute path such as /show"
+        ));
+    }
+    Ok(format!("/{}", parts.join("/")))
+}
+
+fn parse_origin(url: &str) -> Result<Store> {
+    let known = "file:///dir and nfs://host[:port]/export?nconnect=4";
+    match url.split_once("://") {
+        Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
+        Some(("file", path)) => {
+            refuse(format!("file://{path}: the path must be absolute; write file:///{path}"))
+        }
+        Some(("nfs", _)) => Ok(Store::Nfs(Box::new(origin_nfs::Config::from_url(url)?))),
+        Some((scheme @ ("s3" | "az" | "azfile" | "gs"), _)) => {
+            refuse(format!("{scheme}:// origins are not in this version; it knows {known}"))
+        }
+        Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),
+        None => refuse(format!("\"{url}\" is no origin; write one as {known}")),
+    }
+}
+
+fn check_places(junctions: &[JunctionSettings]) -> Result<()> {
+    if junctions.is_empty() {
+        return refuse(
+            "nothing to serve; name an origin with --origin nfs://nas/export or in forebay.toml".into(),
+        );
+    }
+    for (i, one) in junctions.iter().enumerate() {
+        for other in &junctions[i + 1..] {
+            let (outer, inner) = if one.path.len() <= other.path.len() { (one, other) } else { (other, one) };
+            let (outer, inner) = (outer.path.as_str(), inner.path.as_str());
+            if outer == inner {
+                return refuse(format!(
+                    "two origins for {outer}; give each a path of its own: --origin /a=URL --origin /b=URL"
+                ));
+            }
+            if outer == "/" || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/')) {
+                return refuse(format!(
+                    "{inner} lies inside {outer}; junctions must stand beside each other"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn exports(typed: Vec<config::Export>, junctions: &[JunctionSettings]) -> Result<Vec<ExportSettings>> {
+    if typed.is_empty() {
+        return Ok(vec![ExportSettings { junction: None, rule: Rule::default() }]);
+    }
+    let mut exports = Vec::new();
+    for export in typed {
+        let junction = export.junction.as_deref().map(normal_path).transpose()?;
+        if let Some(path) = &junction
+            && !junctions.iter().any(|j| j.path == *path)
+        {
+            let known: Vec<_> = junctions.iter().map(|j| j.path.as_str()).collect();
+            return refuse(format!(
+                "an export rule names {path}, but the junctions are {}",
+                known.join(", ")
+            ));
+        }
+        let squash: Squash = export.squash.0;
+        let rule = Rule {
+            junction: None, // its id is known when the namespace is open; see `wire_up`
+            clients: export.clients.into_iter().map(|c| c.0).collect(),
+            squash,
+            anonymous_uid: export.anonymous_uid,
+            anonymous_gid: export.anonymous_gid,
+            privileged_port: export.privileged_port,
+        };
+        exports.push(ExportSettings { junction, rule });
+    }
+    Ok(exports)
+}

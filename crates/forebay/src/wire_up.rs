@@ -1,0 +1,148 @@
+//! The whole stack, built bottom-up. This is the only file that names concrete parts of every layer.
+
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::Cache;
+use front_nfs::{ExportRules, NfsServer};
+use namespace::Namespace;
+use origin::Origin;
+use origin::count::{Count, OriginMetrics};
+use origin::limit::{Limit, LimitConfig};
+use origin::posix::PosixOrigin;
+use origin::retry::{Retry, RetryConfig};
+use origin_nfs::NfsOrigin;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tracing::warn;
+use types::{Error, ErrorKind, Result};
+use vfs::Vfs;
+
+use crate::admin::Admin;
+use crate::deferred::Deferred;
+use crate::settings::{ExportSettings, JunctionSettings, Settings, Store};
+
+/// An origin that does not answer at start is given this long.
+const FIRST_CONTACT: Duration = Duration::from_secs(10);
+
+/// A tier that is ready to serve.
+pub struct Tier {
+    pub cache: Arc<Cache>,
+    pub namespace: Arc<Namespace>,
+    pub nfs: NfsServer,
+    pub admin: Arc<Admin>,
+    pub admin_listener: TcpListener,
+}
+
+pub async fn build(settings: &Settings) -> Result<Tier> {
+    let mut registry = Registry::default();
+    let origin_metrics = OriginMetrics::default();
+    origin_metrics.register(&mut registry);
+
+    let cache = Cache::open(settings.cache.clone())?;
+    cache.register(&mut registry);
+
+    let metadata = settings.dir.join("metadata");
+    let mut junctions = Vec::new();
+    for junction in &settings.junctions {
+        let store = open_store(junction, &metadata).await?;
+        let counted = Count::new(store, &junction.path, origin_metrics.clone());
+        let limited = Limit::new(counted, LimitConfig::default());
+        let origin = Retry::new(limited, RetryConfig::default());
+        junctions.push(namespace::Junction {
+            path: junction.path.clone(),
+            origin,
+            files: junction.files,
+            directories: junction.directories,
+            negative_ttl: junction.negative_ttl,
+            stale_if_error: junction.stale_if_error,
+        });
+    }
+
+    let namespace = Namespace::open(namespace::Config { dir: metadata, ..Default::default() }, junctions)?;
+    namespace.register(&mut registry);
+
+    let vfs = Vfs::new(namespace.clone(), cache.clone());
+
+    let nfs_config = front_nfs::Config {
+        listen: settings.nfs,
+        handle_key: handle_key(&settings.dir)?,
+        exports: export_rules(&settings.exports, &vfs),
+        ..Default::default()
+    };
+    let nfs = NfsServer::bind(nfs_config, vfs.clone()).await?;
+    nfs.register(&mut registry);
+
+    let admin_listener = TcpListener::bind(settings.admin).await.map_err(|e| {
+        let message = format!("on {}: {e}; choose another address with --admin", settings.admin);
+        Error::new(ErrorKind::Config, "listen for the operator", message)
+    })?;
+    let admin = Arc::new(Admin {
+        vfs,
+        cache: cache.clone(),
+        registry,
+        origin_metrics,
+        nfs_address: nfs.local_addr()?,
+        nfs_connections: Box::new(nfs.connections()),
+        started: Instant::now(),
+        warming: Default::default(),
+    });
+    Ok(Tier { cache, namespace, nfs, admin, admin_listener })
+}
+
+/// The real store of a junction. One that cannot be reached is an error at first, and an outage once the junction
+/// has been served: then the tier starts with what it has.
+async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<dyn Origin>> {
+    let config = match &junction.store {
+        Store::Directory(path) => return Ok(Arc::new(PosixOrigin::open(path)?)),
+        Store::Nfs(config) => config.as_ref().clone(),
+    };
+    let url = config.url();
+    let error = match tokio::time::timeout(FIRST_CONTACT, NfsOrigin::connect(config.clone())).await {
+        Ok(Ok(origin)) => return Ok(origin),
+        Ok(Err(e)) => e,
+        Err(_) => {
+            Error::new(ErrorKind::Unavailable, "connect to", format!("{url}: no answer in {FIRST_CONTACT:?}"))
+        }
+    };
+    if error.kind() != ErrorKind::Config && namespace::knows_junction(metadata, &junction.path, &url) {
+        warn!(junction = %junction.path, "starting with what is cached: {error}");
+        return Ok(Arc::new(Deferred::new(config)));
+    }
+    Err(error)
+}
+
+fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> ExportRules {
+    let junctions = vfs.junctions();
+    let id_of = |path: &String| junctions.iter().find(|j| j.path == *path).map(|j| j.id);
+    let rules = exports.iter().map(|export| {
+        let junction = export.junction.as_ref().and_then(id_of);
+        front_nfs::Rule { junction, ..export.rule.clone() }
+    });
+    ExportRules::new(rules.collect())
+}
+
+/// The secret that signs handles; made at the first start, readable by us alone.
+fn handle_key(dir: &Path) -> Result<[u8; 16]> {
+    let path = dir.join("handle.key");
+    let failed = |e| Error::io("make the handle key", path.display(), e);
+    let mut key = [0; 16];
+    if let Ok(known) = std::fs::read(&path) {
+        return known.try_into().map_err(|_| {
+            let message = format!("{} is not 16 bytes; remove it (clients must mount again)", path.display());
+            Error::new(ErrorKind::Config, "handle key:", message)
+        });
+    }
+    std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(&path);
+    file.and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &key)?;
+        file.sync_all()
+    })
+    .map_err(failed)?;
+    Ok(key)
+}

@@ -1,0 +1,146 @@
+//! One connection: calls come in, each is worked on by a task of its own, answers go out as they are ready.
+//!
+//! Nothing here grows without bound: calls under way have permits, READ answers take room in a budget shared by all
+//! connections (and at most a quarter of it by one), and what is not read off the socket waits at the client.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use rpc_nfs3::record::{self, RecordError, RecordReader};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::{Shared, dispatch};
+
+/// Largest call taken: no call of a read-only server comes near it, and a WRITE of 1 MiB is still refused politely.
+const CALL_BYTES_MAX: usize = (1 << 20) + 4096;
+/// Pieces handed to one system call.
+const SLICES_MAX: usize = 64;
+
+/// An answer on its way out, with the room it takes.
+pub struct Reply {
+    pub head: Bytes,
+    /// Payload and padding of a READ.
+    pub body: Vec<Bytes>,
+    /// Given back when the answer is in the socket.
+    pub permits: Vec<OwnedSemaphorePermit>,
+}
+
+/// What a call may use of its connection.
+#[derive(Clone)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// KiB of READ answers that this connection may still have in memory.
+    pub reply_share: Arc<Semaphore>,
+}
+
+pub async fn run(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    address: SocketAddr,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (reading, writing) = stream.into_split();
+    let mut calls = RecordReader::new(reading, CALL_BYTES_MAX);
+    let share = (shared.config.reply_bytes_max / 1024 / 4).max(crate::READ_MAX as usize / 1024);
+    let peer = Peer { address, reply_share: Arc::new(Semaphore::new(share)) };
+    let room = Arc::new(Semaphore::new(shared.config.calls_per_connection));
+    let (replies, outgoing) = mpsc::channel(shared.config.calls_per_connection);
+    let mut writer = tokio::spawn(write_replies(shared.clone(), writing, outgoing));
+    loop {
+        let call = tokio::select! {
+            call = next_call(&shared, &mut calls) => call,
+            _ = stop.wait_for(|stop| *stop) => break,
+            _ = &mut writer => return, // the client does not take its answers
+        };
+        let Some(call) = call else { break };
+        let permit = tokio::select! {
+            permit = room.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+            _ = &mut writer => return,
+        };
+        let (shared, peer, replies) = (shared.clone(), peer.clone(), replies.clone());
+        tokio::spawn(async move {
+            if let Some(mut reply) = dispatch::answer(&shared, &peer, call).await {
+                reply.permits.push(permit);
+                let _ = replies.send(reply).await;
+            }
+        });
+    }
+    drop(replies); // the writer ends when the last call has answered
+    let _ = timeout(shared.config.stall_timeout, writer).await;
+}
+
+/// The next whole call; `None` when the connection is over.
+async fn next_call(
+    shared: &Shared,
+    calls: &mut RecordReader<impl tokio::io::AsyncRead + Unpin>,
+) -> Option<Bytes> {
+    // An idle connection is fine for long; half a call is not.
+    match timeout(shared.config.idle_timeout, calls.begin()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(RecordError::Closed | RecordError::Io(_))) | Err(_) => return None,
+        Ok(Err(RecordError::TooLong)) => return None,
+    }
+    match timeout(shared.config.stall_timeout, calls.record()).await {
+        Ok(Ok(call)) => Some(call),
+        Ok(Err(e)) => {
+            debug!("connection dropped: {e:?}");
+            if matches!(e, RecordError::TooLong) {
+                shared.metrics.malformed.inc();
+            }
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+async fn write_replies(shared: Arc<Shared>, mut socket: OwnedWriteHalf, mut replies: mpsc::Receiver<Reply>) {
+    let mut batch = Vec::new();
+    // All that is ready goes out in as few system calls as possible.
+    while replies.recv_many(&mut batch, SLICES_MAX).await > 0 {
+        let mut pieces = Vec::with_capacity(batch.len() * 3);
+        let mut permits = Vec::new();
+        for reply in batch.drain(..) {
+            let length = reply.head.len() + reply.body.iter().map(Bytes::len).sum::<usize>();
+            pieces.push(Bytes::copy_from_slice(&record::mark(length)));
+            pieces.push(reply.head);
+            pieces.extend(reply.body);
+            permits.push(reply.permits);
+        }
+        if write_all(&shared, &mut socket, pieces).await.is_err() {
+            return;
+        }
+    }
+    let _ = socket.shutdown().await;
+}
+
+async fn write_all(
+    shared: &Shared,
+    socket: &mut OwnedWriteHalf,
+    mut pieces: Vec<Bytes>,
+) -> std::io::Result<()> {
+    let mut first = 0;
+    while first < pieces.len() {
+        let slices: Vec<_> = pieces[first..].iter().take(SLICES_MAX).map(|p| IoSlice::new(p)).collect();
+        let written = timeout(shared.config.stall_timeout, socket.write_vectored(&slices)).await;
+        let mut written = written.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+        if written == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        while first < pieces.len() && written >= pieces[first].len() {
+            written -= pieces[first].len();
+            pieces[first] = Bytes::new(); // gone: free its memory while the rest is sent
+            first += 1;
+        }
+        if written > 0 {
+            pieces[first].advance(written);
+        }
+    }
+    Ok(())
+}

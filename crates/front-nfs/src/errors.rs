@@ -1,0 +1,40 @@
+//! Error kinds to NFS statuses: the one place.
+
+use rpc_nfs3::mount::MountStatus;
+use rpc_nfs3::nfs3::Status;
+use types::ErrorKind;
+
+pub fn status_of(kind: ErrorKind) -> Status {
+    match kind {
+        ErrorKind::NotFound => Status::NOENT,
+        ErrorKind::Stale => Status::STALE,
+        ErrorKind::NotADirectory => Status::NOTDIR,
+        ErrorKind::IsADirectory => Status::ISDIR,
+        ErrorKind::AccessDenied => Status::ACCES,
+        ErrorKind::ReadOnly => Status::ROFS,
+        ErrorKind::InvalidArgument => Status::INVAL,
+        ErrorKind::NameTooLong => Status::NAMETOOLONG,
+        // "Try again later": hard mounts do, and applications wait instead of failing.
+        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => Status::JUKEBOX,
+        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Config => Status::IO,
+        ErrorKind::NotSupported => Status::NOTSUPP,
+    }
+}
+
+pub fn mount_status_of(kind: ErrorKind) -> MountStatus {
+    match kind {
+        ErrorKind::NotFound | ErrorKind::Stale => MountStatus::NO_ENTRY,
+        ErrorKind::NotADirectory => MountStatus::NOT_DIRECTORY,
+        ErrorKind::AccessDenied => MountStatus::ACCESS,
+        ErrorKind::InvalidArgument | ErrorKind::NotSupported => MountStatus::INVALID,
+        ErrorKind::NameTooLong => MountStatus::NAME_TOO_LONG,
+        // MOUNT has no "later"; a server fault makes mount.nfs try again until its own time is up.
+        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => MountStatus::SERVER_FAULT,
+        ErrorKind::IsADirectory
+        | ErrorKind::ReadOnly
+        | ErrorKind::Corrupt
+        | ErrorKind::Io
+        | ErrorKind::NoSpace
+        | ErrorKind::Config => MountStatus::IO,
+    }
+}

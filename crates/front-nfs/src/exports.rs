@@ -1,0 +1,255 @@
+//! Who may use which junction, and as whom. Pure; asked on every call, by the junction in the handle.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use rpc_nfs3::rpc::{AuthSys, Credentials};
+use types::{Caller, JunctionId};
+
+/// Uid and gid of nobody.
+pub const NOBODY: u32 = 65534;
+
+/// An address range: `10.0.0.0/8`, `fd00::/8`, `192.168.1.7`, `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// Bits that must match.
+    prefix: u8,
+    /// Every address of either family.
+    any: bool,
+}
+
+impl Network {
+    pub const ANY: Network =
+        Network { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), prefix: 0, any: true };
+
+    fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            _ if self.any => true,
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let shift = 32 - u32::from(self.prefix);
+                (u64::from(own.to_bits()) >> shift) == (u64::from(other.to_bits()) >> shift)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.leading_zeros() >= u32::from(self.prefix)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        if text == "*" {
+            return Ok(Network::ANY);
+        }
+        let wrong =
+            || format!("\"{text}\" is no address range; write 10.0.0.0/8, 192.168.1.7, fd00::/8 or *");
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(longest), str::parse).map_err(|_| wrong())?;
+        if prefix > longest {
+            return Err(wrong());
+        }
+        Ok(Network { address, prefix, any: false })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Squash {
+    /// Believe every uid.
+    None,
+    /// Root becomes nobody.
+    Root,
+    /// Everybody becomes nobody.
+    All,
+}
+
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The junction it is for; absent: for all.
+    pub junction: Option<JunctionId>,
+    pub clients: Vec<Network>,
+    pub squash: Squash,
+    pub anonymous_uid: u32,
+    pub anonymous_gid: u32,
+    /// Refuse calls from ports that any user of the client may use.
+    pub privileged_port: bool,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule {
+            junction: None,
+            clients: vec![Network::ANY],
+            squash: Squash::Root,
+            anonymous_uid: NOBODY,
+            anonymous_gid: NOBODY,
+            privileged_port: false,
+        }
+    }
+}
+
+/// The most specific rule wins: one for the junction before one for all, then the longest prefix. No rule: refused.
+#[derive(Clone, Debug)]
+pub struct ExportRules {
+    rules: Vec<Rule>,
+}
+
+impl Default for ExportRules {
+    /// Everybody, root squashed.
+    fn default() -> ExportRules {
+        ExportRules { rules: vec![Rule::default()] }
+    }
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// This address may not use this junction.
+    Client,
+    /// The credentials are of a kind that this export does not take.
+    Credentials,
+}
+
+impl ExportRules {
+    pub fn new(rules: Vec<Rule>) -> ExportRules {
+        ExportRules { rules }
+    }
+
+    /// The rule for a client at a junction. Directories above junctions are for whoever may use any junction.
+    fn find(&self, junction: JunctionId, client: SocketAddr) -> Option<&Rule> {
+        let address = client.ip().to_canonical();
+        let mut best: Option<((bool, u8), &Rule)> = None;
+        for rule in &self.rules {
+            let applies = match rule.junction {
+                None => true,
+                Some(only) => only == junction || junction == JunctionId::VIRTUAL,
+            };
+            if !applies {
+                continue;
+            }
+            for network in rule.clients.iter().filter(|n| n.contains(address)) {
+                let rank = (rule.junction.is_some(), network.prefix);
+                if best.is_none_or(|(known, _)| rank > known) {
+                    best = Some((rank, rule));
+                }
+            }
+        }
+        best.map(|(_, rule)| rule).filter(|rule| !rule.privileged_port || client.port() < 1024)
+    }
+
+    pub fn admits(&self, junction: JunctionId, client: SocketAddr) -> bool {
+        self.find(junction, client).is_some()
+    }
+
+    /// As whom does this call act?
+    pub fn caller(
+        &self,
+        junction: JunctionId,
+        client: SocketAddr,
+        credentials: &Credentials,
+    ) -> Result<Caller, Refused> {
+        let rule = self.find(junction, client).ok_or(Refused::Client)?;
+        let nobody = Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new() };
+        match (credentials, rule.squash) {
+            (_, Squash::All) => Ok(nobody),
+            (Credentials::Sys(sys), squash) => Ok(squashed(sys, squash, nobody)),
+            _ => Err(Refused::Credentials),
+        }
+    }
+}
+
+fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
+    if squash != Squash::Root {
+        return Caller { uid: sys.uid, gid: sys.gid, groups: sys.groups.clone() };
+    }
+    // Group 0 is squashed wherever it appears, or it would open what belongs to group root.
+    let group = |gid: u32| if gid == 0 { nobody.gid } else { gid };
+    let groups = sys.groups.iter().map(|g| group(*g)).collect();
+    if sys.uid == 0 {
+        return nobody;
+    }
+    Caller { uid: sys.uid, gid: group(sys.gid), groups }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(junction: Option<u32>, clients: &[&str], squash: Squash) -> Rule {
+        let clients = clients.iter().map(|c| c.parse().expect("valid")).collect();
+        Rule { junction: junction.map(JunctionId), clients, squash, ..Rule::default() }
+    }
+
+    fn sys(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+        Credentials::Sys(AuthSys { uid, gid, groups: groups.to_vec(), ..AuthSys::default() })
+    }
+
+    fn uid(
+        rules: &ExportRules,
+        junction: u32,
+        client: &str,
+        credentials: &Credentials,
+    ) -> Result<u32, Refused> {
+        let client = client.parse().expect("valid");
+        rules.caller(JunctionId(junction), client, credentials).map(|caller| caller.uid)
+    }
+
+    #[test]
+    fn the_most_specific_rule_wins_and_no_rule_is_a_refusal() {
+        let rules = ExportRules::new(vec![
+            rule(None, &["10.0.0.0/8"], Squash::Root),
+            rule(None, &["10.1.0.0/16"], Squash::None),
+            rule(Some(2), &["10.1.1.0/24", "fd00::/8"], Squash::All),
+        ]);
+        let root = sys(0, 0, &[]);
+        assert_eq!(uid(&rules, 1, "10.2.0.1:700", &root), Ok(NOBODY));
+        assert_eq!(uid(&rules, 1, "10.1.0.1:700", &root), Ok(0));
+        assert_eq!(uid(&rules, 2, "10.1.1.1:700", &sys(5, 5, &[])), Ok(NOBODY));
+        assert_eq!(uid(&rules, 1, "10.1.1.1:700", &sys(5, 5, &[])), Ok(5));
+        assert_eq!(uid(&rules, 2, "[fd00::1]:700", &sys(5, 5, &[])), Ok(NOBODY));
+        assert_eq!(uid(&rules, 1, "[fd00::1]:700", &sys(5, 5, &[])), Err(Refused::Client));
+        assert_eq!(uid(&rules, 1, "11.0.0.1:700", &root), Err(Refused::Client));
+        assert_eq!(uid(&rules, 1, "[::ffff:10.1.0.1]:700", &root), Ok(0), "mapped addresses are IPv4");
+    }
+
+    #[test]
+    fn squash_and_credentials_in_every_combination() {
+        let any = |squash| ExportRules::new(vec![rule(None, &["*"], squash)]);
+        let (root, user) = (sys(0, 0, &[0]), sys(7, 0, &[0, 9]));
+        let none = Credentials::None;
+        let client = "1.2.3.4:900".parse().expect("valid");
+        assert_eq!(uid(&any(Squash::None), 1, "1.2.3.4:900", &root), Ok(0));
+        assert_eq!(uid(&any(Squash::Root), 1, "1.2.3.4:900", &root), Ok(NOBODY));
+        let caller = any(Squash::Root).caller(JunctionId(1), client, &user).expect("admitted");
+        assert_eq!((caller.uid, caller.gid, caller.groups), (7, NOBODY, vec![NOBODY, 9]));
+        for squash in [Squash::None, Squash::Root] {
+            assert_eq!(uid(&any(squash), 1, "1.2.3.4:900", &none), Err(Refused::Credentials));
+            assert_eq!(
+                uid(&any(squash), 1, "1.2.3.4:900", &Credentials::Other(6)),
+                Err(Refused::Credentials)
+            );
+        }
+        assert_eq!(uid(&any(Squash::All), 1, "1.2.3.4:900", &none), Ok(NOBODY));
+    }
+
+    #[test]
+    fn a_port_that_any_user_may_use_is_refused_where_asked() {
+        let rules = ExportRules::new(vec![Rule { privileged_port: true, ..Rule::default() }]);
+        assert!(rules.admits(JunctionId(1), "1.2.3.4:1023".parse().expect("valid")));
+        assert!(!rules.admits(JunctionId(1), "1.2.3.4:1024".parse().expect("valid")));
+    }
+
+    #[test]
+    fn a_wrong_range_says_what_would_be_right() {
+        for wrong in ["10.0.0.0/33", "nas", "10.0.0/8", "", "fd00::/129", "1.2.3.4/x"] {
+            let error = wrong.parse::<Network>().expect_err(wrong);
+            assert!(error.contains("10.0.0.0/8"), "{error}");
+        }
+    }
+}

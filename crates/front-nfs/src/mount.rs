@@ -1,0 +1,115 @@
+//! MOUNT v3: from a path to its handle, and the list of who mounted what.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use rpc_nfs3::mount::{self, Export, Mount, MountResult, MountStatus, Mounted, procedure};
+use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
+use rpc_nfs3::{Decoder, WireError};
+use tracing::info;
+
+use crate::connection::Reply;
+use crate::dispatch::{Call, plain, success};
+use crate::errors;
+
+/// Credentials that exports take: AUTH_SYS.
+const FLAVORS: [u32; 1] = [1];
+
+/// Mounts remembered for DUMP. Clients that never unmount fall off the end; nothing depends on the list.
+const MOUNTS_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub struct MountList {
+    mounts: Mutex<VecDeque<Mount>>,
+}
+
+impl MountList {
+    fn edit(&self, edit: impl FnOnce(&mut VecDeque<Mount>)) {
+        edit(&mut self.mounts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn add(&self, mount: Mount) {
+        self.edit(|mounts| {
+            mounts.retain(|known| *known != mount);
+            if mounts.len() >= MOUNTS_MAX {
+                mounts.pop_front();
+            }
+            mounts.push_back(mount);
+        });
+    }
+
+    fn all(&self) -> Vec<Mount> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+pub async fn answer(call: &Call<'_>, xid: u32, mut arguments: Decoder) -> Reply {
+    match run(call, xid, &mut arguments).await {
+        Ok(reply) => reply,
+        Err(_) => {
+            call.shared.metrics.malformed.inc();
+            plain(xid, ReplyStatus::GarbageArguments)
+        }
+    }
+}
+
+async fn run(call: &Call<'_>, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
+    let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
+    let mut e = success(xid);
+    let mounts = &call.shared.mounts;
+    match call.procedure {
+        procedure::NULL => {}
+        procedure::MNT => {
+            if matches!(call.credentials, Credentials::Other(_)) {
+                return Ok(plain(xid, ReplyStatus::AuthError(AuthProblem::TooWeak as u32)));
+            }
+            let path = mount::decode_path(d)?;
+            let result = mnt(call, &path).await;
+            if result.is_ok() {
+                info!(client = %call.peer.address, path = %path.escape_ascii(), "mounted");
+                mounts.add(Mount { host, path });
+            }
+            mount::encode_mount_result(&mut e, &result);
+        }
+        procedure::DUMP => mount::encode_mounts(&mut e, &mounts.all()),
+        procedure::UMNT => {
+            let path = mount::decode_path(d)?;
+            mounts.edit(|all| all.retain(|known| known.host != host || known.path != path));
+        }
+        procedure::UMNTALL => mounts.edit(|all| all.retain(|known| known.host != host)),
+        procedure::EXPORT => mount::encode_exports(&mut e, &exports(call)),
+        _ => return Ok(plain(xid, ReplyStatus::ProcedureUnavailable)),
+    }
+    Ok(Reply { head: e.finish(), body: Vec::new(), permits: Vec::new() })
+}
+
+async fn mnt(call: &Call<'_>, path: &[u8]) -> MountResult {
+    let deadline = call.shared.config.call_deadline;
+    let node = match tokio::time::timeout(deadline, call.shared.vfs.resolve(path)).await {
+        Ok(Ok(node)) => node,
+        Ok(Err(e)) => {
+            info!(client = %call.peer.address, "mount refused: {e}");
+            return Err(errors::mount_status_of(e.kind()));
+        }
+        Err(_) => return Err(MountStatus::SERVER_FAULT),
+    };
+    if !node.attr.is_dir() {
+        return Err(MountStatus::NOT_DIRECTORY);
+    }
+    let handle = call.handle(&node).ok_or_else(|| {
+        info!(client = %call.peer.address, path = %path.escape_ascii(), "mount refused: no export rule admits it");
+        MountStatus::ACCESS
+    })?;
+    Ok(Mounted { handle, flavors: FLAVORS.to_vec() })
+}
+
+/// The root of the tree and every junction that this client may use.
+fn exports(call: &Call<'_>) -> Vec<Export> {
+    let rules = &call.shared.config.exports;
+    let admitted = call.shared.vfs.junctions().into_iter();
+    let admitted = admitted.filter(|junction| rules.admits(junction.id, call.peer.address));
+    let mut paths: Vec<_> = std::iter::once("/".to_owned()).chain(admitted.map(|j| j.path)).collect();
+    paths.dedup();
+    paths.into_iter().map(|path| Export { path: path.into(), groups: Vec::new() }).collect()
+}

@@ -1,0 +1,30 @@
+//! ACCESS
+
+use rpc_nfs3::nfs3::file::{self, AccessArgs, AccessOk, access};
+use rpc_nfs3::{Decoder, Encoder};
+use vfs::Access;
+
+use super::Done;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Payload};
+
+/// Our bits and theirs.
+const BITS: [(u32, Access); 6] = [
+    (access::READ, Access::READ),
+    (access::LOOKUP, Access::LOOKUP),
+    (access::MODIFY, Access::MODIFY),
+    (access::EXTEND, Access::EXTEND),
+    (access::DELETE, Access::DELETE),
+    (access::EXECUTE, Access::EXECUTE),
+];
+
+pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let arguments = AccessArgs::decode(d)?;
+    let (id, caller) = call.open(&arguments.object)?;
+    let wanted = BITS.iter().filter(|(bit, _)| arguments.wanted & bit != 0);
+    let wanted = wanted.fold(Access(0), |all, (_, ours)| all | *ours);
+    let (granted, node) = call.shared.vfs.access(&caller, id, wanted).await?;
+    let granted = BITS.iter().filter(|(_, ours)| granted.contains(*ours)).fold(0, |all, (bit, _)| all | bit);
+    file::encode_access(e, &Ok(AccessOk { attr: Some(fattr3(&node.attr)), granted }));
+    Ok(Payload::default())
+}

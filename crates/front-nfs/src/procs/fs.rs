@@ -1,0 +1,64 @@
+//! FSSTAT, FSINFO, PATHCONF
+
+use rpc_nfs3::nfs3::fs::{self, FsinfoOk, FsstatOk, PathconfOk, properties};
+use rpc_nfs3::nfs3::{FileHandle, Nfstime3};
+use rpc_nfs3::{Decoder, Encoder};
+
+use super::Done;
+use crate::READ_MAX;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Payload};
+
+pub async fn fsstat(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let room = call.shared.vfs.statfs(id).await?;
+    let node = call.shared.vfs.getattr(id).await?;
+    let ok = FsstatOk {
+        attr: Some(fattr3(&node.attr)),
+        bytes_total: room.bytes_total,
+        bytes_free: room.bytes_free,
+        bytes_available: room.bytes_available,
+        files_total: room.files_total,
+        files_free: room.files_free,
+        files_available: room.files_free,
+        invariant_seconds: 0,
+    };
+    fs::encode_fsstat(e, &Ok(ok));
+    Ok(Payload::default())
+}
+
+pub async fn fsinfo(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let node = call.shared.vfs.getattr(id).await?;
+    let ok = FsinfoOk {
+        attr: Some(fattr3(&node.attr)),
+        read_max: READ_MAX,
+        read_preferred: READ_MAX,
+        read_multiple: 4096,
+        write_max: READ_MAX,
+        write_preferred: READ_MAX,
+        write_multiple: 4096,
+        readdir_preferred: 64 << 10,
+        file_size_max: (1 << 63) - 1,
+        time_delta: Nfstime3 { seconds: 0, nanos: 1 },
+        properties: properties::LINK | properties::SYMLINK | properties::HOMOGENEOUS,
+    };
+    fs::encode_fsinfo(e, &Ok(ok));
+    Ok(Payload::default())
+}
+
+pub async fn pathconf(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let node = call.shared.vfs.getattr(id).await?;
+    let ok = PathconfOk {
+        attr: Some(fattr3(&node.attr)),
+        link_max: 32000,
+        name_max: 255,
+        no_truncate: true,
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+    };
+    fs::encode_pathconf(e, &Ok(ok));
+    Ok(Payload::default())
+}

@@ -1,0 +1,25 @@
+//! LOOKUP, with `.` and `..`
+
+use rpc_nfs3::nfs3::file::{self, LookupOk};
+use rpc_nfs3::nfs3::{DirOp, Status};
+use rpc_nfs3::{Decoder, Encoder};
+use types::Name;
+
+use super::Done;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Failure, Payload};
+
+pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let arguments = DirOp::decode(d)?;
+    let (dir, caller) = call.open(&arguments.dir)?;
+    let vfs = &call.shared.vfs;
+    let node = match arguments.name.as_ref() {
+        b"." => vfs.getattr(dir).await?,
+        b".." => vfs.parent(&caller, dir).await?,
+        _ => vfs.lookup(&caller, dir, &Name::new(arguments.name.clone())?).await?,
+    };
+    // A junction that this client may not use: it is there, and it is closed.
+    let object = call.handle(&node).ok_or(Failure::Status(Status::ACCES))?;
+    file::encode_lookup(e, &Ok(LookupOk { object, attr: Some(fattr3(&node.attr)), dir_attr: None }));
+    Ok(Payload::default())
+}

@@ -1,0 +1,43 @@
+//! READ: room for the answer first, then the bytes; they go out as they are, without being copied together.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::file::{self, ReadArgs};
+use rpc_nfs3::xdr::padding;
+use rpc_nfs3::{Decoder, Encoder};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Done;
+use crate::READ_MAX;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Failure, Payload};
+
+/// Offsets from here on are no offsets of files (they are signed in POSIX).
+const OFFSET_END: u64 = 1 << 63;
+
+pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let arguments = ReadArgs::decode(d)?;
+    let (id, caller) = call.open(&arguments.file)?;
+    if arguments.offset >= OFFSET_END {
+        return Err(Failure::Status(Status::INVAL));
+    }
+    let count = arguments.count.min(READ_MAX);
+    let permits =
+        vec![room(&call.peer.reply_share, count).await, room(&call.shared.reply_budget, count).await];
+    let read = call.shared.vfs.read(&caller, id, arguments.offset, count).await?;
+    let length: usize = read.data.iter().map(Bytes::len).sum();
+    call.shared.metrics.read_bytes.inc_by(length as u64);
+    file::encode_read_head(e, &Some(fattr3(&read.node.attr)), length, read.eof);
+    let mut body = read.data;
+    if padding(length) > 0 {
+        body.push(Bytes::from_static(&[0; 3]).slice(..padding(length)));
+    }
+    Ok(Payload { body, permits })
+}
+
+/// Room for `bytes` in a budget counted in KiB.
+async fn room(budget: &Arc<Semaphore>, bytes: u32) -> OwnedSemaphorePermit {
+    budget.clone().acquire_many_owned(bytes.div_ceil(1024)).await.expect("budgets are never closed")
+}

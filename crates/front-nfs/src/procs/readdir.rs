@@ -1,0 +1,62 @@
+//! READDIR and READDIRPLUS: as many entries as the client's byte counts allow.
+//!
+//! Cookies come from `vfs` and stay valid whatever happens to the directory, so the cookie verifier is constant and
+//! never refused.
+
+use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::readdir::{self, END_BYTES, Entry, ReaddirArgs};
+use rpc_nfs3::{Decoder, Encoder};
+use vfs::DirItem;
+
+use super::Done;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Failure, Payload};
+
+const VERIFIER: [u8; 8] = *b"forebay1";
+/// Largest result made, whatever the client asks for.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+/// Items taken from `vfs` at a time, at most.
+const ITEMS_MAX: usize = 4096;
+
+pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder, plus: bool) -> Done {
+    let arguments = ReaddirArgs::decode(d, plus)?;
+    let (dir, caller) = call.open(&arguments.dir)?;
+    let result_max = (arguments.max_count as usize).min(RESULT_BYTES_MAX);
+    let names_max = if plus { arguments.dir_count as usize } else { usize::MAX };
+    // An entry takes at least this much, so no more can fit.
+    let entry_min = if plus { 160 } else { 28 };
+    let items_max = (result_max / entry_min).clamp(3, ITEMS_MAX);
+    let listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, items_max).await?;
+    let begin = e.len();
+    readdir::encode_begin(e, &Some(fattr3(&listing.dir.attr)), &VERIFIER);
+    let mut names = 0;
+    let mut fitted = 0;
+    for item in &listing.items {
+        let entry = entry(call, item, plus);
+        let before = e.len();
+        entry.encode(e, plus);
+        names += entry.dir_bytes();
+        // Linux and Solaris count the four bytes of the status in neither limit.
+        if e.len() - begin - 4 + END_BYTES > result_max || (names > names_max && fitted > 0) {
+            e.truncate(before);
+            break;
+        }
+        fitted += 1;
+    }
+    if fitted == 0 && !listing.items.is_empty() {
+        return Err(Failure::Status(Status::TOOSMALL));
+    }
+    readdir::encode_end(e, listing.eof && fitted == listing.items.len());
+    Ok(Payload::default())
+}
+
+fn entry(call: &Call<'_>, item: &DirItem, plus: bool) -> Entry {
+    let node = item.node.as_ref().filter(|_| plus);
+    Entry {
+        fileid: item.fileid,
+        name: item.name.clone(),
+        cookie: item.cookie,
+        attr: node.map(|node| fattr3(&node.attr)),
+        handle: node.and_then(|node| call.handle(node)),
+    }
+}

@@ -1,0 +1,16 @@
+//! READLINK
+
+use rpc_nfs3::nfs3::FileHandle;
+use rpc_nfs3::nfs3::file::{self, ReadlinkOk};
+use rpc_nfs3::{Decoder, Encoder};
+
+use super::Done;
+use crate::attr::fattr3;
+use crate::dispatch::{Call, Payload};
+
+pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+    let (id, caller) = call.open(&FileHandle::decode(d)?)?;
+    let (target, node) = call.shared.vfs.readlink(&caller, id).await?;
+    file::encode_readlink(e, &Ok(ReadlinkOk { attr: Some(fattr3(&node.attr)), target }));
+    Ok(Payload::default())
+}
