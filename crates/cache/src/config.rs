@@ -16,14 +16,15 @@ pub struct Config {
     pub size_max: u64,
     /// Bytes to leave free in the file system that holds `dir`, whoever uses them.
     pub free_floor: u64,
-    /// Bytes on their way from the origin at any time, over all files. Bounds memory.
+    /// Bytes on their way from the origin at any time, over all files; at most a quarter of the quota counts.
+    /// Bounds memory.
     pub inflight_max: u64,
     /// Farthest read-ahead of one reader in bytes; 0 switches it off. 32 MiB at 70 ms is 450 MB/s.
     pub readahead_max: u64,
     /// Descriptors kept for cached files (each file has two).
     pub open_files_max: usize,
-    /// Reads of a file closer together than this are one visit when it comes to eviction: one pass over a large
-    /// file must not look like many uses.
+    /// Reads of a file closer together than this are one visit when it comes to eviction, unless they read more
+    /// than is there: one pass over a large file must not look like many uses.
     pub same_visit: Duration,
     /// Keep nothing: pass every read to the origin. The directory is not used.
     pub bypass: bool,

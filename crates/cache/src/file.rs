@@ -27,6 +27,8 @@ const PIECES_MAX: usize = 32;
 
 pub struct CachedFile {
     pub key: CacheKey,
+    /// The time of `OpenFiles::clock` at which it was opened.
+    pub opened: u64,
     data: File,
     map: File,
     state: Mutex<State>,
@@ -59,7 +61,7 @@ pub enum ReadBack {
 }
 
 impl CachedFile {
-    fn open(dir: &Path, key: &CacheKey, create: bool) -> std::io::Result<CachedFile> {
+    fn open(dir: &Path, key: &CacheKey, opened: u64, create: bool) -> std::io::Result<CachedFile> {
         let stem = dir.join(format::stem(key.file, key.version));
         let (data_path, map_path) = (stem.with_extension("data"), stem.with_extension("map"));
         let mut options = OpenOptions::new();
@@ -84,7 +86,7 @@ impl CachedFile {
             data.set_len(key.size)?;
             map.write_all_at(&format::encode_header(key), 0)?;
         }
-        Ok(CachedFile { key: *key, data, map, state: Mutex::default() })
+        Ok(CachedFile { key: *key, opened, data, map, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -474,7 +476,7 @@ impl OpenFiles {
             None => {}
         }
         // Opened under the lock, so that one version never has two states. A few system calls.
-        let file = Arc::new(CachedFile::open(&self.dir, key, create)?);
+        let file = Arc::new(CachedFile::open(&self.dir, key, now, create)?);
         if open.len() >= self.max {
             self.close_oldest(&mut open);
         }
@@ -540,3 +542,6 @@ impl OpenFiles {
         open.get(&(file, version)).map(|(file, _)| file.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,11 +89,15 @@ pub struct Cache {
 impl Cache {
     /// Open or create the cache directory; needs a tokio runtime. What is on disk is served at once and counted
     /// in the background.
-    pub fn open(config: Config) -> Result<Arc<Cache>> {
+    pub fn open(mut config: Config) -> Result<Arc<Cache>> {
         config.validate()?;
+        if !config.bypass {
+            // What is in flight must find room on disk at the same time, beside what is in use.
+            config.inflight_max = config.inflight_max.min(config.size_max / 4);
+        }
         let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
         let cache = Arc::new(Cache {
-            files: OpenFiles::new(config.dir.clone(), config.open_files_max),
+            files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2),
             space: Mutex::new(Space::new(config.same_visit)),
             budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),

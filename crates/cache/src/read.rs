@@ -45,7 +45,6 @@ impl Cache {
                 return self.read_through(key, range, source).await;
             }
         };
-        self.space().touch(key.file, key.version);
         let _pin = file.pin(range.blocks());
         let mut waited = false;
         for _ in 0..TRIES_MAX {
@@ -59,6 +58,7 @@ impl Cache {
                 }
             }
             if let Some(data) = self.collect(&file, range, &passed).await? {
+                self.space().touch(key.file, key.version, range.length);
                 self.count(range.length, waited);
                 return Ok(data);
             }
@@ -73,7 +73,6 @@ impl Cache {
             return Ok(());
         }
         let file = self.files.open(key)?;
-        self.space().touch(key.file, key.version);
         let total = key.size.div_ceil(BLOCK_SIZE);
         let mut waiting = std::collections::VecDeque::new();
         let mut blocks_waiting = 0;

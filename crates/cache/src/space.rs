@@ -54,8 +54,10 @@ struct Kept {
     file: FileId,
     version: Version,
     bytes: u64,
-    /// Milliseconds since the epoch; wraps after 49 days, which makes one visit too few.
+    /// When it was last read: milliseconds since the epoch; wraps after 49 days, which makes one visit too few.
     touched: u32,
+    /// Read since it last counted as a visit, in units of 512 bytes. More than there is: some of it was read again.
+    served: u32,
     /// Slot of another version of the same file.
     sibling: Option<u32>,
 }
@@ -132,7 +134,7 @@ impl Space {
 
     fn enter(&mut self, file: FileId, version: Version) -> u32 {
         let sibling = self.first.get(&file).copied();
-        let kept = Some(Kept { file, version, bytes: 0, touched: self.now(), sibling });
+        let kept = Some(Kept { file, version, bytes: 0, touched: self.now(), served: 0, sibling });
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 self.kept[slot as usize] = kept;
@@ -157,12 +159,16 @@ impl Space {
         }
     }
 
-    pub fn touch(&mut self, file: FileId, version: Version) {
+    /// `length` bytes of it were read. That is a use when nobody has read the file for a while, or when more was
+    /// read than there is; one pass over a file is neither, however long it takes.
+    pub fn touch(&mut self, file: FileId, version: Version, length: u64) {
         let Some(slot) = self.slot_of(file, version) else { return };
         let (now, same_visit) = (self.now(), self.same_visit.as_millis());
         let Some(kept) = self.at(slot) else { return };
         let since = now.wrapping_sub(std::mem::replace(&mut kept.touched, now));
-        if u128::from(since) >= same_visit {
+        kept.served = kept.served.saturating_add(u32::try_from(length / 512).unwrap_or(u32::MAX));
+        if u128::from(since) >= same_visit || u64::from(kept.served) * 512 > kept.bytes {
+            kept.served = 0;
             self.order.visit(slot);
         }
     }
@@ -211,6 +217,8 @@ impl Space {
         let Some(kept) = self.at(slot) else { return };
         let bytes = bytes.min(kept.bytes);
         kept.bytes -= bytes;
+        // What is lost was read, most likely: one pass must go on looking like one.
+        kept.served = kept.served.saturating_sub(u32::try_from(bytes / 512).unwrap_or(u32::MAX));
         self.give_back(bytes);
     }
 
@@ -257,7 +265,13 @@ impl Cache {
         self.pressure.notify_one();
         match self.excess(100) {
             0 => Ok(room),
-            _ => Err(format!("no room in {}", self.config.dir.display())),
+            _ => {
+                let (dir, space) = (self.config.dir.display(), self.space());
+                let (free, floor) = (space.free >> 20, self.config.free_floor >> 20);
+                Err(format!(
+                    "no room in {dir}: {free} MiB of the disk are free, {floor} MiB are to stay free"
+                ))
+            }
         }
     }
 
@@ -317,8 +331,8 @@ impl Cache {
         bytes
     }
 
-    /// Enter what was filled into the books. The file may have been unlinked meanwhile: then it is nobody's, and
-    /// above all not newer than what has taken its place.
+    /// Enter what was filled into the books; other versions of the file make room for the one that was asked for
+    /// last. The file may have been unlinked meanwhile: then it is nobody's.
     pub(crate) fn book(&self, file: &CachedFile, bytes: u64) {
         let (id, version) = (file.key.file, file.key.version);
         let outdated = {
@@ -326,6 +340,12 @@ impl Cache {
             if file.is_doomed() { Vec::new() } else { space.add(id, version, bytes) }
         };
         self.note_used();
+        // A fetch begun before the file changed may land after the first of the new version.
+        let later = |old| self.files.get_open(id, old).is_some_and(|old| old.opened > file.opened);
+        if outdated.iter().any(|old| later(*old)) {
+            self.drop_file(id, version);
+            return;
+        }
         for old in outdated {
             self.drop_file(id, old);
         }
@@ -407,6 +427,25 @@ mod tests {
         assert_eq!((space.bytes(), space.files()), (1 << 20, 1));
         space.found(id(1), version(1), 4096);
         assert_eq!(space.bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn one_long_pass_is_no_visit_and_reading_again_is() {
+        let mut space = Space::new(Duration::from_secs(3600));
+        space.add(id(1), version(1), 10 << 20);
+        space.add(id(2), version(1), 10 << 20);
+        for _ in 0..80 {
+            space.touch(id(1), version(1), 128 << 10);
+        }
+        assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(1)), "read through once");
+        space.order.again(0);
+        space.touch(id(1), version(1), 128 << 10);
+        assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(2)), "read more than once");
+        let mut space = Space::new(Duration::ZERO);
+        space.add(id(1), version(1), 10 << 20);
+        space.add(id(2), version(1), 10 << 20);
+        space.touch(id(1), version(1), 1);
+        assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(2)), "read after a while");
     }
 
     #[test]

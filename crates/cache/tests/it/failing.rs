@@ -23,6 +23,22 @@ fn a_failing_origin_fails_the_read_and_a_recovered_one_serves_it() {
 }
 
 #[test]
+fn a_fetch_of_the_old_version_that_lands_late_does_not_drive_out_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    let source = TestSource::slow(300);
+    let (old, new) = (key(1, 1, 2 * MIB), key(1, 2, 2 * MIB));
+    let late = tier.spawn(read(tier.cache().clone(), source.clone(), old, whole(&old)));
+    eventually("the old version is being fetched", || source.calls() > 0);
+    source.delay_ms.store(0, Relaxed);
+    tier.check_all(&source, &new);
+    assert_same(&tier.run(late).unwrap().unwrap(), &old, whole(&old));
+    assert_eq!(tier.cache().cached_bytes(&new), new.size);
+    assert_eq!(tier.cache().cached_bytes(&old), 0);
+    assert_eq!(tier.cache().stats().files, 1);
+}
+
+#[test]
 fn every_waiter_of_a_failed_fetch_gets_the_error() {
     let dir = tempfile::tempdir().unwrap();
     let tier = Tier::open(dir.path());

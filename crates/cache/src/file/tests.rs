@@ -1,0 +1,71 @@
+use types::{FileId, Version};
+
+use super::*;
+
+const BLOCKS: u64 = 40;
+
+fn filled() -> (tempfile::TempDir, Arc<CachedFile>) {
+    let dir = tempfile::tempdir().unwrap();
+    let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: BLOCKS * BLOCK_SIZE - 5 };
+    let file = Arc::new(CachedFile::open(dir.path(), &key, 0, true).unwrap());
+    file.fill(0..BLOCKS, &vec![0x5a; (BLOCKS * BLOCK_SIZE - 5) as usize]).unwrap();
+    (dir, file)
+}
+
+fn present(file: &CachedFile) -> Vec<u64> {
+    let mut state = file.lock();
+    (0..BLOCKS).filter(|&block| state.entry(&file.map, block).is_some()).collect()
+}
+
+#[test]
+fn pinned_blocks_are_not_punched() {
+    let (_dir, file) = filled();
+    let (one, two) = (file.pin(3..5), file.pin(4..9));
+    let same = file.pin(3..5);
+    let freed = file.punch(u64::MAX).unwrap();
+    assert_eq!(present(&file), (3..9).collect::<Vec<_>>());
+    assert_eq!(freed, file.key.size - 6 * BLOCK_SIZE);
+    drop((one, two));
+    file.punch(u64::MAX).unwrap();
+    assert_eq!(present(&file), [3, 4]);
+    drop(same);
+    file.punch(u64::MAX).unwrap();
+    assert!(present(&file).is_empty());
+    assert!(!file.is_busy());
+}
+
+#[test]
+fn holes_are_punched_round_and_round_and_give_room_back() {
+    use std::os::unix::fs::MetadataExt;
+    let (_dir, file) = filled();
+    let before = file.data.metadata().unwrap().blocks();
+    assert_eq!(file.punch(3 * BLOCK_SIZE).unwrap(), 3 * BLOCK_SIZE);
+    assert_eq!(file.punch(BLOCK_SIZE / 2).unwrap(), BLOCK_SIZE);
+    assert_eq!(present(&file).first(), Some(&4));
+    let after = file.data.metadata().unwrap().blocks();
+    assert_eq!((before - after) * 512, 4 * BLOCK_SIZE);
+    file.fill(0..1, &vec![1; BLOCK_SIZE as usize]).unwrap();
+    assert_eq!(file.punch(BLOCK_SIZE).unwrap(), BLOCK_SIZE);
+    assert_eq!(present(&file).first(), Some(&0), "it goes on where it stopped, not from the start");
+}
+
+#[test]
+fn memory_for_the_map_of_a_huge_file_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = 1 << 40;
+    let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size };
+    let file = CachedFile::open(dir.path(), &key, 0, true).unwrap();
+    let bytes = vec![9; BLOCK_SIZE as usize];
+    let places: Vec<u64> = (0..100).map(|n| n * 150_000 % (size / BLOCK_SIZE)).collect();
+    for &block in &places {
+        file.fill(block..block + 1, &bytes).unwrap();
+    }
+    for &block in &places {
+        let range = ByteRange::new(block * BLOCK_SIZE + 7, 100);
+        assert!(
+            matches!(file.read(range, false).unwrap(), Some(ReadBack::Bytes(read)) if read == vec![9; 100])
+        );
+        assert!(file.lock().is_verified(block), "bits outlast the entries");
+    }
+    assert!(file.lock().pieces.len() <= PIECES_MAX);
+}
