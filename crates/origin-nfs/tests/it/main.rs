@@ -1,0 +1,9 @@
+//! The client against a scripted server that cuts, lies and dawdles, and against a real one.
+
+mod calls;
+mod connections;
+mod hostile;
+mod nested;
+mod server;
+mod start;
+mod with_ganesha;
