@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing, or says which, why, and how.
+#   scripts/setup.sh run    what building and serving needs
+#   scripts/setup.sh test   that, and what the tests use as real parts
+set -euo pipefail
+
+packages=(
+    "cc:gcc:links Rust programs"
+    "make:make:runs this"
+)
+if [ "${1:-run}" = test ]; then
+    packages+=(
+        "nfs-ls:libnfs-utils:a real NFS client in user space"
+        "linux.uml:user-mode-linux:boots the lab's NAS and client"
+        "exportfs:nfs-kernel-server:the lab's NAS"
+        "mount.nfs:nfs-common:the lab's client"
+        "rpcbind:rpcbind:the lab's NAS"
+        "kmod:kmod:loads the lab's modules"
+        "ip:iproute2:the lab's network"
+        "mkfs.ext4:e2fsprogs:the lab's disks"
+        "mold:mold:links the tests in seconds"
+    )
+fi
+
+missing=()
+for entry in "${packages[@]}"; do
+    IFS=: read -r program package why <<<"$entry"
+    if ! PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null; then
+        echo "setup: $package is missing ($why)"
+        missing+=("$package")
+    fi
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "setup: installing ${missing[*]}"
+    apt-get update -qq
+    # Servers that come along must not start on this machine: the lab runs its own.
+    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+else
+    echo "setup: install them with: sudo apt-get install ${missing[*]}"
+    [ "${1:-run}" = test ] && echo "setup: tests that need them will say \"not run\""
+fi
