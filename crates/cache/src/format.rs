@@ -79,3 +79,69 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
     }
     Some(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId([0xab; 16]);
+    const VERSION: Version = Version([0x01; 16]);
+
+    #[test]
+    fn names_are_read_back_and_others_are_not_ours() {
+        let stem = stem(FILE, VERSION);
+        let name = stem.strip_prefix("ab/").expect("the first byte names the directory");
+        assert_eq!(parse_name(&format!("{name}.data"), ".data"), Some((FILE, VERSION)));
+        let wrong = ["", ".data", "-.data", "ab-01.data", "\u{e9}-\u{e9}.data", "lost.txt"];
+        wrong.iter().for_each(|name| assert_eq!(parse_name(name, ".data"), None, "{name}"));
+        for cut in 0..name.len() {
+            assert_eq!(parse_name(&format!("{}.data", &name[..cut]), ".data"), None);
+        }
+        assert_eq!(parse_name(&format!("{name}.map"), ".data"), None);
+    }
+
+    #[test]
+    fn headers_are_believed_to_the_bit() {
+        let key = CacheKey { file: FILE, version: VERSION, size: 123_456_789_012 };
+        let header = encode_header(&key);
+        assert!(is_header_of(&header, &key));
+        assert_eq!(size_in(&header), Some(key.size));
+        for bit in 0..header.len() * 8 {
+            let mut other = header;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_header_of(&other, &key), "bit {bit}");
+        }
+        assert!(!is_header_of(&header, &CacheKey { size: 5, ..key }));
+        assert!(!is_header_of(&header[..60], &key));
+    }
+
+    #[test]
+    fn holes_and_wiped_sectors_are_not_blocks() {
+        for crc in [0, 1, 0xffff_ffff, 0x00f0_4eba] {
+            assert_eq!(decode_entry(encode_entry(crc)), Some(crc));
+        }
+        for entry in [0, u64::MAX, 0xffff_ffff, 0xffff_ffff_0000_0000, PRESENT << 8] {
+            assert_eq!(decode_entry(entry), None, "{entry:x}");
+        }
+    }
+
+    #[test]
+    fn a_checksum_is_bound_to_file_version_and_block() {
+        let key = CacheKey { file: FILE, version: VERSION, size: 10 };
+        let sum = checksum(&key, 3, b"bytes");
+        assert_ne!(sum, checksum(&key, 4, b"bytes"));
+        assert_ne!(sum, checksum(&key, 3, b"bytez"));
+        assert_ne!(sum, checksum(&CacheKey { file: FileId([0; 16]), ..key }, 3, b"bytes"));
+        assert_ne!(sum, checksum(&CacheKey { version: Version([0; 16]), ..key }, 3, b"bytes"));
+    }
+
+    #[test]
+    fn the_layout_is_the_one_that_is_written_down() {
+        let key = CacheKey { file: FILE, version: VERSION, size: 0x0102_0304 };
+        let header = encode_header(&key);
+        assert_eq!(&header[..8], b"FOREBAY1");
+        assert_eq!((&header[8..24], &header[24..40]), (&[0xab; 16][..], &[0x01; 16][..]));
+        assert_eq!(header[40..60], [4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(encode_entry(0x1122_3344).to_le_bytes(), [0x44, 0x33, 0x22, 0x11, 0xba, 0x4e, 0xf0, 0]);
+    }
+}

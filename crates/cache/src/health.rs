@@ -31,6 +31,11 @@ impl Health {
         }
     }
 
+    /// Failed, and not yet time for the next try. Asking takes nobody's try away.
+    pub fn is_ailing(&self) -> bool {
+        self.lock().as_ref().is_some_and(|failure| Instant::now() < failure.retry_at)
+    }
+
     pub fn failed(&self, reason: String) {
         let mut failure = self.lock();
         if failure.is_none() {

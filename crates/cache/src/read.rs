@@ -38,8 +38,12 @@ impl Cache {
         if self.config.bypass {
             return self.read_through(key, range, source).await;
         }
-        let file = match self.files.open(key) {
-            Ok(file) => file,
+        // While the disk takes nothing, files are not begun either: a walk would leave an empty pair for each.
+        let ailing = self.health.is_ailing();
+        let opened = if ailing { Ok(self.files.open_existing(key)) } else { self.files.open(key).map(Some) };
+        let file = match opened {
+            Ok(Some(file)) => file,
+            Ok(None) => return self.read_through(key, range, source).await,
             Err(e) => {
                 self.health.failed(e.to_string());
                 return self.read_through(key, range, source).await;
@@ -49,7 +53,9 @@ impl Cache {
         let mut waited = false;
         for _ in 0..TRIES_MAX {
             let flights = self.demand(&file, range, source);
-            self.read_ahead(&file, range, source);
+            if !ailing {
+                self.read_ahead(&file, range, source); // else nothing of it would be kept
+            }
             let mut passed = BTreeMap::new();
             for flight in flights {
                 waited = true;

@@ -83,8 +83,11 @@ fn count(cache: &Cache, entry: &DirEntry, only: Option<FileId>) {
     let name = entry.file_name();
     let key = name.to_str().and_then(|name| format::parse_name(name, ".data"));
     let Some((file, version)) = key.filter(|(file, _)| only.is_none_or(|only| only == *file)) else { return };
+    // Found where it would be looked for: not in another directory, not in capitals.
+    let place = cache.config.dir.join(format::stem(file, version)).with_extension("data");
     if let Ok(meta) = entry.metadata()
         && meta.is_file()
+        && entry.path() == place
     {
         cache.space().found(file, version, meta.blocks() * 512 + DISK_UNIT);
     }

@@ -111,6 +111,28 @@ fn the_free_space_floor_is_kept() {
 }
 
 #[test]
+fn a_disk_below_its_floor_reads_through_once_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = key(0, 1, 3 * MIB);
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    tier.check(&TestSource::new(), &old, ByteRange::new(0, 2 * MIB));
+    tier.kill();
+    let tier = Tier::open_with(dir.path(), |config| config.free_floor = 1 << 60);
+    let source = TestSource::new();
+    let small: u64 = (1..200).map(|file| 10_000 + file).sum();
+    for file in 1..200 {
+        tier.check_all(&source, &key(file, 1, 10_000 + file));
+    }
+    tier.check_all(&source, &key(200, 1, 20 * MIB));
+    let degraded = tier.cache().stats().degraded.expect("the operator is told");
+    assert!(degraded.contains(&dir.path().display().to_string()), "{degraded}");
+    // A try every few seconds may cost a piece of read-ahead.
+    let extra = source.bytes_read() - small - 20 * MIB;
+    assert!(extra <= 2 * MIB, "{extra} bytes were fetched for nothing");
+    assert!(files_ending(dir.path(), ".map").len() <= 5);
+}
+
+#[test]
 fn a_disk_that_turns_read_only_is_no_error_for_readers() {
     let Some(disk) = SmallDisk::mount(96 * MIB) else { return };
     let tier = Tier::open_with(disk.path(), |config| config.size_max = 64 * MIB);

@@ -5,6 +5,7 @@ mod damage;
 mod disk;
 mod failing;
 mod harness;
+mod metrics;
 mod model;
 mod restart;
 mod space;

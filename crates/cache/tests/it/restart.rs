@@ -133,9 +133,14 @@ fn strangers_in_the_directory_do_no_harm() {
     std::fs::write(beside.join("00-\u{e9}.map"), "?").unwrap();
     std::fs::create_dir(beside.join("a-directory.data")).unwrap();
     std::fs::create_dir(dir.path().join("zz")).unwrap();
+    let name = data.file_name().unwrap().to_str().unwrap();
+    std::fs::write(beside.join(name.to_uppercase().replace("DATA", "data")), "?").unwrap();
+    std::fs::write(dir.path().join("zz").join(name), "?").unwrap();
     let tier = Tier::open(dir.path());
     let source = TestSource::new();
     eventually("the scan is through", || tier.cache().stats().files == 1);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(tier.cache().stats().files, 1, "strangers are not counted");
     tier.check_all(&source, &key);
     assert_eq!(source.calls(), 0);
 }
