@@ -1,6 +1,7 @@
 //! The `Origin` calls: each one NFS call, or a few.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -124,18 +125,31 @@ impl NfsOrigin {
             None => self.getattr_of(dir).await?,
         };
         let crossed = shown.attr.fsid != dir_attr.fsid;
-        if crossed || matches!(place, Place::Same(_)) {
+        if matches!(place, Place::Same(_)) {
             return Ok(shown);
         }
-        let handle = self.mounter.mount(export).await.map_err(|error| not_mounted(name, &error))?;
-        let attr = self.getattr_of(&handle).await.map_err(|error| not_mounted(name, &error))?;
-        if (attr.fsid, attr.fileid) == (shown.attr.fsid, shown.attr.fileid) {
-            self.nested.set_place(node, Place::Same(std::time::Instant::now()));
+        let (handle, attr) = match self.mount_nested(export).await {
+            Ok(mounted) => mounted,
+            Err(error) if crossed => {
+                tracing::debug!(%name, %error, "nested export cannot be mounted but can be walked into");
+                self.nested.set_place(node, Place::Same(Instant::now()));
+                return Ok(shown);
+            }
+            Err(error) => return Err(not_mounted(name, &error)),
+        };
+        if !crossed && (attr.fsid, attr.fileid) == (shown.attr.fsid, shown.attr.fileid) {
+            self.nested.set_place(node, Place::Same(Instant::now()));
             return Ok(shown);
         }
         tracing::info!(export = %export.escape_ascii(), "nested export mounted beside our own");
         self.nested.set_place(node, Place::Mounted(handle.clone()));
         Ok(object(handle, attr))
+    }
+
+    async fn mount_nested(&self, export: &[u8]) -> Result<(FileHandle, Attr)> {
+        let handle = self.mounter.mount(export).await?;
+        let attr = self.getattr_of(&handle).await?;
+        Ok((handle, attr))
     }
 
     /// For messages.

@@ -418,7 +418,12 @@ fn listing_of(tree: &Tree, dir: &Node, cookie: u64, plus: bool) -> ReaddirOk {
         }
     });
     let entries = entries.collect();
-    ReaddirOk { dir_attr: Some(dir.attr), verifier: [9; 8], entries, eof: from.saturating_add(2) >= all.len() }
+    ReaddirOk {
+        dir_attr: Some(dir.attr),
+        verifier: [9; 8],
+        entries,
+        eof: from.saturating_add(2) >= all.len(),
+    }
 }
 
 fn fsinfo() -> FsinfoOk {

@@ -1,1 +1,274 @@
-//! Against nfs-ganesha.
+//! Against a real server: Debian's nfs-ganesha with its VFS back end, in user space.
+//!
+//! It needs root and the packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, iproute2; otherwise the test says "not run". The server and
+//! the portmapper run in network, mount and process namespaces of their own, together with the test itself, which starts
+//! again inside: nothing is left behind and no port of the machine is taken.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use origin::{DirCursor, Origin, Reference};
+use origin_nfs::{Config, NfsOrigin};
+use types::{ByteRange, ErrorKind, FileKind, Name};
+
+use crate::calls::names;
+
+const TEST: &str = "with_ganesha::a_real_server_is_seen_as_it_is";
+const INSIDE: &str = "FOREBAY_TEST_INSIDE_NAMESPACE";
+const NFS_PORT: u16 = 22_049;
+const MOUNT_PORT: u16 = 22_048;
+
+/// Why the test cannot run here.
+fn obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it needs root".to_owned());
+    }
+    for program in ["ganesha.nfsd", "rpcbind", "unshare", "ip", "mount"] {
+        if find(program).is_none() {
+            return Some(format!("{program} is not installed"));
+        }
+    }
+    if plugins().is_none() {
+        return Some("the package nfs-ganesha-vfs is not installed".to_owned());
+    }
+    let unshare = Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).status();
+    match unshare {
+        Ok(status) if status.success() => None,
+        _ => Some("namespaces are not allowed here".to_owned()),
+    }
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|dir| dir.join(program)).find(|p| p.exists())
+}
+
+/// The directory with ganesha's VFS back end.
+fn plugins() -> Option<PathBuf> {
+    let below_lib = fs::read_dir("/usr/lib").ok()?.filter_map(|e| Some(e.ok()?.path()));
+    below_lib.flat_map(|dir| [dir.join("ganesha"), dir]).find(|dir| dir.join("libfsalvfs.so").exists())
+}
+
+#[test]
+fn a_real_server_is_seen_as_it_is() {
+    if std::env::var_os(INSIDE).is_some() {
+        return inside();
+    }
+    if let Some(reason) = obstacle() {
+        println!("not run: {reason}");
+        return;
+    }
+    let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" --exact \"$1\" --nocapture";
+    let status = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
+        .arg(std::env::current_exe().expect("our own path"))
+        .arg(TEST)
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare");
+    assert!(status.success(), "the test inside the namespaces failed");
+}
+
+/// Ended with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(program: &str, args: &[&str]) -> Process {
+    let mut command = Command::new(find(program).expect("checked before"));
+    let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    Process(child.expect("start"))
+}
+
+fn start_ganesha(config: &Path, log: &Path) -> Process {
+    let (config, log) = (config.to_str().expect("a path"), log.to_str().expect("a path"));
+    start("ganesha.nfsd", &["-F", "-f", config, "-L", log, "-p", "/run/ganesha-test.pid"])
+}
+
+fn configuration(dir: &Path, exports: &[&Path]) -> String {
+    let plugins = plugins().expect("checked before");
+    let mut text = format!(
+        "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; Enable_NLM = false;\n\
+         Enable_RQUOTA = false; mount_path_pseudo = false; Plugins_Dir = {}; }}\n\
+         NFSV4 {{ RecoveryRoot = {}; Graceless = true; }}\n",
+        plugins.display(),
+        dir.join("recovery").display(),
+    );
+    for (id, export) in exports.iter().enumerate() {
+        text += &format!(
+            "EXPORT {{ Export_Id = {}; Path = {}; Pseudo = /{id}; Protocols = 3; Transports = TCP; Access_Type = RW;\n\
+             Squash = No_Root_Squash; SecType = sys; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}\n",
+            id + 7,
+            export.display(),
+        );
+    }
+    text
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("many")).expect("mkdir");
+    fs::create_dir_all(root.join("deep/er")).expect("mkdir");
+    fs::write(root.join("large"), pattern(5_000_001)).expect("write");
+    fs::write(root.join("empty"), b"").expect("write");
+    fs::hard_link(root.join("large"), root.join("deep/second-name")).expect("link");
+    std::os::unix::fs::symlink("../large", root.join("deep/er/link")).expect("symlink");
+    fs::write(root.join(std::ffi::OsStr::from_bytes(b"not-\xff\xfe-utf8")), b"x").expect("write");
+    for i in 0..3000 {
+        fs::write(root.join("many").join(format!("file-{i:05}")), b"m").expect("write");
+    }
+}
+
+async fn walk(origin: &dyn Origin, path: &str) -> types::Result<origin::Object> {
+    let mut object = origin.root().await?;
+    for name in path.split('/') {
+        object = origin.lookup(&object.reference, &Name::new(name.as_bytes().to_vec())?).await?;
+    }
+    Ok(object)
+}
+
+fn inside() {
+    let dir = tempfile::tempdir().expect("directory");
+    let export = dir.path().join("export");
+    make_tree(&export);
+    let nested = export.join("nested");
+    fs::create_dir(&nested).expect("mkdir");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&nested).status();
+    assert!(mounted.expect("mount").success());
+    fs::write(nested.join("treasure"), b"gold").expect("write");
+    let config = dir.path().join("ganesha.conf");
+    let log = dir.path().join("ganesha.log");
+    fs::write(&config, configuration(dir.path(), &[&export, &nested])).expect("write");
+    let _rpcbind = start("rpcbind", &["-w", "-f"]);
+    let server = start_ganesha(&config, &log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
+    runtime.block_on(async {
+        // No ports given: the portmapper is asked.
+        let url = format!("nfs://127.0.0.1{}", export.display());
+        let settings =
+            Config { call_timeout: Duration::from_secs(60), ..Config::from_url(&url).expect("URL") };
+        let settings = Config { outage_grace: Duration::from_secs(60), ..settings };
+        let origin = connect(settings, &log).await;
+        contents_are_equal(&*origin, &export).await;
+        changes_are_noticed(&*origin, &export).await;
+        reused_inodes_are_other_objects(&*origin, &export).await;
+        nested_exports_are_entered(&*origin).await;
+        missing_exports_are_told(&export).await;
+        a_restart_is_bridged(&origin, server, &config, &log).await;
+    });
+}
+
+async fn connect(config: Config, log: &Path) -> Arc<NfsOrigin> {
+    let started = Instant::now();
+    loop {
+        match NfsOrigin::connect(config.clone()).await {
+            Ok(origin) => return origin,
+            Err(error) if started.elapsed() > Duration::from_secs(30) => {
+                panic!("{error}\n{}", fs::read_to_string(log).unwrap_or_default());
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
+async fn contents_are_equal(origin: &dyn Origin, export: &Path) {
+    let large = walk(origin, "large").await.expect("large");
+    let meta = fs::metadata(export.join("large")).expect("metadata");
+    assert_eq!((large.attr.size, large.attr.fileid, large.attr.nlink), (meta.len(), meta.ino(), 2));
+    assert_eq!(large.attr.mtime.seconds, meta.mtime());
+    let bytes =
+        origin.read(&large.reference, large.version, ByteRange::new(0, meta.len())).await.expect("read");
+    assert!(bytes == pattern(5_000_001));
+    let middle =
+        origin.read(&large.reference, large.version, ByteRange::new(777_777, 3)).await.expect("read");
+    assert_eq!(middle, pattern(5_000_001)[777_777..777_780]);
+    let second = walk(origin, "deep/second-name").await.expect("hard link");
+    assert_eq!(second.attr.fileid, large.attr.fileid);
+    let link = walk(origin, "deep/er/link").await.expect("link");
+    assert_eq!(link.attr.kind, FileKind::Symlink);
+    assert_eq!(origin.readlink(&link.reference).await.expect("target"), "../large");
+    let root = origin.root().await.expect("root").reference;
+    let odd =
+        origin.lookup(&root, &Name::new(&b"not-\xff\xfe-utf8"[..]).expect("name")).await.expect("odd name");
+    assert_eq!(odd.attr.size, 1);
+    let missing = walk(origin, "missing").await.expect_err("missing");
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    let many = walk(origin, "many").await.expect("many").reference;
+    let mut listed = names(origin, &many).await.expect("listing");
+    listed.sort();
+    assert_eq!(listed, (0..3000).map(|i| format!("file-{i:05}")).collect::<Vec<_>>());
+    let page = origin.readdir(&many, DirCursor::default()).await.expect("page");
+    let entry = page.entries.first().expect("an entry");
+    let object = entry.object.as_ref().expect("READDIRPLUS gives attributes");
+    assert_eq!(object, &origin.lookup(&many, &entry.name).await.expect("lookup"));
+    assert!(origin.statfs(&root).await.expect("statfs").bytes_total > 0);
+}
+
+async fn changes_are_noticed(origin: &dyn Origin, export: &Path) {
+    let path = export.join("changing");
+    fs::write(&path, b"first").expect("write");
+    let before = walk(origin, "changing").await.expect("lookup");
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(&path, b"other").expect("write");
+    let error =
+        origin.read(&before.reference, before.version, ByteRange::new(0, 5)).await.expect_err("changed");
+    assert_eq!(error.kind(), ErrorKind::VersionChanged);
+    let after = origin.getattr(&before.reference).await.expect("getattr");
+    assert_eq!(after.identity, before.identity);
+    let bytes = origin.read(&after.reference, after.version, ByteRange::new(0, 5)).await.expect("read");
+    assert_eq!(bytes, "other");
+}
+
+async fn reused_inodes_are_other_objects(origin: &dyn Origin, export: &Path) {
+    let path = export.join("reused");
+    fs::write(&path, b"a").expect("write");
+    let before = walk(origin, "reused").await.expect("lookup");
+    fs::remove_file(&path).expect("remove");
+    fs::write(&path, b"b").expect("write");
+    let after = walk(origin, "reused").await.expect("lookup");
+    assert_ne!(before.identity, after.identity, "same name, maybe the same inode number, another object");
+    let error = origin.getattr(&before.reference).await.expect_err("deleted");
+    assert_eq!(error.kind(), ErrorKind::Stale);
+}
+
+async fn nested_exports_are_entered(origin: &dyn Origin) {
+    let nested = walk(origin, "nested").await.expect("nested");
+    assert_eq!(names(origin, &nested.reference).await.expect("listing"), ["treasure"]);
+    let treasure = walk(origin, "nested/treasure").await.expect("treasure");
+    let range = ByteRange::new(0, 4);
+    assert_eq!(origin.read(&treasure.reference, treasure.version, range).await.expect("read"), "gold");
+}
+
+async fn missing_exports_are_told(export: &Path) {
+    let url = format!("nfs://127.0.0.1:{NFS_PORT}/no/such/export?mountport={MOUNT_PORT}");
+    let config = Config::from_url(&url).expect("URL");
+    let error = NfsOrigin::connect(config).await.map(|_| ()).expect_err("no such export");
+    assert!(error.to_string().contains(export.to_str().expect("a path")), "{error}");
+}
+
+async fn a_restart_is_bridged(origin: &Arc<NfsOrigin>, server: Process, config: &Path, log: &Path) {
+    let large = walk(&**origin, "large").await.expect("large");
+    let reference = Reference(large.reference.0.clone());
+    drop(server);
+    let read = {
+        let (origin, version) = (Arc::clone(origin), large.version);
+        tokio::spawn(async move { origin.read(&reference, version, ByteRange::new(10, 100)).await })
+    };
+    let _server = start_ganesha(config, log);
+    let bytes = read.await.expect("task").expect("read after the restart");
+    assert_eq!(bytes, pattern(5_000_001)[10..110]);
+}
