@@ -66,16 +66,34 @@ impl Endpoint {
     /// A connection on which the server has answered: a port that merely accepts (a relay whose server is gone) is none.
     pub async fn connect(&self) -> Result<TcpStream> {
         let mut stream = dial(&self.host, self.port, self.connect_timeout).await?;
-        let target =
-            Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure: nfs3::procedure::NULL };
-        let call = begin_call(target, &Credentials::None);
-        exchange(&mut stream, "speak NFSv3 with", &self.place(), call, self.connect_timeout).await?;
+        exchange(&mut stream, "speak NFSv3 with", &self.place(), null_call(), self.connect_timeout).await?;
         Ok(stream)
+    }
+}
+
+fn null_call() -> Encoder {
+    let target = Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure: nfs3::procedure::NULL };
+    begin_call(target, &Credentials::None)
+}
+
+/// When an attempt to reach the server last failed, on any of its connections. A connection that has heard nothing since
+/// must prove itself: idle ones would otherwise look alive in an outage and make the next call wait for its own stall.
+#[derive(Default)]
+pub struct Trouble(Mutex<Option<Instant>>);
+
+impl Trouble {
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn since(&self, heard: Instant) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|at| at > heard)
     }
 }
 
 struct Shared {
     endpoint: Endpoint,
+    trouble: Arc<Trouble>,
     state: Mutex<State>,
     /// Something was put into `unsent`.
     wake: Notify,
@@ -105,12 +123,17 @@ impl Drop for Forget<'_> {
 
 impl Connection {
     /// Starts the task; `stream` is a connection that is already there.
-    pub fn start(endpoint: Endpoint, calls_in_flight: usize, stream: Option<TcpStream>) -> Connection {
+    pub fn start(
+        endpoint: Endpoint,
+        trouble: Arc<Trouble>,
+        calls_in_flight: usize,
+        stream: Option<TcpStream>,
+    ) -> Connection {
         let mut state = State::new(first_xid(), Instant::now());
         if stream.is_some() {
             state.connected();
         }
-        let shared = Arc::new(Shared { endpoint, state: Mutex::new(state), wake: Notify::new() });
+        let shared = Arc::new(Shared { endpoint, trouble, state: Mutex::new(state), wake: Notify::new() });
         let task = tokio::spawn(drive(Arc::clone(&shared), stream));
         Connection { shared, permits: Semaphore::new(calls_in_flight.max(1)), task }
     }
@@ -175,6 +198,7 @@ async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
             Err(error) => {
                 tracing::debug!(server = endpoint.place(), %error, "NFS server out of reach");
                 let error = unavailable(&error);
+                shared.trouble.note();
                 shared.state().unreachable(&error, endpoint.outage_grace, Instant::now());
             }
         }
@@ -246,14 +270,26 @@ async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
     }
 }
 
-/// Ends when calls wait and the server has been silent for the stall timeout.
+/// Ends when calls wait and the server has been silent for the stall timeout, or when others cannot reach the server and it
+/// does not answer a NULL call here either.
 async fn watch(shared: &Shared, heard: &Heard) -> End {
     let limit = shared.endpoint.stall_timeout;
+    let mut asked: Option<Instant> = None;
     loop {
         tokio::time::sleep(WATCH_INTERVAL.min(limit)).await;
-        let Some(sent) = shared.state().oldest_sent() else { continue };
-        if sent.max(heard.last()).elapsed() >= limit {
-            let reason = format!("silent for {} s with calls waiting", limit.as_secs_f32());
+        let last = heard.last();
+        asked = asked.filter(|asked| last < *asked);
+        if asked.is_none() && shared.trouble.since(last) {
+            // Nobody waits for the answer: that bytes come is the answer.
+            if shared.state().submit(null_call()).is_ok() {
+                shared.wake.notify_one();
+            }
+            asked = Some(Instant::now());
+        }
+        let dead = asked.is_some_and(|asked| asked.elapsed() >= shared.endpoint.connect_timeout);
+        let stalled = shared.state().oldest_sent().is_some_and(|sent| sent.max(last).elapsed() >= limit);
+        if dead || stalled {
+            let reason = format!("silent for {:.1} s with calls waiting", last.elapsed().as_secs_f32());
             let error = failure(ErrorKind::Unavailable, "read from", shared.endpoint.place(), reason);
             return End { error, garbled: false };
         }

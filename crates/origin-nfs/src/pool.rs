@@ -3,6 +3,7 @@
 //! With more than one connection the first is kept for metadata, so that a lookup never stands behind a megabyte of
 //! somebody's read-ahead; bulk reads take the least loaded of the others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rpc_nfs3::rpc::{AuthSys, Credentials};
@@ -12,7 +13,7 @@ use tokio::net::TcpStream;
 use types::{ErrorKind, Result};
 
 use crate::config::{Config, Identity, NCONNECT_MAX};
-use crate::connection::{Connection, Endpoint};
+use crate::connection::{Connection, Endpoint, Trouble};
 use crate::errors::{failure, reply_error, wire_error};
 use crate::exchange::{Target, begin_call};
 
@@ -44,8 +45,16 @@ impl Pool {
     /// `first` is a connection that is already proven; the others are dialled in the background.
     pub fn start(config: &Config, endpoint: &Endpoint, credentials: Credentials, first: TcpStream) -> Pool {
         let mut first = Some(first);
+        let trouble = Arc::new(Trouble::default());
         let connections = (0..config.nconnect.clamp(1, NCONNECT_MAX))
-            .map(|_| Connection::start(endpoint.clone(), config.calls_in_flight, first.take()))
+            .map(|_| {
+                Connection::start(
+                    endpoint.clone(),
+                    Arc::clone(&trouble),
+                    config.calls_in_flight,
+                    first.take(),
+                )
+            })
             .collect();
         Pool { connections, credentials, call_timeout: config.call_timeout, place: endpoint.place() }
     }

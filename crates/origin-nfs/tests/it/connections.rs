@@ -1,6 +1,7 @@
 //! Connections that break, stall and come back, seen by the caller.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -149,6 +150,40 @@ async fn an_outage_fails_calls_soon_then_at_once_and_ends_by_itself() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), recovered).await.expect("probes find the server again");
+}
+
+/// Packets vanish: connections stay open, nothing answers. Once one connection has found out, the idle others know as well.
+#[tokio::test]
+async fn an_idle_connection_is_not_believed_in_an_outage() {
+    let hole = Arc::new(AtomicBool::new(false));
+    let swallow = Arc::clone(&hole);
+    let server = Server::start(Tree::sample(), move |_| {
+        if swallow.load(Ordering::Relaxed) { Act::Silence } else { Act::Honest }
+    })
+    .await;
+    let short = Duration::from_millis(300);
+    let config =
+        Config { stall_timeout: short, connect_timeout: short, outage_grace: short, ..server.config() };
+    let origin = NfsOrigin::connect(config).await.expect("connect");
+    let file = find(&*origin, "file").await;
+    while server.calls(procedure::NULL) < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    hole.store(true, Ordering::Relaxed);
+    assert_eq!(origin.root().await.expect_err("metadata finds out").kind(), ErrorKind::Unavailable);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let range = ByteRange::new(0, 10);
+    let error = origin.read(&file.reference, file.version, range).await.expect_err("bulk knows");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(server.calls(procedure::READ), 0, "it was not even tried");
+    hole.store(false, Ordering::Relaxed);
+    let recovered = async {
+        while origin.read(&file.reference, file.version, range).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), recovered).await.expect("it ends by itself");
 }
 
 #[tokio::test]
