@@ -1,1 +1,3 @@
+//! What the tests of all crates share: real parts to test against, and how to report those that are missing.
 
+pub mod lab;

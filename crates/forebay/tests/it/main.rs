@@ -1,0 +1,6 @@
+//! The binary as its users meet it. One integration binary; each module is a subject.
+
+mod lab;
+mod serve;
+mod tier;
+mod usage;

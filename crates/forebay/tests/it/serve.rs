@@ -1,0 +1,104 @@
+//! Serving a directory to Debian's libnfs tools, and answering the operator.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::tier::Tier;
+
+fn sample(dir: &Path) -> std::path::PathBuf {
+    let tree = dir.join("tree");
+    std::fs::create_dir_all(tree.join("sub")).expect("created");
+    std::fs::write(tree.join("hello.txt"), b"hello, far away\n").expect("written");
+    let big: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
+    std::fs::write(tree.join("sub/big.bin"), big).expect("written");
+    std::fs::write(tree.join(std::ffi::OsStr::from_bytes(b"not-utf8-\xff")), b"x").expect("written");
+    tree
+}
+
+fn serve_tree(dir: &Path, files: &str) -> Tier {
+    let tree = sample(dir);
+    let junction =
+        format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nfiles = \"{files}\"\n", tree.display());
+    Tier::start(dir, &junction)
+}
+
+/// A libnfs tool on a path of the tier; `None` if it is not installed.
+fn libnfs(tool: &str, tier: &Tier, path: &str) -> Option<std::process::Output> {
+    let port = tier.nfs_port;
+    let url = format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}&version=3");
+    match Command::new(tool).arg(url).output() {
+        Ok(output) => Some(output),
+        Err(e) => {
+            testkit::lab::not_run(tool, &format!("Debian's libnfs-utils is not installed ({e})"));
+            None
+        }
+    }
+}
+
+#[test]
+fn libnfs_lists_and_reads_without_rpcbind() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    let Some(listed) = libnfs("nfs-ls", &tier, "/") else { return };
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.status.success() && text.contains("hello.txt") && text.contains("sub"), "{listed:?}");
+    let read = libnfs("nfs-cat", &tier, "/sub/big.bin").expect("installed with nfs-ls");
+    assert!(read.stdout == std::fs::read(dir.path().join("tree/sub/big.bin")).expect("there"), "other bytes");
+}
+
+#[test]
+fn a_restart_keeps_handles() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut tier = serve_tree(dir.path(), "immutable");
+    let before = tier.json(&["stat", "/sub/big.bin"]);
+    assert_eq!(tier.stop(), Some(0), "a clean stop exits with 0");
+    tier.start_again();
+    assert_eq!(tier.json(&["stat", "/sub/big.bin"])["file_id"], before["file_id"]);
+    tier.kill_nine();
+    tier.start_again();
+    assert_eq!(tier.json(&["stat", "/sub/big.bin"])["file_id"], before["file_id"]);
+}
+
+#[test]
+fn the_operator_warms_looks_and_evicts() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    let cached = |tier: &Tier| tier.json(&["stat", "/sub/big.bin"])["cached_bytes"].clone();
+    assert_eq!(cached(&tier), 0);
+    let warmed = tier.json(&["warm", "/"]);
+    assert_eq!((&warmed["files"], &warmed["errors"]), (&3.into(), &0.into()), "{warmed}");
+    assert_eq!(cached(&tier), 3_000_000);
+    let status = tier.json(&["status"]);
+    assert_eq!(status["cache"]["files"], 3);
+    assert_eq!(status["junctions"][0]["origin_bytes"], 3_000_000 + 16 + 1);
+    assert_eq!(tier.json(&["evict", "/sub"])["bytes"], 3_000_000);
+    assert_eq!(cached(&tier), 0);
+    let missing = tier.ask(&["stat", "/no/such"]);
+    assert!(!missing.status.success());
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("no"), "{missing:?}");
+}
+
+#[test]
+fn metrics_and_health_are_there_for_prometheus() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    assert!(tier.get("/healthz").ends_with("ok\n"));
+    tier.json(&["warm", "/sub/big.bin"]);
+    if libnfs("nfs-cat", &tier, "/sub/big.bin").is_none() {
+        return;
+    }
+    let metrics = tier.get("/metrics");
+    for name in [
+        "forebay_cache_hits_total",
+        "forebay_cache_misses_total",
+        "forebay_cache_coalesced_waits_total",
+        "forebay_cache_inflight_bytes",
+        "forebay_origin_bytes_total{junction=\"/\"} 3000000",
+        "forebay_origin_calls_total{junction=\"/\",kind=\"read\"}",
+        "forebay_nfs_call_seconds_bucket{le=",
+        "procedure=\"READ\"",
+    ] {
+        assert!(metrics.contains(name), "{name} is missing in:\n{metrics}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A forebay process under test.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const START_DEADLINE: Duration = Duration::from_secs(20);
+
+pub struct Tier {
+    process: Child,
+    pub nfs_port: u16,
+    pub admin: SocketAddr,
+    config: PathBuf,
+}
+
+pub fn forebay() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_forebay"))
+}
+
+/// Ports that were free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
+    listener.local_addr().expect("bound").port()
+}
+
+impl Tier {
+    /// Start with `junctions` (TOML of the junction tables) and its cache and configuration in `dir`.
+    pub fn start(dir: &Path, junctions: &str) -> Tier {
+        let (nfs_port, admin) = (free_port(), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        let cache = dir.join("cache");
+        let config = dir.join("forebay.toml");
+        let text = format!(
+            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\n[nfs]\nlisten = \"0.0.0.0:{nfs_port}\"\n\
+             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{admin}\"\n{junctions}\n",
+            cache.display()
+        );
+        std::fs::write(&config, text).expect("written");
+        let process = spawn(&config);
+        let mut tier = Tier { process, nfs_port, admin, config };
+        tier.wait_until_up();
+        tier
+    }
+
+    fn wait_until_up(&mut self) {
+        let start = Instant::now();
+        while TcpStream::connect(self.admin).is_err() {
+            assert!(
+                self.process.try_wait().expect("our child").is_none(),
+                "forebay ended: see its log above"
+            );
+            assert!(start.elapsed() < START_DEADLINE, "forebay does not come up");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn kill_nine(&mut self) {
+        self.process.kill().expect("it was running");
+        self.process.wait().expect("our child");
+    }
+
+    /// Start again on the same ports with what is on disk.
+    pub fn start_again(&mut self) {
+        self.process = spawn(&self.config);
+        self.wait_until_up();
+    }
+
+    /// SIGTERM; its exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it was running");
+        self.process.wait().expect("our child").code()
+    }
+
+    pub fn ask(&self, verb: &[&str]) -> Output {
+        let output = forebay().args(verb).args(["--admin", &self.admin.to_string(), "--json"]).output();
+        output.expect("forebay runs")
+    }
+
+    pub fn json(&self, verb: &[&str]) -> Value {
+        let output = self.ask(verb);
+        assert!(output.status.success(), "{verb:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
+    }
+
+    pub fn resident_mib(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it is running");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux has this line");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") / 1024
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(config: &Path) -> Child {
+    let mut command = forebay();
+    command.args(["serve", "--config"]).arg(config).stdin(Stdio::null());
+    command.spawn().expect("forebay starts")
+}

@@ -1,0 +1,105 @@
+//! Wrong usage: one line that says what to do, and an exit code that is not 0.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::tier::{forebay, free_port};
+
+/// The one line that `forebay` says when it refuses; it must come soon.
+fn refusal(arguments: &[&str]) -> String {
+    let mut command = forebay();
+    command.args(arguments).env("FOREBAY_LOG", "off").stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("forebay starts");
+    let start = Instant::now();
+    while process.try_wait().expect("our child").is_none() {
+        if start.elapsed() > Duration::from_secs(30) {
+            let _ = process.kill();
+            panic!("{arguments:?} was not refused");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = process.wait_with_output().expect("ended");
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    assert!(!output.status.success(), "{arguments:?} was accepted");
+    assert_eq!(said.lines().count(), 1, "{arguments:?} said:\n{said}");
+    said
+}
+
+fn serve<'a>(cache: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["serve", "--nfs", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cache"];
+    arguments.push(cache.to_str().expect("UTF-8"));
+    arguments.extend(more);
+    arguments
+}
+
+#[test]
+fn every_wrong_line_says_what_would_be_right() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let cache = dir.path().join("cache");
+    let here = format!("file://{}", dir.path().display());
+    let (at_a, at_b) = (format!("/a={here}"), format!("/a/b={here}"));
+    let table: &[(&[&str], &str)] = &[
+        (&["--origin", "ftp://nas/export"], "nfs://"),
+        (&["--origin", "s3://bucket"], "not in this version"),
+        (&["--origin", "nas:/export"], "nfs://"),
+        (&["--origin", "file://relative"], "absolute"),
+        (&["--origin", "file:///no/such/directory"], "existing directory"),
+        (&["--origin", "nfs://nas/x?speed=9"], "speed"),
+        (&["--origin", "nfs://127.0.0.1:1/x?mountport=1"], "127.0.0.1:1"),
+        (&["--origin", &here, "--cache-size", "1MiB"], "floor"),
+        (&["--origin", &at_a, "--origin", &at_a], "two origins"),
+        (&["--origin", &at_a, "--origin", &at_b], "inside"),
+        (&["--origin", &here, "--write", "back"], "read-only"),
+        (&[], "--origin"),
+    ];
+    for (more, right) in table {
+        let said = refusal(&serve(&cache, more));
+        assert!(said.contains(right), "{more:?} said: {said}");
+    }
+}
+
+#[test]
+fn a_cache_directory_that_cannot_be_written_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"").expect("written");
+    let here = format!("file://{}", dir.path().display());
+    let said = refusal(&serve(&file.join("cache"), &["--origin", &here]));
+    assert!(said.contains("--cache"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_option_to_change_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let (here, cache) = (format!("file://{}", dir.path().display()), dir.path().join("cache"));
+    let cache = cache.to_str().expect("UTF-8");
+    let said =
+        refusal(&["serve", "--origin", &here, "--cache", cache, "--nfs", &address, "--admin", "127.0.0.1:0"]);
+    assert!(said.contains("--nfs") && said.contains(&address), "{said}");
+}
+
+#[test]
+fn a_wrong_configuration_line_is_named() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("forebay.toml");
+    std::fs::write(&path, "[cache]\nsize = \"big\"\n").expect("written");
+    let said = refusal(&["serve", "--config", path.to_str().expect("UTF-8")]);
+    assert!(said.contains("forebay.toml:2:") && said.contains("20GiB"), "{said}");
+    let said = refusal(&["serve", "--config", "/no/such/file.toml"]);
+    assert!(said.contains("--config"), "{said}");
+}
+
+#[test]
+fn asking_where_no_tier_is_says_how_to_start_one() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    for verb in [&["status"][..], &["stat", "/"], &["warm", "/"], &["evict", "/"]] {
+        let mut arguments = verb.to_vec();
+        arguments.extend(["--admin", &nobody]);
+        let said = refusal(&arguments);
+        assert!(said.contains("forebay serve") && said.contains(&nobody), "{said}");
+    }
+}

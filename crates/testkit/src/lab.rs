@@ -1,0 +1,187 @@
+//! The lab: a real NAS that is far away and a real NFS client, on one machine.
+//!
+//! User-Mode Linux (Debian's `user-mode-linux`) boots a real kernel in a few seconds as an ordinary process, with the
+//! host's files as its read-only root. One guest is the NAS: knfsd over ext4, with `tc netem` in front. One is the
+//! client: the kernel's own NFSv3 client. Each has a tap interface; the host routes between them, and serves the
+//! client from Forebay running on the host. Needs root.
+
+mod guest;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub use guest::{Guest, Output};
+
+/// Why the lab cannot run on this machine.
+#[derive(Debug)]
+pub struct NotRun(pub String);
+
+/// Where the NAS exports its disk, and the export inside it that lies on another file system.
+pub const EXPORT: &str = "/mnt/export";
+pub const NESTED: &str = "/mnt/export/nested";
+
+pub struct Lab {
+    pub nas: Guest,
+    pub client: Guest,
+    _dir: tempfile::TempDir,
+}
+
+/// Run `scenario` in a lab whose NAS is `rtt` away. Prints "not run" with the reason where that is not possible, and
+/// fails then if FOREBAY_MUST_RUN is set. One lab at a time: they share two cores.
+pub fn with_lab(name: &str, rtt: Duration, scenario: impl FnOnce(&Lab)) {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match Lab::start(rtt) {
+        Ok(lab) => scenario(&lab),
+        Err(NotRun(reason)) => not_run(name, &reason),
+    }
+}
+
+/// Report that a test did not run. A failure where everything must run.
+pub fn not_run(name: &str, reason: &str) {
+    assert!(std::env::var_os("FOREBAY_MUST_RUN").is_none(), "{name} must run here, but: {reason}");
+    eprintln!("not run: {name}: {reason}");
+}
+
+impl Lab {
+    pub fn start(rtt: Duration) -> Result<Lab, NotRun> {
+        check_machine()?;
+        let dir =
+            tempfile::Builder::new().prefix("forebay-lab-").tempdir().map_err(|e| NotRun(e.to_string()))?;
+        let image = dir.path().join("nas.img");
+        run("truncate", &["-s", "3G", &image.to_string_lossy()])?;
+        run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=1", "-N", "300000", &image.to_string_lossy()])?;
+        // Unlikely to be used, and different for labs of different processes.
+        let third = u8::try_from(std::process::id() % 250).unwrap_or(0) + 1;
+        let nas_net = Ipv4Addr::new(10, 213, third, 0);
+        let client_net = Ipv4Addr::new(10, 214, third, 0);
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")
+            .map_err(|e| NotRun(format!("ip_forward: {e}")))?;
+        // Both boot at the same time.
+        let mut nas = Guest::boot(dir.path(), "nas", nas_net, 640, Some(&image))?;
+        let mut client = Guest::boot(dir.path(), "client", client_net, 640, None)?;
+        nas.wait_ready()?;
+        client.wait_ready()?;
+        let lab = Lab { nas, client, _dir: dir };
+        lab.nas.must(NAS_UP);
+        lab.client.must(CLIENT_UP);
+        lab.set_rtt(rtt);
+        Ok(lab)
+    }
+
+    /// The NAS as an origin.
+    pub fn nas_url(&self) -> String {
+        format!("nfs://{}{EXPORT}?mountport=20048", self.nas.address())
+    }
+
+    /// Where the client reaches servers on the host.
+    pub fn host(&self) -> Ipv4Addr {
+        self.client.gateway()
+    }
+
+    /// The whole round trip is put on the way out of the NAS.
+    pub fn set_rtt(&self, rtt: Duration) {
+        let us = rtt.as_micros();
+        self.nas.must(&format!("tc qdisc replace dev vec0 root netem delay {us}us limit 200000"));
+    }
+
+    /// Mount in the client; `options` are added to those that every mount here needs.
+    pub fn mount(
+        &self,
+        server: Ipv4Addr,
+        port: u16,
+        mount_port: u16,
+        export: &str,
+        dir: &str,
+        options: &str,
+    ) {
+        self.client.must(&format!(
+            "mkdir -p {dir}; mount.nfs {server}:{export} {dir} -o \
+             vers=3,tcp,nolock,port={port},mountport={mount_port},mountproto=tcp,hard,timeo=600,{options}"
+        ));
+    }
+
+    /// Calls that the NAS has answered: READ and all.
+    pub fn nas_reads(&self) -> u64 {
+        self.nas_counter(8)
+    }
+
+    /// Bytes that the NAS has sent from files.
+    pub fn nas_read_bytes(&self) -> u64 {
+        let text = self.nas.must("grep '^io' /proc/net/rpc/nfsd").stdout;
+        text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("the io line has two numbers")
+    }
+
+    /// A column of the `proc3` line: "proc3 22 null getattr setattr lookup access readlink read ...".
+    fn nas_counter(&self, column: usize) -> u64 {
+        let text = self.nas.must("grep '^proc3' /proc/net/rpc/nfsd").stdout;
+        text.split_whitespace().nth(column).and_then(|n| n.parse().ok()).expect("proc3 has this column")
+    }
+
+    /// Take the line to the NAS away, and give it back.
+    pub fn cut_nas(&self) {
+        self.nas.link("down");
+    }
+
+    pub fn restore_nas(&self) {
+        self.nas.link("up");
+    }
+}
+
+const NAS_UP: &str = "\
+set -e
+mkdir -p /mnt/export; mount /dev/ubda /mnt/export
+modprobe -d /tmp/mod nfsd; mount -t nfsd none /proc/fs/nfsd
+modprobe -d /tmp/mod sch_netem
+mkdir -p /run/rpcbind /var/lib/nfs/sm; touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+sysctl -qw net.core.rmem_max=33554432 net.core.wmem_max=33554432
+sysctl -qw net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
+rpcbind
+rpc.nfsd -N 4 -V 3 16
+rpc.mountd -N 4 --port 20048
+exportfs -o rw,async,no_root_squash,insecure,no_subtree_check,fsid=1 '*:/mnt/export'
+";
+
+const CLIENT_UP: &str = "\
+set -e
+modprobe -d /tmp/mod nfsv3
+sysctl -qw net.core.rmem_max=33554432 net.core.wmem_max=33554432
+sysctl -qw net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
+";
+
+fn check_machine() -> Result<(), NotRun> {
+    if !rustix::process::getuid().is_root() {
+        return Err(NotRun("the lab needs root (tap interfaces, an ext4 image)".into()));
+    }
+    if !PathBuf::from("/dev/net/tun").exists() {
+        return Err(NotRun("/dev/net/tun is missing".into()));
+    }
+    let parts = [
+        ("/usr/bin/linux.uml", "user-mode-linux"),
+        ("/usr/sbin/rpc.nfsd", "nfs-kernel-server"),
+        ("/sbin/mount.nfs", "nfs-common"),
+        ("/sbin/rpcbind", "rpcbind"),
+        ("/sbin/modprobe", "kmod"),
+        ("/sbin/mkfs.ext4", "e2fsprogs"),
+        ("/sbin/tc", "iproute2"),
+    ];
+    for (path, package) in parts {
+        if !PathBuf::from(path).exists() {
+            return Err(NotRun(format!("Debian's {package} is not installed")));
+        }
+    }
+    Ok(())
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), NotRun> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new(program).args(arguments).env("PATH", path).output();
+    let output = output.map_err(|e| NotRun(format!("{program}: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(NotRun(format!("{program} {}: {}", arguments.join(" "), why.trim())))
+}
