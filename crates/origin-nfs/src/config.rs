@@ -12,7 +12,8 @@ pub struct Identity {
 }
 
 impl Default for Identity {
-    /// Root when we are root (the tier checks permission itself and must see everything), otherwise who we are.
+    /// Root when we are root (the tier checks permission itself and must see everything), otherwise who we
+    /// are.
     fn default() -> Identity {
         let uid = rustix::process::getuid().as_raw();
         if uid == 0 {
@@ -41,10 +42,12 @@ pub struct Config {
     /// connection's window is the limit.
     pub nconnect: usize,
     pub identity: Identity,
-    /// Calls in flight on one connection. Default 64: what servers commonly take from one connection (Linux: 64 slots).
+    /// Calls in flight on one connection. Default 64: what servers commonly take from one connection
+    /// (Linux: 64 slots).
     pub calls_in_flight: usize,
-    /// A call that has no answer after this long fails with `Unavailable`, retransmissions included. Default 20 s:
-    /// longer than a server's failover of a shelf, shorter than the patience of a client in front.
+    /// A call that has no answer after this long fails with `Unavailable`, retransmissions included.
+    /// Default 20 s: longer than a server's failover of a shelf, shorter than the patience of a client in
+    /// front.
     pub call_timeout: Duration,
     /// A connection attempt, name lookup and a first NULL call included. Default 3 s: one lost SYN and one
     /// retransmission at 200 ms distance fit.
@@ -52,10 +55,11 @@ pub struct Config {
     /// With calls waiting and not one byte heard for this long, the connection is given up and dialled anew.
     /// Default 5 s: bulk replies at 221 ms distance come far more often than that.
     pub stall_timeout: Duration,
-    /// An outage shorter than this is bridged: calls wait for the reconnect. After it they fail at once until a probe
-    /// succeeds. Default 2 s: a server process restarts in less.
+    /// An outage shorter than this is bridged: calls wait for the reconnect. After it they fail at once
+    /// until a probe succeeds. Default 2 s: a server process restarts in less.
     pub outage_grace: Duration,
-    /// Longest pause between two attempts to reconnect. Default 2 s, so that recovery is noticed well within 5 s.
+    /// Longest pause between two attempts to reconnect. Default 2 s, so that recovery is noticed well
+    /// within 5 s.
     pub backoff_max: Duration,
     /// Most bytes of one READ; the server's FSINFO may lower it. Default and most 1 MiB.
     pub read_max: u32,

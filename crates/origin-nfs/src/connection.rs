@@ -1,8 +1,9 @@
 //! One TCP connection to the server with many calls in flight, kept alive by one task.
 //!
-//! The task dials, proves the connection with a NULL call, then reads and writes until one of them ends; then it dials
-//! again, with pauses that grow to `backoff_max` and shrink only after a reply came. Callers never see a reconnect, only
-//! an answer, the end of their deadline, or `Unavailable` when the server has been out of reach for longer than the grace.
+//! The task dials, proves the connection with a NULL call, then reads and writes until one of them ends;
+//! then it dials again, with pauses that grow to `backoff_max` and shrink only after a reply came. Callers
+//! never see a reconnect, only an answer, the end of their deadline, or `Unavailable` when the server has
+//! been out of reach for longer than the grace.
 
 use std::io;
 use std::pin::Pin;
@@ -63,7 +64,8 @@ impl Endpoint {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// A connection on which the server has answered: a port that merely accepts (a relay whose server is gone) is none.
+    /// A connection on which the server has answered: a port that merely accepts (a relay whose server is
+    /// gone) is none.
     pub async fn connect(&self) -> Result<TcpStream> {
         let mut stream = dial(&self.host, self.port, self.connect_timeout).await?;
         exchange(&mut stream, "speak NFSv3 with", &self.place(), null_call(), self.connect_timeout).await?;
@@ -76,8 +78,9 @@ fn null_call() -> Encoder {
     begin_call(target, &Credentials::None)
 }
 
-/// When an attempt to reach the server last failed, on any of its connections. A connection that has heard nothing since
-/// must prove itself: idle ones would otherwise look alive in an outage and make the next call wait for its own stall.
+/// When an attempt to reach the server last failed, on any of its connections. A connection that has heard
+/// nothing since must prove itself: idle ones would otherwise look alive in an outage and make the next
+/// call wait for its own stall.
 #[derive(Default)]
 pub struct Trouble(Mutex<Option<Instant>>);
 
@@ -270,8 +273,8 @@ async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
     }
 }
 
-/// Ends when calls wait and the server has been silent for the stall timeout, or when others cannot reach the server and it
-/// does not answer a NULL call here either.
+/// Ends when calls wait and the server has been silent for the stall timeout, or when others cannot reach
+/// the server and it does not answer a NULL call here either.
 async fn watch(shared: &Shared, heard: &Heard) -> End {
     let limit = shared.endpoint.stall_timeout;
     let mut asked: Option<Instant> = None;

@@ -1,7 +1,7 @@
 //! From a host name to a TCP connection with the options that a long-lived RPC connection wants.
 //!
-//! As root the local port is a privileged one, because many servers insist on it ("secure" exports); when none is to be
-//! had, an ordinary one is used and the server decides.
+//! As root the local port is a privileged one, because many servers insist on it ("secure" exports); when
+//! none is to be had, an ordinary one is used and the server decides.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,8 @@ use crate::errors::failure;
 const PORT_LOW: u16 = 665;
 const PORT_HIGH: u16 = 1023;
 
-/// Idle time before the first probe and between probes: a dead peer of an idle connection is noticed in about a minute.
+/// Idle time before the first probe and between probes: a dead peer of an idle connection is noticed in
+/// about a minute.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Connects within `timeout`, whatever address of the host answers first in order.

@@ -1,5 +1,5 @@
-//! One call and its reply on a connection that is used for nothing else at that moment: portmap, MOUNT, and the
-//! NULL call that proves a fresh connection.
+//! One call and its reply on a connection that is used for nothing else at that moment: portmap, MOUNT, and
+//! the NULL call that proves a fresh connection.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

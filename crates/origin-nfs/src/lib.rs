@@ -2,11 +2,11 @@
 //!
 //! Every call here only reads, so every call may be sent again: a lost connection is dialled anew and what
 //! was not answered is sent once more, without the caller noticing, as long as its deadline holds. The
-//! reference and the identity of an object are its file handle's bytes: servers put the generation of the inode into
-//! them, so a reused inode number gives another handle.
+//! reference and the identity of an object are its file handle's bytes: servers put the generation of the
+//! inode into them, so a reused inode number gives another handle.
 //!
-//! Start with `origin.rs` (the calls), then `pool.rs` and `connection.rs` (how they travel), then `nested.rs` (exports
-//! inside our export).
+//! Start with `origin.rs` (the calls), then `pool.rs` and `connection.rs` (how they travel), then
+//! `nested.rs` (exports inside our export).
 
 mod config;
 mod connection;

@@ -19,12 +19,14 @@ use crate::pool::Lane;
 
 const WHAT: &str = "list directory at";
 
-/// Bytes of a page: at most what fits a record, at least what every server takes. About 200 bytes make an entry.
+/// Bytes of a page: at most what fits a record, at least what every server takes. About 200 bytes make an
+/// entry.
 const PAGE_MAX: u32 = 1 << 20;
 const PAGE_MIN: u32 = 32 << 10;
 const PAGE_FIRST: u32 = 256 << 10;
 
-/// A page that takes less may be larger next time; one that takes more should be smaller. Well under the stall timeout.
+/// A page that takes less may be larger next time; one that takes more should be smaller. Well under the
+/// stall timeout.
 const FAST: Duration = Duration::from_millis(700);
 const SLOW: Duration = Duration::from_secs(2);
 

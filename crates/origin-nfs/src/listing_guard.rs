@@ -1,7 +1,8 @@
 //! Notices a server whose listing of a directory runs in a circle, which would otherwise be read for ever.
 //!
-//! A cookie may be given as the place to go on as often as listings of that directory were begun, plus some for
-//! pages asked for again. Memory is bounded: beyond the caps the guard forgets and starts to count anew.
+//! A cookie may be given as the place to go on as often as listings of that directory were begun, plus some
+//! for pages asked for again. Memory is bounded: beyond the caps the guard forgets and starts to count
+//! anew.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,8 +28,8 @@ pub struct ListingGuard {
 }
 
 impl ListingGuard {
-    /// A page of `dir` was read from cookie `from` (0: the start) and says to go on at `next` (`None`: it was the last). False
-    /// if that has been said too often.
+    /// A page of `dir` was read from cookie `from` (0: the start) and says to go on at `next` (`None`: it
+    /// was the last). False if that has been said too often.
     pub fn page(&self, dir: &Bytes, from: u64, next: Option<u64>) -> bool {
         let mut all = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(next) = next else {

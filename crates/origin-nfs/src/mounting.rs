@@ -1,5 +1,5 @@
-//! Portmapper and MOUNT: from host and path to ports, file handles and the list of exports. Each question takes a
-//! connection of its own; they are rare.
+//! Portmapper and MOUNT: from host and path to ports, file handles and the list of exports. Each question
+//! takes a connection of its own; they are rare.
 
 use bytes::Bytes;
 use rpc_nfs3::mount::{self, Export, MountStatus};
@@ -37,7 +37,7 @@ impl Mounter {
             (None, Some(mount)) => (2049, mount),
             // Servers that need no portmapper (ours too) answer MOUNT on the NFS port.
             (Some(nfs), None) => (nfs, ask(mount::PROGRAM).await.unwrap_or(nfs)),
-            (None, None) => (ask(nfs3::PROGRAM).await?, ask(mount::PROGRAM).await?),
+            (None, None) => tokio::try_join!(ask(nfs3::PROGRAM), ask(mount::PROGRAM))?,
         };
         let (host, timeout) = (config.host.clone(), config.connect_timeout);
         Ok(Mounter { host, nfs_port, mount_port, credentials, timeout })

@@ -1,10 +1,11 @@
 //! Exports inside our export.
 //!
-//! A server that exports `/vol` and `/vol/a` (a file system of its own) may or may not let a client walk from one into the
-//! other. Where it does not, LOOKUP shows the empty directory that lies under the mount point: it must never be
-//! served. Where it does, the handle may still be good for nothing (nfs-ganesha answers NFS3ERR_STALE to it). So for every
-//! name that leads to a nested export, what MOUNT gives is served. LOOKUP's answer stands only if it is the very same
-//! directory, or if it is on another file system and MOUNT fails; otherwise, when MOUNT fails, so does the lookup.
+//! A server that exports `/vol` and `/vol/a` (a file system of its own) may or may not let a client walk
+//! from one into the other. Where it does not, LOOKUP shows the empty directory that lies under the mount
+//! point: it must never be served. Where it does, the handle may still be good for nothing (nfs-ganesha
+//! answers NFS3ERR_STALE to it). So for every name that leads to a nested export, what MOUNT gives is
+//! served. LOOKUP's answer stands only if it is the very same directory, or if it is on another file system
+//! and MOUNT fails; otherwise, when MOUNT fails, so does the lookup.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,8 +17,8 @@ use rpc_nfs3::nfs3::FileHandle;
 /// Nested exports that are watched; a server with more is probably one export per user, reached by walking.
 const NESTED_MAX: usize = 4096;
 
-/// For how long LOOKUP's answer stands before MOUNT is asked again: a file system mounted there later is noticed after
-/// this.
+/// For how long LOOKUP's answer stands before MOUNT is asked again: a file system mounted there later is
+/// noticed after this.
 const SAME_PLACE_FOR: Duration = Duration::from_secs(60);
 
 pub type NodeId = usize;

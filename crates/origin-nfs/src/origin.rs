@@ -35,14 +35,17 @@ pub struct NfsOrigin {
 }
 
 impl NfsOrigin {
-    /// Finds the server, mounts the export and learns what the server can. Errors are one line each, for the operator.
+    /// Finds the server, mounts the export and learns what the server can. Errors are one line each, for
+    /// the operator.
     pub async fn connect(config: Config) -> Result<Arc<NfsOrigin>> {
         let credentials = credentials(&config.identity);
         let mounter = Mounter::find(&config, credentials.clone()).await?;
         let endpoint = Endpoint::new(&config, mounter.nfs_port());
-        let stream = endpoint.connect().await?;
-        let root = mounter.mount_or_explain(&config.export).await?;
-        let exports = mounter.exports().await.unwrap_or_else(|error| {
+        // Side by side: over a far line the start costs five round trips instead of eleven.
+        let (stream, root, exports) =
+            tokio::join!(endpoint.connect(), mounter.mount_or_explain(&config.export), mounter.exports());
+        let (stream, root) = (stream?, root?);
+        let exports = exports.unwrap_or_else(|error| {
             tracing::warn!(%error, "the server does not list its exports; nested exports are not noticed");
             Vec::new()
         });
@@ -56,8 +59,8 @@ impl NfsOrigin {
         Ok(Arc::new(origin))
     }
 
-    /// A reference that a restarted tier kept may be a directory on the way to a nested export: it must be recognised
-    /// without having been walked to.
+    /// A reference that a restarted tier kept may be a directory on the way to a nested export: it must be
+    /// recognised without having been walked to.
     async fn learn_ways_to_nested_exports(&self) {
         let mut ways = vec![(ROOT, Reference(self.root_handle().0))];
         while let Some((node, dir)) = ways.pop() {

@@ -1,7 +1,9 @@
-//! The calls of one connection: which wait to be sent, which wait for a reply, and whether the server can be reached.
+//! The calls of one connection: which wait to be sent, which wait for a reply, and whether the server can
+//! be reached.
 //!
-//! Pure state under one small lock; `connection.rs` moves the bytes. A call stays here until it is answered, given up by
-//! its caller or failed by an outage, so that after a reconnect everything here is sent again.
+//! Pure state under one small lock; `connection.rs` moves the bytes. A call stays here until it is
+//! answered, given up by its caller or failed by an outage, so that after a reconnect everything here is
+//! sent again.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -53,8 +55,8 @@ impl State {
         &self.reach
     }
 
-    /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded by the
-    /// connection's permits.
+    /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded
+    /// by the connection's permits.
     pub fn submit(&mut self, call: Encoder) -> Result<(u32, oneshot::Receiver<Answer>)> {
         if let Reach::Down(error) = &self.reach {
             return Err(error.clone());
@@ -118,7 +120,8 @@ impl State {
         self.calls.values_mut().for_each(|call| call.sent = None);
     }
 
-    /// The connection ended. `garbled` if the server broke the protocol on it: calls that see that again and again fail.
+    /// The connection ended. `garbled` if the server broke the protocol on it: calls that see that again
+    /// and again fail.
     pub fn lost(&mut self, error: &Error, garbled: bool, now: Instant) {
         self.reach = Reach::Lost(now);
         if !garbled {

@@ -1,7 +1,7 @@
 //! All connections to one server, and which of them a call takes.
 //!
-//! With more than one connection the first is kept for metadata, so that a lookup never stands behind a megabyte of
-//! somebody's read-ahead; bulk reads take the least loaded of the others.
+//! With more than one connection the first is kept for metadata, so that a lookup never stands behind a
+//! megabyte of somebody's read-ahead; bulk reads take the least loaded of the others.
 
 use std::sync::Arc;
 use std::time::Duration;

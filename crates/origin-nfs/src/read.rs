@@ -61,7 +61,8 @@ impl NfsOrigin {
         taken(WHAT, self.place(), reply)
     }
 
-    /// The file is shorter than the range: another version, a range that never fitted, or a server that makes no sense.
+    /// The file is shorter than the range: another version, a range that never fitted, or a server that
+    /// makes no sense.
     async fn ended_early(
         &self,
         file: &FileHandle,

@@ -1,5 +1,5 @@
-//! NFS version 3 (RFC 1813): numbers, types, and for each procedure of a read-only client or server the arguments
-//! and results.
+//! NFS version 3 (RFC 1813): numbers, types, and for each procedure of a read-only client or server the
+//! arguments and results.
 
 pub mod attr;
 pub mod file;

@@ -5,7 +5,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The last fragment of a record has this bit in its mark.
 const LAST: u32 = 1 << 31;
-/// Fragments that one record may have. Real peers send one to a few; a stream of empty fragments is an attack.
+/// Fragments that one record may have. Real peers send one to a few; a stream of empty fragments is an
+/// attack.
 const FRAGMENTS_MAX: usize = 64;
 /// Room is made in steps of this size, as bytes really arrive.
 const STEP: usize = 64 * 1024;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Why bytes could not be understood. The caller answers with its protocol's "garbage" or drops the connection.
+/// Why bytes could not be understood. The caller answers with its protocol's "garbage" or drops the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     /// The message ends before its contents do.

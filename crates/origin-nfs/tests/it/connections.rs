@@ -152,7 +152,8 @@ async fn an_outage_fails_calls_soon_then_at_once_and_ends_by_itself() {
     tokio::time::timeout(Duration::from_secs(10), recovered).await.expect("probes find the server again");
 }
 
-/// Packets vanish: connections stay open, nothing answers. Once one connection has found out, the idle others know as well.
+/// Packets vanish: connections stay open, nothing answers. Once one connection has found out, the idle
+/// others know as well.
 #[tokio::test]
 async fn an_idle_connection_is_not_believed_in_an_outage() {
     let hole = Arc::new(AtomicBool::new(false));

@@ -118,8 +118,8 @@ async fn more_data_than_was_asked_for_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
-/// Bytes that break the frame or the RPC header: the connection is made anew and the call sent again; a server that does it
-/// every time ends in an error.
+/// Bytes that break the frame or the RPC header: the connection is made anew and the call sent again; a
+/// server that does it every time ends in an error.
 #[tokio::test]
 async fn nonsense_instead_of_a_record_is_survived() {
     let nonsense = [

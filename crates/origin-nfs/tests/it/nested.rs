@@ -7,7 +7,8 @@ use types::{ErrorKind, Name};
 use crate::calls::{find, names};
 use crate::server::{Act, Server, Tree};
 
-/// `/export/dir` is an export of its own, on file system 2, with one file in it; LOOKUP shows the empty directory below.
+/// `/export/dir` is an export of its own, on file system 2, with one file in it; LOOKUP shows the empty
+/// directory below.
 fn tree(mounts: Result<&str, MountStatus>) -> Tree {
     let mut tree = Tree::sample();
     tree.directory("inner", 2);

@@ -1,5 +1,5 @@
-//! A small NFS and MOUNT server in the test process. It serves a fixed tree honestly, but a hook sees each call
-//! first and may answer in its place, late, with nonsense, or by cutting the connection.
+//! A small NFS and MOUNT server in the test process. It serves a fixed tree honestly, but a hook sees each
+//! call first and may answer in its place, late, with nonsense, or by cutting the connection.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

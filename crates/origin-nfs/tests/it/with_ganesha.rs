@@ -1,8 +1,9 @@
 //! Against a real server: Debian's nfs-ganesha with its VFS back end, in user space.
 //!
-//! It needs root and the packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, iproute2; otherwise the test says "not run". The server and
-//! the portmapper run in network, mount and process namespaces of their own, together with the test itself, which starts
-//! again inside: nothing is left behind and no port of the machine is taken.
+//! It needs root and the packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, iproute2; otherwise the test says
+//! "not run". The server and the portmapper run in network, mount and process namespaces of their own,
+//! together with the test itself, which starts again inside: nothing is left behind and no port of the
+//! machine is taken.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

@@ -136,7 +136,8 @@ pub struct ReadOk {
     pub data: Bytes,
 }
 
-/// Everything of a successful READ in front of the data: the caller sends `length` bytes and their padding after it.
+/// Everything of a successful READ in front of the data: the caller sends `length` bytes and their padding
+/// after it.
 pub fn encode_read_head(e: &mut Encoder, attr: &PostOpAttr, length: usize, eof: bool) {
     e.u32(0);
     encode_post_op(e, attr);

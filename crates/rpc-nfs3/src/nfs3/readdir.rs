@@ -8,8 +8,8 @@ use crate::xdr::{Decoder, Encoder, WireResult};
 
 /// Entries that one reply may have: more than fit a reply of 4 MiB.
 const ENTRIES_MAX: usize = 200_000;
-/// Longest name in a listing. Far above what is valid (it is a slice of the record, nothing is allocated), so that
-/// one absurd name of a hostile server does not hide all the others.
+/// Longest name in a listing. Far above what is valid (it is a slice of the record, nothing is allocated),
+/// so that one absurd name of a hostile server does not hide all the others.
 const ENTRY_NAME_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,7 +81,8 @@ fn a_handle_of_65_bytes_is_refused_by_its_length_alone() {
 
 #[test]
 fn more_than_sixteen_groups_are_refused() {
-    // xid, call, rpc 2, program, version, procedure, AUTH_SYS with body of 92: stamp, no name, uid, gid, 17 groups
+    // xid, call, rpc 2, program, version, procedure, AUTH_SYS with body of 92: stamp, no name, uid, gid, 17
+    // groups
     let mut call = vec![1, 0, 2, 100_003, 3, 0, 1, 88, 0, 0, 0, 0, 17];
     call.extend([5; 17]);
     call.extend([0, 0]);
