@@ -69,7 +69,7 @@ impl Guest {
         if let Some(disk) = disk {
             command.arg(format!("ubd0={}", disk.display()));
         }
-        command.arg(format!("vec0:transport=tap,ifname={tap}"));
+        command.arg(format!("vec0:transport=tap,ifname={tap},gro=1"));
         command.args(["con=null", "con0=fd:0,fd:1", "quiet"]);
         command.arg(format!("lab_shared={}", shared.display()));
         command.arg(format!("lab_address={}", host_in(net, 2)));
