@@ -29,7 +29,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The URL that gives this configuration again. There are no secrets in it.
+    /// Which export this is, without how it is reached: handles given to clients hang on it, and must not go stale
+    /// because the number of connections was changed. There are no secrets in it.
     pub fn url(&self) -> String {
         let mut out = String::from("nfs://");
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -47,10 +48,6 @@ impl Config {
                     let _ = write!(out, "%{byte:02X}");
                 }
             }
-        }
-        let _ = write!(out, "?nconnect={}", self.nconnect);
-        if let Some(port) = self.mount_port {
-            let _ = write!(out, "&mountport={port}");
         }
         out
     }
@@ -162,14 +159,14 @@ mod tests {
         );
         assert_eq!((config.export.as_slice(), config.nconnect), (&b"/vol/sh ow"[..], 8));
         assert_eq!((config.identity.uid, config.identity.gid), (7, 9));
-        assert_eq!(config.url(), "nfs://nas.example:2050/vol/sh%20ow?nconnect=8&mountport=20048");
+        assert_eq!(config.url(), "nfs://nas.example:2050/vol/sh%20ow");
     }
 
     #[test]
     fn an_ipv6_host_stands_in_brackets() {
         let config = Config::from_url("nfs://[fd00::1]:2049/x").expect("valid");
         assert_eq!((config.host.as_str(), config.port), ("fd00::1", Some(2049)));
-        assert_eq!(config.url(), "nfs://[fd00::1]:2049/x?nconnect=4");
+        assert_eq!(config.url(), "nfs://[fd00::1]:2049/x");
     }
 
     #[test]

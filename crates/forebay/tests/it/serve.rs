@@ -72,7 +72,8 @@ fn the_operator_warms_looks_and_evicts() {
     let status = tier.json(&["status"]);
     assert_eq!(status["cache"]["files"], 3);
     assert_eq!(status["junctions"][0]["origin_bytes"], 3_000_000 + 16 + 1);
-    assert_eq!(tier.json(&["evict", "/sub"])["bytes"], 3_000_000);
+    let evicted = tier.json(&["evict", "/sub"])["bytes"].as_u64().expect("a number");
+    assert!((3_000_000..3_100_000).contains(&evicted), "evicted {evicted} bytes of disk");
     assert_eq!(cached(&tier), 0);
     let missing = tier.ask(&["stat", "/no/such"]);
     assert!(!missing.status.success());
