@@ -1,0 +1,5 @@
+//! The server as its clients meet it: real sockets, real and malformed calls, over an origin in memory.
+
+mod client;
+mod malformed;
+mod procedures;
