@@ -6,6 +6,7 @@
 //! client from Forebay running on the host. Needs root.
 
 mod guest;
+mod undertaker;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use guest::{Guest, Output};
+use undertaker::Undertaker;
 
 /// Why the lab cannot run on this machine.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub const EXPORT: &str = "/mnt/export";
 pub const NESTED: &str = "/mnt/export/nested";
 
 pub struct Lab {
+    /// First, so that it ends the guests while their process ids are still theirs.
+    _undertaker: Undertaker,
     pub nas: Guest,
     pub client: Guest,
     _dir: tempfile::TempDir,
@@ -62,9 +66,10 @@ impl Lab {
         // Both boot at the same time.
         let mut nas = Guest::boot(dir.path(), "nas", nas_net, 640, Some(&image))?;
         let mut client = Guest::boot(dir.path(), "client", client_net, 640, None)?;
+        let undertaker = Undertaker::watch(dir.path(), &[&nas, &client])?;
         nas.wait_ready()?;
         client.wait_ready()?;
-        let lab = Lab { nas, client, _dir: dir };
+        let lab = Lab { _undertaker: undertaker, nas, client, _dir: dir };
         lab.nas.must(NAS_UP);
         lab.client.must(CLIENT_UP);
         lab.set_rtt(rtt);
@@ -130,6 +135,8 @@ impl Lab {
     }
 }
 
+// Blocks of 1 MiB and big first windows: without them the client has 256 KiB under way, and reads at 3.5 MB/s from
+// 69.5 ms away; with them, at 21 MB/s.
 const NAS_UP: &str = "\
 set -e
 mkdir -p /mnt/export; mount /dev/ubda /mnt/export
@@ -137,8 +144,9 @@ modprobe -d /tmp/mod nfsd; mount -t nfsd none /proc/fs/nfsd
 modprobe -d /tmp/mod sch_netem
 mkdir -p /run/rpcbind /var/lib/nfs/sm; touch /var/lib/nfs/etab /var/lib/nfs/rmtab
 sysctl -qw net.core.rmem_max=33554432 net.core.wmem_max=33554432
-sysctl -qw net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
+sysctl -qw net.ipv4.tcp_rmem='4096 16777216 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
 rpcbind
+echo 1048576 >/proc/fs/nfsd/max_block_size
 rpc.nfsd -N 4 -V 3 16
 rpc.mountd -N 4 --port 20048
 exportfs -o rw,async,no_root_squash,insecure,no_subtree_check,fsid=1 '*:/mnt/export'
@@ -148,7 +156,7 @@ const CLIENT_UP: &str = "\
 set -e
 modprobe -d /tmp/mod nfsv3
 sysctl -qw net.core.rmem_max=33554432 net.core.wmem_max=33554432
-sysctl -qw net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
+sysctl -qw net.ipv4.tcp_rmem='4096 16777216 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
 ";
 
 fn check_machine() -> Result<(), NotRun> {
