@@ -127,11 +127,11 @@ impl Lab {
 
     /// Take the line to the NAS away, and give it back.
     pub fn cut_nas(&self) {
-        self.nas.link("down");
+        self.nas.cut();
     }
 
     pub fn restore_nas(&self) {
-        self.nas.link("up");
+        self.nas.restore();
     }
 }
 

@@ -55,8 +55,6 @@ impl Guest {
         run("ip", &["tuntap", "add", &tap, "mode", "tap"])?;
         run("ip", &["addr", "add", &format!("{}/24", host_in(net, 1)), "dev", &tap])?;
         run("ip", &["link", "set", &tap, "up"])?;
-        // While the tap is down, what is meant for the guest must not leave by the host's default route.
-        run("ip", &["route", "add", "unreachable", &format!("{net}/24"), "metric", "4000"])?;
         // setpriv: the guest dies with the test, however the test dies.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "linux.uml"]);
@@ -129,12 +127,6 @@ impl Guest {
         output
     }
 
-    /// Shell commands that take its network away.
-    pub(super) fn undo_network(&self) -> [String; 2] {
-        let Guest { tap, net, .. } = self;
-        [format!("ip link del {tap}"), format!("ip route del unreachable {net}/24 metric 4000")]
-    }
-
     pub(super) fn process(&self) -> u32 {
         self.kernel.id()
     }
@@ -143,8 +135,16 @@ impl Guest {
         &self.tap
     }
 
-    pub(super) fn link(&self, state: &str) {
-        run("ip", &["link", "set", &self.tap, state]).expect("the tap exists");
+    /// Nothing reaches the guest any more. The link stays up: with its route gone, what is meant for the guest would
+    /// leave by the host's default route.
+    pub(super) fn cut(&self) {
+        // A queue that no packet fits into.
+        run("tc", &["qdisc", "replace", "dev", &self.tap, "root", "bfifo", "limit", "1"])
+            .expect("the tap exists");
+    }
+
+    pub(super) fn restore(&self) {
+        run("tc", &["qdisc", "del", "dev", &self.tap, "root"]).expect("it was cut");
     }
 }
 
@@ -181,9 +181,7 @@ impl Drop for Guest {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
         let _ = self.kernel.wait();
-        for command in self.undo_network() {
-            let _ = run("sh", &["-c", &command]);
-        }
+        let _ = run("ip", &["link", "del", &self.tap]);
     }
 }
 

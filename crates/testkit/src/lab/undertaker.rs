@@ -14,7 +14,7 @@ impl Undertaker {
         let mut script = String::from("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; read -r _\n");
         for guest in guests {
             script.push_str(&format!("kill -9 -- -{}\n", guest.process()));
-            script.extend(guest.undo_network().map(|command| command + "\n"));
+            script.push_str(&format!("ip link del {}\n", guest.tap()));
         }
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", &format!("{script}rm -rf \"$1\""), "undertaker"]).arg(dir).current_dir("/");
