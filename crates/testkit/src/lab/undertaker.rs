@@ -13,7 +13,7 @@ impl Undertaker {
     pub fn watch(dir: &Path, guests: &[&Guest]) -> Result<Undertaker, NotRun> {
         let mut script = String::from("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; read -r _\n");
         for guest in guests {
-            script.push_str(&format!("kill -9 -- -{}\n", guest.process()));
+            script.push_str(&format!("kill -9 -{}\n", guest.process()));
             script.push_str(&format!("ip link del {}\n", guest.tap()));
         }
         let mut command = Command::new("setsid");
