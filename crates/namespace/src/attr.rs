@@ -119,9 +119,17 @@ impl Namespace {
             return false; // a listing is about the names in a directory; evicted things are asked for
         }
         match self.listing_of(node.record.parent) {
-            Ok(Some(listing)) => freshness::is_fresh(rule, ask, listing.listed_ms, now),
+            Ok(Some(listing)) => {
+                freshness::is_fresh(rule, ask, listing.listed_ms, now) && self.is_listed(node)
+            }
             _ => false,
         }
+    }
+
+    /// Does the listing of its directory speak of this very object? Its name may be another's by now.
+    fn is_listed(&self, node: &Node) -> bool {
+        let entry = self.store.find_entry(node.record.parent, &node.record.name);
+        entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.child == Some(node.id)))
     }
 
     pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &Node) -> bool {

@@ -275,11 +275,20 @@ impl Namespace {
                 None => None,
             };
             let known = self.store.find_entry(dir, &name)?;
-            if known.is_none_or(|known| child.is_some() && known.child != child) {
+            let child =
+                child.or_else(|| known.as_ref()?.child.filter(|id| self.is_directory_at(*id, dir, &name)));
+            if known.is_none_or(|known| known.child != child) {
                 changes.push(Change::PutEntry { dir, name, child });
             }
         }
         Ok(changes)
+    }
+
+    /// A name listed without its object keeps the directory that was seen under it last: the far side of a
+    /// submount that is away. For anything else the listing would vouch for attributes that it did not bring.
+    fn is_directory_at(&self, id: FileId, dir: FileId, name: &Bytes) -> bool {
+        self.load(id)
+            .is_ok_and(|node| node.attr().is_dir() && node.record.parent == dir && node.record.name == *name)
     }
 
     async fn finish_listing(
