@@ -17,6 +17,8 @@ impl Namespace {
     pub async fn expire_tree(self: &Arc<Self>, id: FileId, mut file: impl FnMut(FileId)) -> Result<()> {
         let mut dirs = Vec::new();
         let mut changes = Vec::new();
+        // Absent names are in no listing by which to find them; to learn the others anew is cheap.
+        self.singles.clear();
         self.expire_one(id, &mut dirs, &mut changes, &mut file);
         while let Some(dir) = dirs.pop() {
             if let Some(here) = self.virtual_tree.get(dir) {
@@ -33,9 +35,6 @@ impl Namespace {
                 let Some(last) = piece.last() else { break };
                 after = last.cookie;
                 for entry in &piece {
-                    if let Ok(name) = types::Name::new(entry.name.clone()) {
-                        self.singles.remove(&(dir, name));
-                    }
                     if let Some(child) = entry.child {
                         self.expire_one(child, &mut dirs, &mut changes, &mut file);
                     }
@@ -60,6 +59,7 @@ impl Namespace {
         }
         let Ok(node) = self.load(id) else { return };
         node.distrust();
+        self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;
         changes.push(Change::PutNode(id, record));

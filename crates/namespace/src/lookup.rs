@@ -58,7 +58,23 @@ impl Namespace {
                 return answer;
             }
         }
-        self.lookup_at_origin(&parent, Bytes::copy_from_slice(name.as_bytes())).await.map(Found::Node)
+        match self.lookup_at_origin(&parent, Bytes::copy_from_slice(name.as_bytes())).await {
+            Err(e) if e.is_retryable() => self.lookup_outdated(&parent, name)?.ok_or(e),
+            other => other.map(Found::Node),
+        }
+    }
+
+    /// What had this name when the origin was last asked, if that may be served while it cannot be.
+    fn lookup_outdated(&self, dir: &Node, name: &Name) -> Result<Option<Found>> {
+        let (Known::Present(child) | Known::Outdated(child)) = self.known(dir, name)? else {
+            return Ok(None);
+        };
+        let junction = self.junction(dir.junction())?;
+        let node = self.load(child).ok().filter(|node| self.may_serve_stale(junction, node));
+        if node.is_some() {
+            self.metrics.stale_served.inc();
+        }
+        Ok(node.map(Found::Node))
     }
 
     /// The answer, if it can be given without looking the name up at the origin.

@@ -1,0 +1,158 @@
+//! A far origin that can be counted, cut off, held up and brought back with other handles. Wraps the honest one in
+//! memory; shared with the tests of `vfs`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::{BufMut, Bytes, BytesMut};
+use origin::memory::MemoryOrigin;
+use origin::{DirCursor, DirPage, Identity, Object, Origin, Reference};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+
+
+pub struct Far {
+    pub memory: Arc<MemoryOrigin>,
+    url: String,
+    down: AtomicBool,
+    /// Part of every reference; references of another generation are stale.
+    generation: AtomicU64,
+    /// Part of every identity.
+    identities: AtomicU64,
+    /// Names that listings give without their objects.
+    bare: Mutex<HashSet<Vec<u8>>>,
+    calls: Mutex<BTreeMap<&'static str, u64>>,
+    /// Calls wait while a test holds it for writing.
+    pub gate: tokio::sync::RwLock<()>,
+}
+
+impl Far {
+    pub fn new(url: &str) -> Arc<Far> {
+        Arc::new(Far {
+            memory: MemoryOrigin::new(),
+            url: url.to_owned(),
+            down: AtomicBool::new(false),
+            generation: AtomicU64::new(1),
+            identities: AtomicU64::new(1),
+            bare: Mutex::default(),
+            calls: Mutex::default(),
+            gate: tokio::sync::RwLock::new(()),
+        })
+    }
+
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// The NAS comes back with other handles for the same files.
+    pub fn change_references(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// As above, and what told its objects apart before is other bytes now, too.
+    pub fn change_identities(&self) {
+        self.identities.fetch_add(1, Ordering::SeqCst);
+        self.change_references();
+    }
+
+    pub fn list_without_object(&self, name: &[u8]) {
+        self.bare.lock().expect("no panic holds it").insert(name.to_vec());
+    }
+
+    /// Calls of this kind since the last [`Far::forget_calls`].
+    pub fn calls(&self, kind: &str) -> u64 {
+        self.calls.lock().expect("no panic holds it").get(kind).copied().unwrap_or(0)
+    }
+
+    pub fn calls_of_all_kinds(&self) -> u64 {
+        self.calls.lock().expect("no panic holds it").values().sum()
+    }
+
+    pub fn forget_calls(&self) {
+        self.calls.lock().expect("no panic holds it").clear();
+    }
+
+    async fn begin(&self, kind: &'static str) -> Result<()> {
+        *self.calls.lock().expect("no panic holds it").entry(kind).or_insert(0) += 1;
+        drop(self.gate.read().await);
+        if self.down.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, kind, "an origin that is switched off"));
+        }
+        Ok(())
+    }
+
+    fn outward(&self, object: Object) -> Object {
+        let stamped = |stamp: u64, bytes: &Bytes| {
+            let mut out = BytesMut::with_capacity(8 + bytes.len());
+            out.put_u64(stamp);
+            out.put_slice(bytes);
+            out.freeze()
+        };
+        Object {
+            reference: Reference(stamped(self.generation.load(Ordering::SeqCst), &object.reference.0)),
+            identity: Identity(stamped(self.identities.load(Ordering::SeqCst), &object.identity.0)),
+            ..object
+        }
+    }
+
+    fn inward(&self, reference: &Reference) -> Result<Reference> {
+        let (stamp, rest) = reference.0.split_first_chunk::<8>().expect("made by outward");
+        if u64::from_be_bytes(*stamp) != self.generation.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Stale, "use reference", "of another generation"));
+        }
+        Ok(Reference(Bytes::copy_from_slice(rest)))
+    }
+}
+
+#[async_trait]
+impl Origin for Far {
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.memory.read_max()
+    }
+
+    async fn root(&self) -> Result<Object> {
+        self.begin("root").await?;
+        self.memory.root().await.map(|o| self.outward(o))
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.begin("lookup").await?;
+        self.memory.lookup(&self.inward(dir)?, name).await.map(|o| self.outward(o))
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.begin("getattr").await?;
+        self.memory.getattr(&self.inward(object)?).await.map(|o| self.outward(o))
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.begin("readlink").await?;
+        self.memory.readlink(&self.inward(link)?).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.begin("readdir").await?;
+        let mut page = self.memory.readdir(&self.inward(dir)?, cursor).await?;
+        let bare = self.bare.lock().expect("no panic holds it").clone();
+        for entry in &mut page.entries {
+            let object = entry.object.take().map(|o| self.outward(o));
+            entry.object = object.filter(|_| !bare.contains(entry.name.as_bytes()));
+        }
+        Ok(page)
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.begin("read").await?;
+        self.memory.read(&self.inward(object)?, version, range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.begin("statfs").await?;
+        self.memory.statfs(&self.inward(object)?).await
+    }
+}

@@ -1,0 +1,177 @@
+//! A `FileId` is a client's handle: it means one object for as long as that exists, whatever happens around it.
+
+use types::ErrorKind;
+
+use crate::harness::{AFTER_TTL, Tier, kind, tier};
+
+fn a_small_tree() -> Tier {
+    let t = tier();
+    t.far.memory.mkdir(b"a").unwrap();
+    t.far.memory.mkdir(b"a/b").unwrap();
+    t.far.memory.write_file(b"a/b/file", b"abc").unwrap();
+    t.far.memory.symlink(b"a/link", b"b/file").unwrap();
+    t
+}
+
+const PATHS: [&[u8]; 4] = [b"/a", b"/a/b", b"/a/b/file", b"/a/link"];
+
+async fn ids(t: &Tier) -> Vec<types::FileId> {
+    let mut ids = Vec::new();
+    for path in PATHS {
+        ids.push(t.id(path).await);
+    }
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_mean_the_same_after_a_restart() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    let t = t.after_a_restart().await;
+    t.far.set_down(true); // what is known is known from the database
+    for id in &before {
+        assert_eq!(t.getattr(*id).await.unwrap().id(), *id);
+    }
+    assert_eq!(ids(&t).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_mean_the_same_after_a_crash() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    let t = t.after_a_crash();
+    t.far.set_down(true);
+    for id in &before {
+        assert_eq!(t.getattr(*id).await.unwrap().id(), *id);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_from_a_listing_is_durable_too() {
+    let t = tier();
+    for i in 0..500 {
+        t.far.memory.write_file(format!("f{i}").as_bytes(), b"").unwrap();
+    }
+    let listed = t.ns.readdir(t.ns.root(), 0, 1000).await.unwrap();
+    let t = t.after_a_crash();
+    for entry in listed.entries {
+        let id = entry.child.expect("listed with its object").id();
+        t.getattr(id).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recreated_name_is_another_object() {
+    let t = tier();
+    t.far.memory.write_file(b"file", b"abc").unwrap();
+    let old = t.id(b"/file").await;
+    t.far.memory.remove(b"file").unwrap();
+    t.far.memory.write_file(b"file", b"abc").unwrap();
+    t.pass(AFTER_TTL);
+    let new = t.id(b"/file").await;
+    assert_ne!(old, new);
+    assert_eq!(kind(t.getattr(old).await), Some(ErrorKind::Stale));
+    assert_eq!(kind(t.getattr(old).await), Some(ErrorKind::Stale), "for good");
+    assert_eq!(t.getattr(new).await.unwrap().id(), new);
+    let t = t.after_a_restart().await;
+    assert_eq!(kind(t.getattr(old).await), Some(ErrorKind::Stale), "after a restart too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recreated_name_is_another_object_to_whoever_asks_by_handle_first() {
+    let t = tier();
+    t.far.memory.write_file(b"file", b"abc").unwrap();
+    let old = t.id(b"/file").await;
+    t.far.memory.remove(b"file").unwrap();
+    t.far.memory.write_file(b"file", b"abc").unwrap();
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.getattr(old).await), Some(ErrorKind::Stale));
+    assert_ne!(t.id(b"/file").await, old);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_object_keeps_its_handle_and_gets_its_new_parent() {
+    let t = a_small_tree();
+    t.far.memory.mkdir(b"c").unwrap();
+    let (b, c) = (t.id(b"/a/b").await, t.id(b"/c").await);
+    t.far.memory.rename(b"a/b", b"c/d").unwrap();
+    t.pass(AFTER_TTL);
+    assert_eq!(t.getattr(b).await.unwrap().id(), b);
+    assert_eq!(t.id(b"/c/d").await, b);
+    assert_eq!(kind(t.lookup(b"/a/b").await), Some(ErrorKind::NotFound));
+    assert_eq!(t.ns.parent(b).await.unwrap().id(), c);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hard_links_share_one_id() {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    t.far.memory.write_file(b"one", b"abc").unwrap();
+    t.far.memory.link(b"one", b"dir/two").unwrap();
+    let id = t.id(b"/one").await;
+    assert_eq!(t.id(b"/dir/two").await, id);
+    t.far.memory.remove(b"one").unwrap();
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.lookup(b"/one").await), Some(ErrorKind::NotFound));
+    assert_eq!(t.getattr(id).await.unwrap().attr().nlink, 1);
+    assert_eq!(t.id(b"/dir/two").await, id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_references_are_found_again_by_name() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    for id in before.iter().rev() {
+        assert_eq!(t.getattr(*id).await.unwrap().id(), *id);
+    }
+    assert_eq!(ids(&t).await, before);
+    assert_eq!(t.names(before[1]).await.unwrap(), [b"file".to_vec()]);
+    let known = t.getattr(before[3]).await.unwrap();
+    let namespace::Found::Node(link) = known else { panic!("not of an origin") };
+    t.far.change_references();
+    assert_eq!(t.ns.link_target(&link).await.unwrap(), b"b/file"[..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_come_back_with_other_identities_keep_their_handles() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    t.far.change_identities();
+    t.pass(AFTER_TTL);
+    for id in before.iter().rev() {
+        assert_eq!(t.getattr(*id).await.unwrap().id(), *id);
+    }
+    let t = t.after_a_restart().await;
+    t.pass(AFTER_TTL);
+    for id in &before {
+        assert_eq!(t.getattr(*id).await.unwrap().id(), *id);
+    }
+}
+
+/// As above, but names are asked for before handles are.
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_from_before_an_identity_change_work_beside_those_from_after() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    t.far.change_identities();
+    t.pass(AFTER_TTL);
+    let after = ids(&t).await;
+    t.pass(AFTER_TTL);
+    for id in before.iter().chain(&after) {
+        t.getattr(*id).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_object_is_not_taken_for_a_stale_reference() {
+    let t = a_small_tree();
+    let before = ids(&t).await;
+    t.far.memory.remove(b"a/b/file").unwrap();
+    t.far.memory.write_file(b"a/b/file", b"xyz").unwrap();
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.getattr(before[2]).await), Some(ErrorKind::Stale));
+    assert_ne!(t.id(b"/a/b/file").await, before[2]);
+}
