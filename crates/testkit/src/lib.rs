@@ -1,3 +1,4 @@
 //! What the tests of all crates share: real parts to test against, and how to report those that are missing.
 
 pub mod lab;
+pub mod origin_contract;

@@ -1,0 +1,4 @@
+//! Origins and their wrappers.
+
+mod contract;
+mod wrappers;

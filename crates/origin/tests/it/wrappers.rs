@@ -1,0 +1,176 @@
+//! What the wrappers add.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::count::{Count, OriginMetrics};
+use origin::limit::{Limit, LimitConfig};
+use origin::memory::MemoryOrigin;
+use origin::posix::PosixOrigin;
+use origin::retry::{Retry, RetryConfig};
+use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use tokio::time::Instant;
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+
+/// Fails the first calls of `root` with a kind of error; `getattr` and `read` take long.
+struct Troubled {
+    memory: Arc<MemoryOrigin>,
+    failures_left: AtomicU32,
+    kind: ErrorKind,
+    calls: AtomicU32,
+    slow: Duration,
+}
+
+impl Troubled {
+    fn new(failures: u32, kind: ErrorKind, slow: Duration) -> Arc<Troubled> {
+        let (failures_left, calls) = (AtomicU32::new(failures), AtomicU32::new(0));
+        Arc::new(Troubled { memory: MemoryOrigin::new(), failures_left, kind, calls, slow })
+    }
+}
+
+#[async_trait]
+impl Origin for Troubled {
+    fn url(&self) -> String {
+        "troubled:".into()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.memory.read_max()
+    }
+
+    async fn root(&self) -> Result<Object> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let failing =
+            self.failures_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match failing {
+            Ok(_) => Err(Error::new(self.kind, "reach", "the troubled origin")),
+            Err(_) => self.memory.root().await,
+        }
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.memory.lookup(dir, name).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.memory.getattr(object).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.memory.readlink(link).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.memory.readdir(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        tokio::time::sleep(self.slow).await;
+        self.memory.read(object, version, range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.memory.statfs(object).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_succeed_later_is_tried_until_the_deadline() {
+    let origin = Troubled::new(3, ErrorKind::Unavailable, Duration::ZERO);
+    let retry = Retry::new(origin.clone(), RetryConfig::default());
+    assert!(retry.root().await.is_ok());
+    assert_eq!(origin.calls.load(Ordering::SeqCst), 4);
+
+    let origin = Troubled::new(u32::MAX, ErrorKind::Unavailable, Duration::ZERO);
+    let retry = Retry::new(origin.clone(), RetryConfig::default());
+    let start = Instant::now();
+    assert_eq!(retry.root().await.expect_err("an outage").kind(), ErrorKind::Unavailable);
+    assert!(start.elapsed() <= RetryConfig::default().deadline, "{:?}", start.elapsed());
+    assert!(start.elapsed() > RetryConfig::default().deadline / 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_succeed_is_not_tried_again() {
+    for kind in [ErrorKind::NotFound, ErrorKind::Stale, ErrorKind::VersionChanged, ErrorKind::AccessDenied] {
+        let origin = Troubled::new(1, kind, Duration::ZERO);
+        let retry = Retry::new(origin.clone(), RetryConfig::default());
+        assert_eq!(retry.root().await.expect_err("passed on").kind(), kind);
+        assert_eq!(origin.calls.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_does_not_queue_behind_reads_and_no_wait_is_for_ever() {
+    let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::from_secs(60));
+    origin.memory.write_file(b"file", b"x").expect("written");
+    let root = origin.memory.root().await.expect("there").reference;
+    let name = Name::new(Bytes::from_static(b"file")).expect("valid");
+    let file = origin.memory.lookup(&root, &name).await.expect("there");
+    let config = LimitConfig { reads: 1, metadata_calls: 1, patience: Duration::from_secs(10) };
+    let limit = Limit::new(origin, config);
+    let (busy, object) = (limit.clone(), file.clone());
+    let read =
+        tokio::spawn(async move { busy.read(&object.reference, object.version, ByteRange::new(0, 1)).await });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    limit.getattr(&file.reference).await.expect("metadata has room of its own");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let second = limit.read(&file.reference, file.version, ByteRange::new(0, 1)).await;
+    assert_eq!(second.expect_err("no room").kind(), ErrorKind::Busy);
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    assert_eq!(read.await.expect("no panic").expect("read"), "x");
+}
+
+#[tokio::test]
+async fn calls_bytes_and_errors_are_counted_by_kind() {
+    let memory = MemoryOrigin::new();
+    memory.write_file(b"file", b"0123456789").expect("written");
+    let metrics = OriginMetrics::default();
+    let count = Count::new(memory, "/show", metrics.clone());
+    let root = count.root().await.expect("there").reference;
+    let name = |n| Name::new(Bytes::from_static(n)).expect("valid");
+    let file = count.lookup(&root, &name(b"file")).await.expect("there");
+    assert!(count.lookup(&root, &name(b"none")).await.is_err());
+    count.read(&file.reference, file.version, ByteRange::new(2, 5)).await.expect("read");
+    assert_eq!((metrics.calls_of("/show", "lookup"), metrics.calls_of("/show", "read")), (2, 1));
+    assert_eq!((metrics.bytes_of("/show"), metrics.all_calls_of("/show")), (5, 4));
+    assert_eq!(metrics.all_calls_of("/other"), 0);
+}
+
+#[test]
+fn a_missing_directory_is_refused_in_one_line_that_says_what_to_do() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"").expect("written");
+    for (path, why) in [(dir.path().join("none"), "no such directory"), (file, "not a directory")] {
+        let error = PosixOrigin::open(&path).err().expect("refused");
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(said.contains(why) && said.contains("file:///") && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_in_the_way_leads_nowhere() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (inside, outside) = (dir.path().join("inside"), dir.path().join("outside"));
+    std::fs::create_dir_all(inside.join("sub")).expect("made");
+    std::fs::create_dir(&outside).expect("made");
+    std::fs::write(outside.join("secret"), b"secret").expect("written");
+    std::fs::write(inside.join("sub/secret"), b"public").expect("written");
+    let origin = PosixOrigin::open(&inside).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    let name = |n| Name::new(Bytes::from_static(n)).expect("valid");
+    let sub = origin.lookup(&root, &name(b"sub")).await.expect("there").reference;
+    let file = origin.lookup(&sub, &name(b"secret")).await.expect("there");
+    // Somebody puts a link where the directory was.
+    std::fs::rename(inside.join("sub"), inside.join("moved")).expect("moved");
+    std::os::unix::fs::symlink(&outside, inside.join("sub")).expect("linked");
+    let read = origin.read(&file.reference, file.version, ByteRange::new(0, 6)).await;
+    assert_eq!(read.expect_err("the way is another one now").kind(), ErrorKind::Stale);
+    let link = origin.lookup(&root, &name(b"sub")).await.expect("there").reference;
+    assert!(origin.lookup(&link, &name(b"secret")).await.is_err(), "links are not walked through");
+}
