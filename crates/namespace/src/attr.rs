@@ -42,7 +42,8 @@ impl Namespace {
             self.metrics.stale_served.inc();
             return Ok(node);
         }
-        if matches!(rule, Freshness::Ttl(_)) && self.suspect(node.record.parent) {
+        let has_siblings = node.record.parent != id; // the root of a junction is its own parent
+        if matches!(rule, Freshness::Ttl(_)) && has_siblings && self.suspect(node.record.parent) {
             // The second object of this directory that expired: ask for all of them at once.
             if self.relist_soon(node.record.parent).await && self.is_known_fresh(&node, rule, ask) {
                 return self.load(id);

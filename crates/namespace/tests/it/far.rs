@@ -11,7 +11,6 @@ use origin::memory::MemoryOrigin;
 use origin::{DirCursor, DirPage, Identity, Object, Origin, Reference};
 use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
 
-
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
     url: String,

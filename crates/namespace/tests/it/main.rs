@@ -4,4 +4,7 @@ mod far;
 mod freshness;
 mod handles;
 mod harness;
+mod junctions;
+mod listing;
 mod outage;
+mod single_flight;
