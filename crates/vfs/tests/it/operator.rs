@@ -1,0 +1,76 @@
+//! What the operator does with paths.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use namespace::Freshness;
+use types::ErrorKind;
+use vfs::WarmProgress;
+
+use crate::harness::{Mode, kind, rule, tier, tier_with};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warmed_tree_needs_the_origin_no_more() {
+    let t = tier(Mode::Cached);
+    t.far.memory.mkdir(b"dir").unwrap();
+    t.far.memory.mkdir(b"dir/sub").unwrap();
+    let mut total = 0;
+    for i in 0..40_u64 {
+        let size = i * 10_000;
+        total += size;
+        t.far.memory.generate_file(format!("dir/sub/f{i}").as_bytes(), i, size).unwrap();
+    }
+    let progress = WarmProgress::default();
+    t.vfs.warm(b"/dir", &progress).await.unwrap();
+    assert_eq!(progress.files.load(Relaxed), 40);
+    assert_eq!(progress.bytes.load(Relaxed), total);
+    assert_eq!(progress.errors.load(Relaxed), 0);
+    assert_eq!(t.vfs.stat(b"/dir/sub/f30").await.unwrap().cached_bytes, 300_000);
+    t.far.set_down(true);
+    for i in 0..40_u64 {
+        let bytes = t.read_path(format!("/dir/sub/f{i}").as_bytes()).await.unwrap();
+        assert_eq!(bytes, origin::memory::generated(i, types::ByteRange::new(0, i * 10_000)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warming_in_an_outage_says_so() {
+    let t = tier(Mode::Cached);
+    t.far.memory.write_file(b"file", &[1; 100_000]).unwrap();
+    t.id(b"/file").await;
+    t.far.set_down(true);
+    let progress = WarmProgress::default();
+    assert_eq!(kind(t.vfs.warm(b"/file", &progress).await), Some(ErrorKind::Unavailable));
+    assert_eq!(progress.errors.load(Relaxed), 1);
+    assert!(progress.last_error.lock().unwrap().as_ref().is_some_and(|e| e.contains("switched off")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evict_gives_the_bytes_back_and_ends_staleness() {
+    let t = tier_with(Mode::Cached, rule(Freshness::Immutable));
+    t.far.memory.mkdir(b"dir").unwrap();
+    t.far.memory.write_file(b"dir/a", &[1; 200_000]).unwrap();
+    t.far.memory.write_file(b"dir/b", &[2; 200_000]).unwrap();
+    t.vfs.warm(b"/", &WarmProgress::default()).await.unwrap();
+    t.far.memory.write_file(b"dir/a", &[3; 100_000]).unwrap();
+    assert_eq!(t.read_path(b"/dir/a").await.unwrap(), [1; 200_000]);
+
+    let evicted = t.vfs.evict(b"/dir").await.unwrap();
+    assert_eq!(evicted.files, 2);
+    assert!(evicted.bytes >= 400_000, "{} bytes", evicted.bytes);
+    assert_eq!(t.vfs.stat(b"/dir/b").await.unwrap().cached_bytes, 0);
+    assert_eq!(t.read_path(b"/dir/a").await.unwrap(), [3; 100_000]);
+    assert_eq!(t.read_path(b"/dir/b").await.unwrap(), [2; 200_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stat_tells_the_junction_the_rule_and_the_age() {
+    let t = tier(Mode::Cached);
+    t.far.memory.write_file(b"file", b"abc").unwrap();
+    t.id(b"/file").await;
+    t.pass(std::time::Duration::from_secs(10));
+    let stat = t.vfs.stat(b"/file").await.unwrap();
+    assert_eq!(stat.junction, Some(("/".to_owned(), "far:one".to_owned())));
+    assert!((10_000..30_000).contains(&stat.age_ms), "{} ms", stat.age_ms);
+    assert_eq!(stat.freshness, "ttl 30s");
+    assert_eq!(kind(t.vfs.stat(b"/none").await), Some(ErrorKind::NotFound));
+}
