@@ -65,7 +65,7 @@ cd huge; seq -f 'entry-%06g' 100000 | xargs touch; sync
 const DESCRIBE: &str = r"
 cd ROOT
 find . -path ./lost+found -prune -o \( -printf '%P\t%y\t%s\t%m\t%n\t%l\n' \) | grep -v -P '^lost\+found|^\t' | LC_ALL=C sort | md5sum
-find tree links odd -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum | md5sum
+find tree links odd -type f -print0 | LC_ALL=C sort -z | xargs -0 -n 25 -P 16 md5sum | LC_ALL=C sort | md5sum
 find huge -type f | wc -l
 ";
 
