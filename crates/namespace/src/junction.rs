@@ -86,7 +86,8 @@ impl Grafted {
     /// May this caller ask the failing origin once more, in the background?
     pub fn may_probe(&self, now_ms: u64) -> bool {
         let last = self.probed_ms.load(Ordering::Relaxed);
-        let due = u128::from(now_ms.saturating_sub(last)) >= PROBE_INTERVAL.as_millis();
+        // A time in the future: the clock was set back since.
+        let due = last > now_ms || u128::from(now_ms.saturating_sub(last)) >= PROBE_INTERVAL.as_millis();
         due && self.probed_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -115,5 +116,28 @@ impl Grafted {
             *known = Some((std::time::Instant::now(), room));
         }
         Ok(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_failing_origin_is_probed_once_a_second_also_after_the_clock_was_set_back() {
+        let junction = Junction::new("/", origin::memory::MemoryOrigin::new());
+        let junction = Grafted::new(JunctionId(1), junction);
+        let down = || Err::<(), _>(Error::new(ErrorKind::Unavailable, "ask", "an origin that is away"));
+        let _ = junction.note(down(), 100_000);
+        assert!(junction.is_failing());
+        assert!(!junction.may_probe(100_900));
+        assert!(junction.may_probe(101_000));
+        assert!(!junction.may_probe(101_001), "somebody does already");
+        assert!(junction.may_probe(50_000));
+        assert!(!junction.may_probe(50_001));
+        let _ = junction.note(Ok(()), 50_002);
+        assert!(!junction.is_failing());
     }
 }

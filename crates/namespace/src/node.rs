@@ -38,9 +38,11 @@ impl Node {
         self.checked_ms.load(Ordering::Relaxed)
     }
 
-    /// The origin confirmed this state when asked at `at_ms`.
-    pub fn confirm(&self, at_ms: u64) {
-        self.checked_ms.fetch_max(at_ms, Ordering::Relaxed);
+    /// The origin confirmed this state when asked at `at_ms`. A later confirmation stands, unless it is from the
+    /// future: the clock was set back since.
+    pub fn confirm(&self, at_ms: u64, now_ms: u64) {
+        let newer = |known: u64| (known < at_ms || known > now_ms).then_some(at_ms);
+        let _ = self.checked_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
     }
 
     /// Trust it no more until the origin was asked.

@@ -77,7 +77,7 @@ impl Namespace {
             && old.record.attr == record.attr
             && !old.record.differs_durably(&record)
         {
-            old.confirm(asked_ms);
+            old.confirm(asked_ms, self.clock.now_ms());
             return Ok((old.clone(), None));
         }
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));

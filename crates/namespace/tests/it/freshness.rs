@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use namespace::Freshness;
+use namespace::{Clock, Freshness};
 use origin::Origin;
 use types::ErrorKind;
 
-use crate::harness::{AFTER_TTL, TTL, kind, rule, tier, tier_with};
+use crate::harness::{AFTER_TTL, TTL, Tier, kind, rule, tier, tier_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_negative_entry_lives_for_its_stated_time() {
@@ -159,4 +159,28 @@ async fn evict_ends_the_belief_in_an_absent_name_even_within_the_timestamp_tick(
     t.far.memory.write_file(b"second", b"").unwrap();
     t.ns.expire_tree(t.ns.root(), |_| {}).await.unwrap();
     t.lookup(b"/second").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_clock_was_set_back_all_is_asked_for_once_and_believed_again() {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    t.far.memory.write_file(b"dir/file", b"abc").unwrap();
+    t.pass(Duration::from_secs(86_400));
+    let (dir, file) = (t.id(b"/dir").await, t.id(b"/dir/file").await);
+    t.names(dir).await.unwrap();
+
+    let t = Tier { clock: Clock::default(), ..t }.after_a_restart().await;
+    t.far.memory.write_file(b"dir/file", b"abcdef").unwrap();
+    for id in [t.ns.root(), dir, file] {
+        t.getattr(id).await.unwrap();
+    }
+    assert_eq!(t.getattr(file).await.unwrap().attr().size, 6, "news from tomorrow are not believed");
+    t.names(dir).await.unwrap();
+    t.far.forget_calls();
+    for _ in 0..5 {
+        t.id(b"/dir/file").await;
+        t.names(dir).await.unwrap();
+    }
+    assert_eq!(t.far.calls_of_all_kinds(), 0);
 }
