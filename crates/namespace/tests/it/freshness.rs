@@ -177,6 +177,7 @@ async fn after_the_clock_was_set_back_all_is_asked_for_once_and_believed_again()
     }
     assert_eq!(t.getattr(file).await.unwrap().attr().size, 6, "news from tomorrow are not believed");
     t.names(dir).await.unwrap();
+    assert_eq!(t.id(b"/dir/file").await, file);
     t.far.forget_calls();
     for _ in 0..5 {
         t.id(b"/dir/file").await;
