@@ -16,7 +16,7 @@ FOREBAY = $(or $(CARGO_TARGET_DIR),target)/release/forebay
 run:
 	@scripts/setup.sh run
 	$(CARGO) build --locked --release --package forebay
-	$(FOREBAY) demo $(if $(RUN_ONCE),--once)
+	$(FOREBAY) demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
 
 test:
 	@scripts/setup.sh test

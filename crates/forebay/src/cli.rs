@@ -59,7 +59,7 @@ enum Verb {
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArgs {
-    /// Configuration file (see docs/forebay.example.toml); options below override it
+    /// Configuration file (see docs/forebay.example.toml); --origin adds to it, the other options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// An origin and its place in the tree: nfs://host[:port]/export, file:///dir; several give one tree

@@ -151,7 +151,9 @@ fn answer(
     args: &ClientArgs,
     response: std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<Value> {
-    let refuse = |message: String| Error::new(ErrorKind::Config, "ask the tier:", message);
+    let refuse = |message: String| {
+        Error::new(ErrorKind::Unavailable, "ask", "the tier").with_source(std::io::Error::other(message))
+    };
     let mut response = response.map_err(|e| {
         let hint = "start one with forebay serve, or name it with --admin ADDR";
         refuse(format!("no tier answers at {}: {hint} ({e})", args.admin))

@@ -70,7 +70,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     );
     let direct = read_tree(&direct_client).await?;
 
-    let _ = std::fs::remove_dir_all(&args.cache); // cold means empty; it is the demo's own directory
+    empty_cache(&args.cache)?;
     let serve_args = cli::ServeArgs {
         origin: vec![url],
         cache: Some(args.cache.clone()),
@@ -157,6 +157,20 @@ fn make_sample(dir: &Path) -> Result<()> {
     }
     std::os::unix::fs::symlink("scene.bin", unfinished.join("latest")).map_err(failed)?;
     std::fs::rename(&unfinished, dir).map_err(failed)
+}
+
+/// Cold means empty. Only a directory that an earlier demo made is removed.
+fn empty_cache(dir: &Path) -> Result<()> {
+    let marker = dir.join("MADE-BY-FOREBAY-DEMO");
+    let failed = |e| Error::io("make the demo's cache in", dir.display(), e);
+    if dir.exists() && !marker.exists() {
+        let message = format!("{} is not a demo's; name a directory that does not exist", dir.display());
+        return Err(Error::new(types::ErrorKind::Config, "cache directory:", message));
+    }
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).map_err(failed)?;
+    }
+    std::fs::create_dir_all(dir).and_then(|()| std::fs::write(marker, b"")).map_err(failed)
 }
 
 /// A plain NFS server over a directory: our front, with nothing kept and nothing believed for long.

@@ -70,7 +70,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let nfs_config = front_nfs::Config {
         listen: settings.nfs,
         handle_key: handle_key(&settings.dir)?,
-        exports: export_rules(&settings.exports, &vfs),
+        exports: export_rules(&settings.exports, &vfs)?,
         ..Default::default()
     };
     let nfs = NfsServer::bind(nfs_config, vfs.clone()).await?;
@@ -115,14 +115,17 @@ async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<
     Err(error)
 }
 
-fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> ExportRules {
+fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules> {
     let junctions = vfs.junctions();
-    let id_of = |path: &String| junctions.iter().find(|j| j.path == *path).map(|j| j.id);
+    let id_of = |path: &String| {
+        let known = junctions.iter().find(|j| j.path == *path).map(|j| j.id);
+        known.ok_or_else(|| Error::new(ErrorKind::Config, "export rule:", format!("{path} is no junction")))
+    };
     let rules = exports.iter().map(|export| {
-        let junction = export.junction.as_ref().and_then(id_of);
-        front_nfs::Rule { junction, ..export.rule.clone() }
+        let junction = export.junction.as_ref().map(id_of).transpose()?;
+        Ok(front_nfs::Rule { junction, ..export.rule.clone() })
     });
-    ExportRules::new(rules.collect())
+    Ok(ExportRules::new(rules.collect::<Result<_>>()?))
 }
 
 /// The secret that signs handles; made at the first start, readable by us alone.
@@ -138,10 +141,13 @@ fn handle_key(dir: &Path) -> Result<[u8; 16]> {
     }
     std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
     let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(&path);
+    // Whole or not at all: a crash must not leave half a key.
+    let unfinished = path.with_extension("unfinished");
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished);
     file.and_then(|mut file| {
         std::io::Write::write_all(&mut file, &key)?;
-        file.sync_all()
+        file.sync_all()?;
+        std::fs::rename(&unfinished, &path)
     })
     .map_err(failed)?;
     Ok(key)

@@ -47,19 +47,28 @@ fn timed_read(lab: &Lab, path: &str) -> (f64, String) {
     (start.elapsed().as_secs_f64(), sum)
 }
 
-const MAKE_TREE: &str = r"
+/// In one process: a guest starts processes slowly.
+const MAKE_TREE: &str = r##"
 set -e
 cd /mnt/export
 mkdir -p tree links odd huge
-for d in $(seq -w 50); do
-    mkdir tree/d$d
-    for f in $(seq -w 40); do head -c $((10#$f * 211 + 10#$d)) /dev/urandom > tree/d$d/f$f; done
-done
+perl -e '
+    sub put { my ($path, $bytes) = @_; open(my $f, ">", $path) or die "$path: $!"; print $f $bytes; close($f) }
+    srand(1);
+    for my $d (1..50) {
+        my $dir = sprintf("tree/d%02d", $d);
+        mkdir($dir);
+        for my $f (1..40) {
+            put(sprintf("$dir/f%02d", $f), join("", map { pack("N", rand(2**32)) } 1..($f * 53 + $d)));
+        }
+    }
+    put(sprintf("huge/entry-%06d", $_), "") for 1..100000;
+'
 for i in $(seq 20); do ln -s ../tree/d01/f0$((i % 9 + 1)) links/s$i; ln tree/d02/f0$((i % 9 + 1)) links/h$i; done
 ln -s /nowhere/at/all links/broken
 printf x > $'odd/latin-\xe9\xff'; printf y > $'odd/new\nline'; printf z > 'odd/ space '
-cd huge; seq -f 'entry-%06g' 100000 | xargs touch; sync
-";
+sync
+"##;
 
 /// Names, kinds, sizes, modes, link counts and targets, and a checksum of every file, sorted.
 const DESCRIBE: &str = r"

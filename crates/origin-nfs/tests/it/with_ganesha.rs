@@ -62,8 +62,7 @@ fn a_real_server_is_seen_as_it_is() {
         return inside();
     }
     if let Some(reason) = obstacle() {
-        println!("not run: {reason}");
-        return;
+        return testkit::lab::not_run(TEST, &reason);
     }
     let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" --exact \"$1\" --nocapture";
     let status = Command::new("unshare")
@@ -165,6 +164,7 @@ fn inside() {
         let settings = Config { outage_grace: Duration::from_secs(60), ..settings };
         let origin = connect(settings, &log).await;
         contents_are_equal(&*origin, &export).await;
+        the_contract_is_kept(&export, &log).await;
         changes_are_noticed(&*origin, &export).await;
         reused_inodes_are_other_objects(&*origin, &export).await;
         nested_exports_are_entered(&*origin).await;
@@ -217,6 +217,15 @@ async fn contents_are_equal(origin: &dyn Origin, export: &Path) {
     let object = entry.object.as_ref().expect("READDIRPLUS gives attributes");
     assert_eq!(object, &origin.lookup(&many, &entry.name).await.expect("lookup"));
     assert!(origin.statfs(&root).await.expect("statfs").bytes_total > 0);
+}
+
+/// The suite that every origin passes, over an export of its own directory.
+async fn the_contract_is_kept(export: &Path, log: &Path) {
+    let dir = export.join("contract");
+    fs::create_dir(&dir).expect("mkdir");
+    let url = format!("nfs://127.0.0.1:{NFS_PORT}{}?mountport={MOUNT_PORT}", dir.display());
+    let origin = connect(Config::from_url(&url).expect("URL"), log).await;
+    testkit::origin_contract::run(&testkit::origin_contract::OverDirectory { dir, origin }).await;
 }
 
 async fn changes_are_noticed(origin: &dyn Origin, export: &Path) {
