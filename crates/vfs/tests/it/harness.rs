@@ -1,5 +1,6 @@
 //! A whole tier over one far origin, in each way to run the cache.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,11 @@ pub struct Tier {
     pub vfs: Arc<Vfs>,
     pub far: Arc<Far>,
     clock: Clock,
-    _dir: tempfile::TempDir,
+    mode: Mode,
+    junction: Junction,
+    namespace: Arc<Namespace>,
+    cache: Arc<Cache>,
+    dir: tempfile::TempDir,
 }
 
 pub fn tier(mode: Mode) -> Tier {
@@ -56,10 +61,20 @@ pub fn tier_with(mode: Mode, edit: impl FnOnce(&mut Junction)) -> Tier {
     let (far, clock) = (Far::new("far:one"), Clock::default());
     let mut junction = Junction::new("/", far.clone());
     edit(&mut junction);
-    let config = namespace::Config { dir: dir.path().join("meta"), ..namespace::Config::default() };
-    let namespace = Namespace::open_with_clock(config, vec![junction], clock.clone()).expect("opens");
+    let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");
+    let cache = open_cache(dir.path(), mode).expect("opens");
+    let vfs = Vfs::new(namespace.clone(), cache.clone());
+    Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
+}
+
+fn open_namespace(dir: &Path, junction: &Junction, clock: &Clock) -> Result<Arc<Namespace>> {
+    let config = namespace::Config { dir: dir.join("meta"), ..namespace::Config::default() };
+    Namespace::open_with_clock(config, vec![junction.clone()], clock.clone())
+}
+
+fn open_cache(dir: &Path, mode: Mode) -> Result<Arc<Cache>> {
     let mut config = cache::Config {
-        dir: dir.path().join("cache"),
+        dir: dir.join("cache"),
         size_max: 256 << 20,
         free_floor: 0,
         ..cache::Config::default()
@@ -69,8 +84,18 @@ pub fn tier_with(mode: Mode, edit: impl FnOnce(&mut Junction)) -> Tier {
         Mode::NoReadahead => config.readahead_max = 0,
         Mode::Bypass => config.bypass = true,
     }
-    let cache = Cache::open(config).expect("opens");
-    Tier { vfs: Vfs::new(namespace, cache), far, clock, _dir: dir }
+    Cache::open(config)
+}
+
+/// Try until what used the same files before has let go of them.
+async fn patiently<T>(open: impl Fn() -> Result<T>) -> T {
+    for _ in 0..500 {
+        match open() {
+            Ok(opened) => return opened,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+    open().expect("opens once the tier before it is gone")
 }
 
 pub fn rule(rule: Freshness) -> impl FnOnce(&mut Junction) {
@@ -88,6 +113,17 @@ pub fn joined(read: &ReadOut) -> Vec<u8> {
 impl Tier {
     pub fn pass(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    pub async fn after_a_restart(self) -> Tier {
+        let Tier { vfs, far, clock, mode, junction, namespace, cache, dir } = self;
+        namespace.shutdown().await;
+        cache.shutdown().await;
+        drop((vfs, namespace, cache));
+        let namespace = patiently(|| open_namespace(dir.path(), &junction, &clock)).await;
+        let cache = patiently(|| open_cache(dir.path(), mode)).await;
+        let vfs = Vfs::new(namespace.clone(), cache.clone());
+        Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
     }
 
     /// The wall clock of the tier.

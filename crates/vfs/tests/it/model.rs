@@ -133,7 +133,7 @@ async fn after_the_ttl_the_tier_equals_the_origin(mode: Mode) {
     let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(random_seed);
     println!("SEED={seed}, {mode:?}");
     let mut random = Random(seed);
-    let t = tier(mode);
+    let mut t = tier(mode);
     let mut compared = 0;
     for _ in 0..ROUNDS {
         // Half the time changes are so recent that their timestamps prove nothing.
@@ -145,6 +145,9 @@ async fn after_the_ttl_the_tier_equals_the_origin(mode: Mode) {
             if random.below(3) == 0 {
                 use_it(&t, &mut random).await;
             }
+        }
+        if random.below(6) == 0 {
+            t = t.after_a_restart().await;
         }
         t.pass(AFTER_TTL);
         compared += compare(&t, &mut random).await;
