@@ -94,6 +94,17 @@ impl Tier {
         answer
     }
 
+    /// User and system time so far.
+    pub fn cpu_seconds(&self) -> f64 {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it is running");
+        let after_name = stat.rsplit(')').next().expect("there is a name in brackets");
+        let ticks: u64 =
+            after_name.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+        ticks as f64 / 100.0
+    }
+
+    /// The most that was ever resident.
     pub fn resident_mib(&self) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it is running");
