@@ -2,7 +2,7 @@
 //! MOUNT v3 (RFC 1813), portmap v2 (RFC 1833). Both directions, for our server and for our client.
 //!
 //! Pure but for the record reader. Decoders read from what has arrived and allocate nothing on the word of a
-//! length that they have not checked; they never panic. READ payloads are slices of the record, not copies.
+//! length that they have not checked; they never panic. READ and WRITE payloads are slices of the record, not copies.
 //! Start with `xdr`, then `rpc`, then `nfs3`.
 
 pub mod mount;

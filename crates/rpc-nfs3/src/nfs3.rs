@@ -1,10 +1,14 @@
-//! NFS version 3 (RFC 1813): numbers, types, and for each procedure of a read-only client or server the
-//! arguments and results.
+//! NFS version 3 (RFC 1813): numbers, types, and for each procedure the arguments and results.
 
 pub mod attr;
+pub mod create;
 pub mod file;
 pub mod fs;
+pub mod names;
 pub mod readdir;
+pub mod setattr;
+pub mod wcc;
+pub mod write;
 
 use bytes::Bytes;
 
@@ -92,15 +96,18 @@ impl Status {
     pub const FBIG: Status = Status(27);
     pub const NOSPC: Status = Status(28);
     pub const ROFS: Status = Status(30);
+    pub const MLINK: Status = Status(31);
     pub const NAMETOOLONG: Status = Status(63);
     pub const NOTEMPTY: Status = Status(66);
     pub const DQUOT: Status = Status(69);
     pub const STALE: Status = Status(70);
     pub const BADHANDLE: Status = Status(10001);
+    pub const NOT_SYNC: Status = Status(10002);
     pub const BAD_COOKIE: Status = Status(10003);
     pub const NOTSUPP: Status = Status(10004);
     pub const TOOSMALL: Status = Status(10005);
     pub const SERVERFAULT: Status = Status(10006);
+    pub const BADTYPE: Status = Status(10007);
     pub const JUKEBOX: Status = Status(10008);
 }
 

@@ -22,7 +22,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    fn decode(d: &mut Decoder) -> WireResult<FileType> {
+    pub(super) fn decode(d: &mut Decoder) -> WireResult<FileType> {
         Ok(match d.u32()? {
             1 => FileType::Regular,
             2 => FileType::Directory,
@@ -57,11 +57,11 @@ pub struct Fattr3 {
 pub type PostOpAttr = Option<Fattr3>;
 
 impl Nfstime3 {
-    fn decode(d: &mut Decoder) -> WireResult<Nfstime3> {
+    pub(super) fn decode(d: &mut Decoder) -> WireResult<Nfstime3> {
         Ok(Nfstime3 { seconds: d.u32()?, nanos: d.u32()? })
     }
 
-    fn encode(self, e: &mut Encoder) {
+    pub(super) fn encode(self, e: &mut Encoder) {
         e.u32(self.seconds);
         e.u32(self.nanos);
     }

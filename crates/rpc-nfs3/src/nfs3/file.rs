@@ -7,7 +7,7 @@ use super::{FileHandle, Outcome, decode_outcome, encode_outcome};
 use crate::xdr::{Decoder, Encoder, WireError, WireResult, length32};
 
 /// Longest link target (PATH_MAX).
-const TARGET_MAX: usize = 4096;
+pub const TARGET_MAX: usize = 4096;
 
 /// Bits of ACCESS.
 pub mod access {

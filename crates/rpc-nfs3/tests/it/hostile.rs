@@ -4,8 +4,13 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rpc_nfs3::nfs3::create::{self, CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
 use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs};
+use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::readdir::{self, ReaddirArgs};
+use rpc_nfs3::nfs3::setattr::SetattrArgs;
+use rpc_nfs3::nfs3::wcc;
+use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, fs};
 use rpc_nfs3::portmap::Mapping;
 use rpc_nfs3::rpc::{CallHeader, ReplyHeader};
@@ -32,12 +37,39 @@ fn all_decoders(message: &Bytes) {
     let _ = fs::decode_fsstat(&mut d());
     let _ = fs::decode_fsinfo(&mut d());
     let _ = fs::decode_pathconf(&mut d());
+    mutation_decoders(message);
     for plus in [false, true] {
         let _ = ReaddirArgs::decode(&mut d(), plus);
         // An entry takes at least 24 bytes on the wire: a list cannot be longer than the message allows.
         let _ = readdir::decode_readdir(&mut d(), plus)
             .map(|r| r.map(|ok| assert!(ok.entries.len() <= message.len() / 24)));
     }
+}
+
+/// Of the procedures that change something. Byte strings are slices of the message, within their caps.
+fn mutation_decoders(message: &Bytes) {
+    let d = || Decoder::new(message.clone());
+    let within = |bytes: &Bytes, max: usize| {
+        let inside = bytes.is_empty() || message.as_ptr_range().contains(&bytes.as_ptr());
+        assert!(inside && bytes.len() <= max, "{} bytes", bytes.len());
+    };
+    let _ = SetattrArgs::decode(&mut d());
+    let _ = WriteArgs::decode(&mut d(), 100).map(|args| within(&args.data, 100));
+    let _ = CommitArgs::decode(&mut d());
+    let _ = CreateArgs::decode(&mut d()).map(|args| within(&args.place.name, NAME_MAX));
+    let _ = MkdirArgs::decode(&mut d()).map(|args| within(&args.place.name, NAME_MAX));
+    let _ = SymlinkArgs::decode(&mut d()).map(|args| within(&args.target, file::TARGET_MAX));
+    let _ = MknodArgs::decode(&mut d()).map(|args| within(&args.place.name, NAME_MAX));
+    let _ = RenameArgs::decode(&mut d()).map(|args| within(&args.to.name, NAME_MAX));
+    let _ = LinkArgs::decode(&mut d()).map(|args| within(&args.object.0, HANDLE_MAX));
+    let _ = wcc::decode_wcc_result(&mut d());
+    if let Ok(Ok(ok)) = write::decode_write(&mut d(), 100) {
+        assert!(ok.count <= 100);
+    }
+    let _ = write::decode_commit(&mut d());
+    let _ = create::decode_create(&mut d());
+    let _ = names::decode_rename(&mut d());
+    let _ = names::decode_link(&mut d());
 }
 
 /// Words that lengths, enums and booleans are likely to stumble over.
@@ -123,4 +155,51 @@ fn read_data_that_differs_from_its_count_is_refused() {
 fn lists_of_many_empty_items_stop_at_their_cap() {
     let ones: Vec<u32> = std::iter::repeat_n([1, 0, 0], 70_000).flatten().collect();
     assert_eq!(mount::decode_mounts(&mut words(&ones)), Err(WireError::TooLong));
+}
+
+#[test]
+fn write_data_that_differs_from_its_count_or_is_too_much_is_refused() {
+    // handle, offset, count, stable_how, length, data
+    let call = |count, stable, length| [0, 0, 0, count, stable, length, 7, 7];
+    let decode =
+        |count, stable, length, max| WriteArgs::decode(&mut words(&call(count, stable, length)), max);
+    assert!(decode(8, 0, 8, 8).is_ok());
+    assert_eq!(decode(8, 0, 8, 7), Err(WireError::TooLong));
+    assert_eq!(decode(4, 0, 8, 8), Err(WireError::BadValue));
+    assert_eq!(decode(u32::MAX, 0, u32::MAX, 1 << 20), Err(WireError::TooLong));
+    assert_eq!(decode(12, 0, 12, 1 << 20), Err(WireError::Truncated));
+    assert_eq!(decode(8, 3, 8, 8), Err(WireError::BadValue), "there is no stable_how 3");
+}
+
+#[test]
+fn a_server_that_wrote_more_than_was_sent_is_not_believed() {
+    // status, nothing before, nothing after, count, committed, verifier
+    let reply = |count, committed| words(&[0, 0, 0, count, committed, 1, 2]);
+    assert!(write::decode_write(&mut reply(100, 2), 100).is_ok());
+    assert_eq!(write::decode_write(&mut reply(101, 2), 100), Err(WireError::BadValue));
+    assert_eq!(write::decode_write(&mut reply(100, 3), 100), Err(WireError::BadValue));
+}
+
+#[test]
+fn numbers_that_name_no_way_to_create_or_to_set_a_time_are_refused() {
+    // handle, name, createmode3
+    assert_eq!(CreateArgs::decode(&mut words(&[0, 0, 3])), Err(WireError::BadValue));
+    // handle, no mode, no uid, no gid, no size, time_how
+    assert_eq!(SetattrArgs::decode(&mut words(&[0, 0, 0, 0, 0, 3])), Err(WireError::BadValue));
+    // handle, name, ftype3
+    for kind in [0, 8, u32::MAX] {
+        assert_eq!(MknodArgs::decode(&mut words(&[0, 0, kind])), Err(WireError::BadValue));
+    }
+}
+
+#[test]
+fn link_targets_and_names_end_at_their_caps() {
+    // handle, name, six attributes that stay, length of the target
+    let symlink = |length| words(&[0, 0, 0, 0, 0, 0, 0, 0, length]);
+    assert_eq!(SymlinkArgs::decode(&mut symlink(4097)), Err(WireError::TooLong));
+    assert_eq!(SymlinkArgs::decode(&mut symlink(4096)), Err(WireError::Truncated));
+    // handle, name, handle, length of the second name
+    let rename = |length| words(&[0, 0, 0, length]);
+    assert_eq!(RenameArgs::decode(&mut rename(1025)), Err(WireError::TooLong));
+    assert_eq!(RenameArgs::decode(&mut rename(1024)), Err(WireError::Truncated));
 }

@@ -1,6 +1,7 @@
 //! The wire types against themselves (round trips) and against hostile bytes.
 
 mod hostile;
+mod mutations;
 mod record;
 mod round_trip;
 mod values;

@@ -17,7 +17,7 @@ use rpc_nfs3::{Decoder, Encoder};
 use crate::values::{bytes, failure, fattr, handle, listing, post_op};
 
 /// Encodes, decodes, and checks that nothing is left over and that every shorter message is refused.
-fn round<T: PartialEq + std::fmt::Debug>(
+pub fn round<T: PartialEq + std::fmt::Debug>(
     value: &T,
     encode: impl Fn(&mut Encoder),
     decode: impl Fn(&mut Decoder) -> WireResult<T>,
