@@ -122,33 +122,33 @@ impl MemoryOrigin {
     pub fn link(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let mut state = self.lock();
         let id = state.walk(from)?;
+        if state.inode(id)?.attr.is_dir() {
+            return Err(Error::new(ErrorKind::IsADirectory, "link", from.escape_ascii()));
+        }
+        if state.walk(to).is_ok() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "link to", "a name that exists"));
+        }
         state.enter(to, id)?;
         state.touched(id, |attr| attr.nlink += 1)
     }
 
     /// Remove a file, a link, or an empty directory.
     pub fn remove(&self, path: &[u8]) -> Result<()> {
-        let mut state = self.lock();
-        let id = state.walk(path)?;
-        if matches!(&state.inode(id)?.body, Body::Dir(entries) if !entries.is_empty()) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "remove", "a directory that is not empty"));
-        }
-        state.leave(path)?;
-        state
-            .touched(id, |attr| attr.nlink = attr.nlink.saturating_sub(if attr.is_dir() { 2 } else { 1 }))?;
-        if state.inode(id)?.attr.nlink == 0 {
-            state.nodes.remove(&id);
-        }
-        Ok(())
+        self.lock().remove(path)
     }
 
-    /// Rename; what had the new name is removed.
+    /// Rename, as POSIX does: what had the new name is removed if it may be; two names of one file stay both.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        if self.lock().walk(to).is_ok() {
-            self.remove(to)?;
-        }
         let mut state = self.lock();
         let id = state.walk(from)?;
+        match state.walk(to) {
+            Ok(same) if same == id => return Ok(()),
+            Ok(other) if state.inode(other)?.attr.is_dir() != state.inode(id)?.attr.is_dir() => {
+                return Err(Error::new(ErrorKind::InvalidArgument, "rename", "a file to a directory's name"));
+            }
+            Ok(_) => state.remove(to)?,
+            Err(_) => {}
+        }
         state.leave(from)?;
         state.enter(to, id)?;
         state.touched(id, |_| {})
@@ -273,6 +273,20 @@ impl State {
         self.entries(parent)?.remove(&name);
         let is_dir = self.inode(id)?.attr.is_dir();
         self.changed(parent, |attr| attr.nlink -= u32::from(is_dir))
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Result<()> {
+        let id = self.walk(path)?;
+        if matches!(&self.inode(id)?.body, Body::Dir(entries) if !entries.is_empty()) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "remove", "a directory that is not empty"));
+        }
+        self.leave(path)?;
+        let names = |attr: &Attr| if attr.is_dir() { 2 } else { 1 };
+        self.touched(id, |attr| attr.nlink = attr.nlink.saturating_sub(names(attr)))?;
+        if self.inode(id)?.attr.nlink == 0 {
+            self.nodes.remove(&id);
+        }
+        Ok(())
     }
 
     fn object(&mut self, id: u64) -> Result<Object> {

@@ -4,13 +4,16 @@
 //! root without following links and checks that it is still that inode. Renamed objects therefore answer `Stale`
 //! and are found again by name.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
@@ -19,8 +22,13 @@ use types::{Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, T
 
 use crate::{DirCursor, DirEntry, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference};
 
-/// System calls at the same time. A far mount is waited for in them; a thread each.
-const CALLS_MAX: usize = 64;
+/// Metadata calls at the same time, and reads: a thread each, because a far mount is waited for in them. Apart, so
+/// that a look-up does not queue behind reads.
+const METADATA_MAX: usize = 64;
+const READS_MAX: usize = 64;
+/// A mount that does not answer holds a thread for as long as the kernel likes; the caller is told after this long.
+/// 4 MiB in 10 s is 3.4 Mbit/s, slower than any line worth a cache.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Names in one piece of a listing.
 const PAGE: usize = 2048;
 /// Listings that are being read at the same time; the oldest makes room and answers `Busy` when it goes on.
@@ -28,20 +36,38 @@ const LISTINGS_MAX: usize = 64;
 
 pub struct PosixOrigin {
     inner: Arc<Inner>,
-    calls: Arc<Semaphore>,
+    metadata: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
 }
 
 struct Inner {
     path: PathBuf,
     root: OwnedFd,
-    /// Open listings, oldest first: their number, and the names not given yet.
-    listings: std::sync::Mutex<std::collections::VecDeque<(u64, Vec<Name>)>>,
-    next_listing: std::sync::atomic::AtomicU64,
+    home: Home,
+    /// Open listings, oldest first.
+    listings: Mutex<VecDeque<Listing>>,
+    next_listing: AtomicU64,
+}
+
+/// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
+/// file is on the root's own file system, and the id that this file system gives itself (0 where it has none).
+#[derive(Clone, Copy)]
+struct Home {
+    device: u64,
+    id: u64,
+}
+
+struct Listing {
+    number: u64,
+    dir: Stamp,
+    /// Not given yet; given from the end.
+    names: Vec<Name>,
 }
 
 /// What tells an inode from every other, also from a later one with its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
+    /// The file system: its own id if it is the root's, otherwise the device.
     dev: u64,
     ino: u64,
     /// Nanoseconds of birth; 0 where the file system has none.
@@ -65,27 +91,40 @@ impl PosixOrigin {
             Errno::NOTDIR => refuse("not a directory"),
             e => refuse(&std::io::Error::from(e).to_string()),
         })?;
-        let inner = Inner {
-            path: path.to_owned(),
-            root,
-            listings: std::sync::Mutex::default(),
-            next_listing: std::sync::atomic::AtomicU64::new(1),
+        let explain = |e: Errno| refuse(&std::io::Error::from(e).to_string());
+        let home = Home {
+            device: device(&stat(&root).map_err(explain)?),
+            id: rustix::fs::fstatvfs(&root).map_err(explain)?.f_fsid,
         };
-        Ok(PosixOrigin { inner: Arc::new(inner), calls: Arc::new(Semaphore::new(CALLS_MAX)) })
+        let (listings, next_listing) = (Mutex::default(), AtomicU64::new(1));
+        let inner = Inner { path: path.to_owned(), root, home, listings, next_listing };
+        inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
+            Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
+            e => explain(e),
+        })?;
+        let (metadata, reads) = (Semaphore::new(METADATA_MAX), Semaphore::new(READS_MAX));
+        Ok(PosixOrigin { inner: Arc::new(inner), metadata: Arc::new(metadata), reads: Arc::new(reads) })
     }
 
     async fn run<T: Send + 'static>(
         &self,
+        room: &Arc<Semaphore>,
         call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let permit = self.calls.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let inner = self.inner.clone();
-        let answer = tokio::task::spawn_blocking(move || {
-            let answer = call(&inner);
-            drop(permit); // by the thread, not by a caller that may be gone while the thread still hangs
-            answer
-        });
-        answer.await.map_err(|e| Error::new(ErrorKind::Io, "run a system call", "").with_source(e))?
+        let (room, inner) = (room.clone(), self.inner.clone());
+        let answer = async move {
+            let permit = room.acquire_owned().await.expect("the semaphore is never closed");
+            let thread = tokio::task::spawn_blocking(move || {
+                let answer = call(&inner);
+                drop(permit); // by the thread, not by a caller that may be gone while the thread still hangs
+                answer
+            });
+            thread.await.map_err(|e| Error::new(ErrorKind::Io, "run a system call", "").with_source(e))?
+        };
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+            let context = format!("{}: no answer in {PATIENCE:?}", self.inner.path.display());
+            Err(Error::new(ErrorKind::Unavailable, "wait for", context))
+        })
     }
 }
 
@@ -101,7 +140,7 @@ impl Inner {
         };
         let (stamp, path) = decode_reference(reference)?;
         let fd = self.open_path(path, flags).map_err(stale)?;
-        let found = stamp_of(&stat(&fd).map_err(stale)?);
+        let found = self.stamp_of(&stat(&fd).map_err(stale)?);
         if found != stamp {
             return Err(Error::new(ErrorKind::Stale, "open", self.shown(reference)));
         }
@@ -116,13 +155,26 @@ impl Inner {
         rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
     }
 
+    fn stamp_of(&self, found: &Statx) -> Stamp {
+        let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let birth = found.stx_btime;
+        let born = if has_birth {
+            birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(birth.tv_nsec))
+        } else {
+            0
+        };
+        let device = device(found);
+        let dev = if device == self.home.device { self.home.id } else { device };
+        Stamp { dev, ino: found.stx_ino, born }
+    }
+
     fn shown(&self, reference: &Reference) -> String {
         let path = decode_reference(reference).map(|(_, path)| path.escape_ascii().to_string());
         format!("{}/{}", self.path.display(), path.unwrap_or_default())
     }
 
     fn object(&self, path: &[u8], found: &Statx) -> Result<Object> {
-        let stamp = stamp_of(found).encode();
+        let stamp = self.stamp_of(found).encode();
         let reference = [stamp.as_slice(), path].concat();
         if reference.len() > REFERENCE_MAX {
             return Err(Error::new(ErrorKind::NameTooLong, "address", path.escape_ascii()));
@@ -159,16 +211,17 @@ impl Inner {
                 Err(e) => warn!("left out of {}: {e}", dir_path.escape_ascii()),
             }
         }
-        names.reverse(); // given from the end
+        names.reverse();
         Ok(names)
     }
 
     fn list(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let (fd, path) = self.open(dir, flags).map_err(|e| self.not_a_directory(dir, e))?;
+        let (stamp, _) = decode_reference(dir)?;
         let mut names = match cursor.cookie {
             0 => self.names(&fd, &path)?,
-            number => self.take_listing(number)?,
+            number => self.take_listing(number, stamp)?,
         };
         let mut entries = Vec::with_capacity(names.len().min(PAGE));
         while let Some(name) = names.pop() {
@@ -184,7 +237,7 @@ impl Inner {
                 break;
             }
         }
-        let next = (!names.is_empty()).then(|| self.keep_listing(names));
+        let next = (!names.is_empty()).then(|| self.keep_listing(stamp, names));
         Ok(DirPage { entries, next })
     }
 
@@ -196,31 +249,37 @@ impl Inner {
         error
     }
 
-    fn keep_listing(&self, names: Vec<Name>) -> DirCursor {
-        let number = self.next_listing.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut listings = self.listings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    /// `ELOOP` of a link itself means "not a file", of one in the way "stale".
+    fn not_a_file(&self, reference: &Reference, error: Error) -> Error {
+        if error.kind() == ErrorKind::Stale && self.open(reference, OFlags::PATH).is_ok() {
+            return Error::new(ErrorKind::InvalidArgument, "read as a file", self.shown(reference));
+        }
+        error
+    }
+
+    fn keep_listing(&self, dir: Stamp, names: Vec<Name>) -> DirCursor {
+        let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         if listings.len() >= LISTINGS_MAX {
             listings.pop_front();
         }
-        listings.push_back((number, names));
+        listings.push_back(Listing { number, dir, names });
         DirCursor { cookie: number, verifier: [0; 8] }
     }
 
-    fn take_listing(&self, number: u64) -> Result<Vec<Name>> {
-        let mut listings = self.listings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let at = listings.iter().position(|(n, _)| *n == number);
+    fn take_listing(&self, number: u64, dir: Stamp) -> Result<Vec<Name>> {
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = listings.iter().position(|l| l.number == number && l.dir == dir);
         let listing = at.and_then(|at| listings.remove(at));
-        listing.map(|(_, names)| names).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Busy,
-                "go on listing",
-                "a directory: too many listings at once, begin again",
-            )
+        listing.map(|listing| listing.names).ok_or_else(|| {
+            let context = "a directory: too many listings at once, begin again";
+            Error::new(ErrorKind::Busy, "go on listing", context)
         })
     }
 
     fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let (fd, path) = self.open(object, OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK)?;
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let (fd, path) = self.open(object, flags).map_err(|e| self.not_a_file(object, e))?;
         let failed = |e: Errno| Error::io("read", path.escape_ascii(), e.into());
         let check = || -> Result<()> {
             let attr = attr_of(&stat(&fd).map_err(failed)?);
@@ -271,17 +330,6 @@ fn stat(fd: &OwnedFd) -> rustix::io::Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-fn stamp_of(found: &Statx) -> Stamp {
-    let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-    let birth = found.stx_btime;
-    let born = if has_birth {
-        birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(birth.tv_nsec))
-    } else {
-        0
-    };
-    Stamp { dev: device(found), ino: found.stx_ino, born }
-}
-
 fn device(found: &Statx) -> u64 {
     (u64::from(found.stx_dev_major) << 32) | u64::from(found.stx_dev_minor)
 }
@@ -324,7 +372,7 @@ impl Origin for PosixOrigin {
     }
 
     async fn root(&self) -> Result<Object> {
-        self.run(|inner| {
+        self.run(&self.metadata, |inner| {
             let found = stat(&inner.root).map_err(|e| Error::io("open", inner.path.display(), e.into()))?;
             inner.object(b"", &found)
         })
@@ -333,7 +381,7 @@ impl Origin for PosixOrigin {
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         let (dir, name) = (dir.clone(), name.clone());
-        self.run(move |inner| {
+        self.run(&self.metadata, move |inner| {
             let (fd, path) = inner.open(&dir, OFlags::PATH)?;
             inner.child(&fd, &path, &name)
         })
@@ -342,7 +390,7 @@ impl Origin for PosixOrigin {
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
         let object = object.clone();
-        self.run(move |inner| {
+        self.run(&self.metadata, move |inner| {
             let (fd, path) = inner.open(&object, OFlags::PATH)?;
             let found = stat(&fd).map_err(|e| Error::io("stat", path.escape_ascii(), e.into()))?;
             inner.object(&path, &found)
@@ -352,30 +400,31 @@ impl Origin for PosixOrigin {
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         let link = link.clone();
-        self.run(move |inner| {
+        self.run(&self.metadata, move |inner| {
             let (fd, path) = inner.open(&link, OFlags::PATH)?;
-            let target = rustix::fs::readlinkat(&fd, c"", Vec::new())
-                .map_err(|e| Error::io("read link", path.escape_ascii(), e.into()))?;
-            let mut bytes = BytesMut::new();
-            bytes.put_slice(target.as_bytes());
-            Ok(bytes.freeze())
+            let failed = |e: Errno| Error::io("read link", path.escape_ascii(), e.into());
+            if attr_of(&stat(&fd).map_err(failed)?).kind != FileKind::Symlink {
+                return Err(Error::new(ErrorKind::InvalidArgument, "read as a link", path.escape_ascii()));
+            }
+            let target = rustix::fs::readlinkat(&fd, c"", Vec::new()).map_err(failed)?;
+            Ok(target.into_bytes().into())
         })
         .await
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         let dir = dir.clone();
-        self.run(move |inner| inner.list(&dir, cursor)).await
+        self.run(&self.metadata, move |inner| inner.list(&dir, cursor)).await
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
         let object = object.clone();
-        self.run(move |inner| inner.read(&object, version, range)).await
+        self.run(&self.reads, move |inner| inner.read(&object, version, range)).await
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         let object = object.clone();
-        self.run(move |inner| {
+        self.run(&self.metadata, move |inner| {
             let (fd, path) = inner.open(&object, OFlags::PATH)?;
             let stat =
                 rustix::fs::fstatvfs(&fd).map_err(|e| Error::io("statfs", path.escape_ascii(), e.into()))?;

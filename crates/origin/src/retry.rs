@@ -1,4 +1,5 @@
-//! Tries again what may succeed later, until a deadline. Looks at `is_retryable` and at nothing else.
+//! Tries again what may succeed later, until a deadline. Looks at `is_retryable` and at nothing else. A try under
+//! way is not cut short, because a slow answer is worth more than a new question: each origin bounds its own calls.
 
 use std::future::Future;
 use std::sync::Arc;

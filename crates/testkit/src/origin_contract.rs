@@ -149,6 +149,8 @@ impl Suite<'_> {
         let link = self.find(b"found/link").await.expect("found");
         assert_eq!(link.attr.kind, FileKind::Symlink);
         assert_eq!(self.origin.readlink(&link.reference).await.expect("read"), "../some/where");
+        let no_link = self.origin.readlink(&file.reference).await;
+        assert_eq!(kind_of(no_link), ErrorKind::InvalidArgument, "a file is no link");
         self.find(b"found/not-utf8-\xff\xe9").await.expect("names are bytes");
         let dir = self.find(b"found").await.expect("found").reference;
         assert_eq!(kind_of(self.origin.lookup(&dir, &name(b"missing")).await), ErrorKind::NotFound);

@@ -1,9 +1,11 @@
 //! The contract, over every origin of this crate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use origin::Origin;
 use origin::count::{Count, OriginMetrics};
+use origin::delay::Delay;
 use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
@@ -26,7 +28,8 @@ async fn posix_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrappers_keep_the_contract() {
     let memory = MemoryOrigin::new();
-    let counted: Arc<dyn Origin> = Count::new(memory.clone(), "/", OriginMetrics::default());
+    let far = Delay::new(memory.clone(), Duration::from_millis(1));
+    let counted: Arc<dyn Origin> = Count::new(far, "/", OriginMetrics::default());
     let origin = Retry::new(Limit::new(counted, LimitConfig::default()), RetryConfig::default());
     run(&InMemory { origin, memory }).await;
 }

@@ -174,3 +174,43 @@ async fn a_link_in_the_way_leads_nowhere() {
     let link = origin.lookup(&root, &name(b"sub")).await.expect("there").reference;
     assert!(origin.lookup(&link, &name(b"secret")).await.is_err(), "links are not walked through");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_another_directory_lists_nothing() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for sub in ["a", "b"] {
+        std::fs::create_dir(dir.path().join(sub)).expect("made");
+        for i in 0..3000 {
+            std::fs::write(dir.path().join(format!("{sub}/{sub}{i}")), b"").expect("written");
+        }
+    }
+    let origin = PosixOrigin::open(dir.path()).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    let name = |n| Name::new(Bytes::from_static(n)).expect("valid");
+    let a = origin.lookup(&root, &name(b"a")).await.expect("there").reference;
+    let b = origin.lookup(&root, &name(b"b")).await.expect("there").reference;
+    let first = origin.readdir(&a, DirCursor::default()).await.expect("listed");
+    let cursor = first.next.expect("there is more");
+    assert_eq!(origin.readdir(&b, cursor).await.expect_err("refused").kind(), ErrorKind::Busy);
+    let rest = origin.readdir(&a, cursor).await.expect("still good where it came from");
+    assert_eq!(first.entries.len() + rest.entries.len(), 3000);
+}
+
+#[tokio::test]
+async fn the_origin_in_memory_renames_and_links_as_posix_does() {
+    let memory = MemoryOrigin::new();
+    memory.write_file(b"one", b"1").expect("written");
+    memory.link(b"one", b"two").expect("linked");
+    memory.rename(b"one", b"two").expect("two names of one file stay");
+    memory.rename(b"one", b"one").expect("nothing to do");
+    let root = memory.root().await.expect("there").reference;
+    let name = |n| Name::new(Bytes::from_static(n)).expect("valid");
+    for known in [&b"one"[..], b"two"] {
+        let found = memory.lookup(&root, &name(known)).await.expect("still there");
+        assert_eq!(found.attr.nlink, 2);
+    }
+    memory.write_file(b"three", b"3").expect("written");
+    assert!(memory.link(b"one", b"three").is_err(), "a name that exists");
+    assert!(memory.rename(b"none", b"three").is_err());
+    memory.lookup(&root, &name(b"three")).await.expect("a rename that fails removes nothing");
+}
