@@ -81,13 +81,15 @@ impl Namespace {
         }
     }
 
-    /// The same object under another handle? By identity; failing that, by inode number and, for files, by
-    /// contents that did not change. A new file under the old name must not pass.
+    /// The same object under another handle? By identity; failing that, by inode number and by contents that did not
+    /// change. A directory may have changed if its whole file system came back under another id: then the server was
+    /// restored or exports anew. A new object under the old name, with the old inode number, must not pass.
     fn is_same(&self, junction: &Grafted, old: &Node, found: &Object) -> bool {
         if self.id_of(junction.id, &found.identity) == old.id {
             return true;
         }
         let same_inode = found.attr.fileid == old.attr().fileid && found.attr.kind == old.attr().kind;
-        same_inode && (found.attr.is_dir() || found.version == old.version())
+        let exported_anew = found.attr.is_dir() && found.attr.fsid != old.attr().fsid;
+        same_inode && (found.version == old.version() || exported_anew)
     }
 }

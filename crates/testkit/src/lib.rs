@@ -1,4 +1,5 @@
 //! What the tests of all crates share: real parts to test against, and how to report those that are missing.
 
+pub mod far_origin;
 pub mod lab;
 pub mod origin_contract;

@@ -1,5 +1,6 @@
 //! A `FileId` is a client's handle: it means one object for as long as that exists, whatever happens around it.
 
+use origin::Origin;
 use types::ErrorKind;
 
 use crate::harness::{AFTER_TTL, Tier, kind, tier};
@@ -174,4 +175,25 @@ async fn a_removed_object_is_not_taken_for_a_stale_reference() {
     t.pass(AFTER_TTL);
     assert_eq!(kind(t.getattr(before[2]).await), Some(ErrorKind::Stale));
     assert_ne!(t.id(b"/a/b/file").await, before[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_directory_with_a_reused_inode_number_does_not_take_over_a_handle() {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    t.far.memory.write_file(b"dir/file", b"abc").unwrap();
+    let (dir, file) = (t.id(b"/dir").await, t.id(b"/dir/file").await);
+    let root = t.far.memory.root().await.unwrap().reference;
+    let name = types::Name::new(bytes::Bytes::from_static(b"dir")).unwrap();
+    let before = t.far.memory.lookup(&root, &name).await.unwrap().attr.fileid;
+    t.far.memory.remove(b"dir/file").unwrap();
+    t.far.memory.remove(b"dir").unwrap();
+    t.far.memory.mkdir(b"dir").unwrap();
+    let now = t.far.memory.lookup(&root, &name).await.unwrap().attr.fileid;
+    t.far.reuse_inode_number(now, before);
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.getattr(dir).await), Some(ErrorKind::Stale));
+    assert_eq!(kind(t.getattr(file).await), Some(ErrorKind::Stale));
+    assert_ne!(t.id(b"/dir").await, dir);
 }

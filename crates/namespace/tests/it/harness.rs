@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use namespace::{Ask, Clock, Config, Found, Freshness, Junction, Namespace};
+use testkit::far_origin::Far;
 use types::{Error, ErrorKind, FileId, Name, Result};
-
-use crate::far::Far;
 
 pub const TTL: Duration = Duration::from_secs(30);
 /// Long enough for anything under `TTL` to be outdated.

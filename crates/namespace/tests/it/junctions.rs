@@ -1,9 +1,9 @@
 //! Origins grafted into one tree.
 
 use namespace::{Ask, Clock, Found, Junction, Namespace};
+use testkit::far_origin::Far;
 use types::{ErrorKind, JunctionId};
 
-use crate::far::Far;
 use crate::harness::{kind, name, names_in_pieces, open, reopen};
 
 fn junctions(paths: &[(&str, &str)]) -> Vec<Junction> {

@@ -1,6 +1,5 @@
 //! The namespace as `vfs` sees it: what may be believed, for how long, and at what price in calls to the origin.
 
-mod far;
 mod freshness;
 mod handles;
 mod harness;

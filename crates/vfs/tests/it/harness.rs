@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use cache::Cache;
 use namespace::{Clock, Freshness, Junction, Namespace};
+use testkit::far_origin::Far;
 use types::{Caller, Error, ErrorKind, FileId, Result};
 use vfs::{ReadOut, Vfs};
-
-use crate::far::Far;
 
 /// Past the default ttl of 30 s.
 pub const AFTER_TTL: Duration = Duration::from_secs(31);

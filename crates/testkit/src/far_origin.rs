@@ -1,7 +1,7 @@
 //! A far origin that can be counted, cut off, held up and brought back with other handles. Wraps the honest one in
-//! memory; shared with the tests of `vfs`.
+//! memory.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,8 @@ pub struct Far {
     generation: AtomicU64,
     /// Part of every identity.
     identities: AtomicU64,
+    /// Inode numbers that are shown for others: a server that used a number again.
+    reused: Mutex<HashMap<u64, u64>>,
     /// Names that listings give without their objects.
     bare: Mutex<HashSet<Vec<u8>>>,
     calls: Mutex<BTreeMap<&'static str, u64>>,
@@ -34,6 +36,7 @@ impl Far {
             down: AtomicBool::new(false),
             generation: AtomicU64::new(1),
             identities: AtomicU64::new(1),
+            reused: Mutex::default(),
             bare: Mutex::default(),
             calls: Mutex::default(),
             gate: tokio::sync::RwLock::new(()),
@@ -53,6 +56,11 @@ impl Far {
     pub fn change_identities(&self) {
         self.identities.fetch_add(1, Ordering::SeqCst);
         self.change_references();
+    }
+
+    /// What has inode number `now` in memory is shown with `before`.
+    pub fn reuse_inode_number(&self, now: u64, before: u64) {
+        self.reused.lock().expect("no panic holds it").insert(now, before);
     }
 
     pub fn list_without_object(&self, name: &[u8]) {
@@ -88,7 +96,11 @@ impl Far {
             out.put_slice(bytes);
             out.freeze()
         };
+        let mut attr = object.attr;
+        let reused = self.reused.lock().expect("no panic holds it");
+        attr.fileid = reused.get(&attr.fileid).copied().unwrap_or(attr.fileid);
         Object {
+            attr,
             reference: Reference(stamped(self.generation.load(Ordering::SeqCst), &object.reference.0)),
             identity: Identity(stamped(self.identities.load(Ordering::SeqCst), &object.identity.0)),
             ..object
