@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -74,6 +76,8 @@ impl IntoResponse for Problem {
 }
 
 type Answer = Result<Json<serde_json::Value>, Problem>;
+/// Of a request, as it came: what is wrong with it is told as every other problem is.
+type Body = Result<Bytes, BytesRejection>;
 
 pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let router = Router::new()
@@ -84,6 +88,11 @@ pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Re
         .route("/v1/evict", post(evict))
         .route("/v1/warm", post(warm::start))
         .route("/v1/warm/{job}", get(warm::progress))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))
+        .method_not_allowed_fallback(async || {
+            let message = "this path takes another method: GET to look, POST to evict and warm";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
+        })
         .with_state(admin);
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
@@ -113,14 +122,24 @@ async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Ans
     Ok(Json(report::stat(&path, admin.vfs.stat(&path).await?)))
 }
 
-async fn evict(State(admin): State<Arc<Admin>>, Json(body): Json<Paths>) -> Answer {
+async fn evict(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     let mut total = vfs::Evicted::default();
-    for path in &body.paths {
-        let evicted = admin.vfs.evict(&decode(path)?).await?;
+    for path in decode_all(body)? {
+        let evicted = admin.vfs.evict(&path).await?;
         total.files += evicted.files;
         total.bytes += evicted.bytes;
     }
     Ok(Json(serde_json::json!({ "files": total.files, "bytes": total.bytes })))
+}
+
+fn decode_all(body: Body) -> Result<Vec<Vec<u8>>, Problem> {
+    let wrong = |e: String| {
+        let message = format!(r#"send {{"paths": ["/show/scene"]}} ({e})"#);
+        Problem::new(StatusCode::BAD_REQUEST, message)
+    };
+    let body = body.map_err(|e| wrong(e.to_string()))?;
+    let body: Paths = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    body.paths.iter().map(|path| decode(path)).collect()
 }
 
 fn decode(path: &str) -> Result<Vec<u8>, Problem> {

@@ -46,12 +46,10 @@ impl Vfs {
 
     /// Bring a file, or all files below a directory, into the cache. One bad file does not stop the rest; the
     /// errors are counted in `progress`, and make the whole an error in the end.
-    pub async fn warm(&self, path: &[u8], progress: &WarmProgress) -> Result<()> {
-        let start = self.namespace.resolve(path).await?;
+    pub async fn warm(&self, path: &[u8], progress: &WarmProgress) {
         let mut dirs = VecDeque::new();
         let mut files = JoinSet::new();
-        let mut first_error = None;
-        let mut note = |result: Result<u64>| match result {
+        let note = |result: Result<u64>| match result {
             Ok(bytes) => {
                 progress.files.fetch_add(1, Relaxed);
                 progress.bytes.fetch_add(bytes, Relaxed);
@@ -62,13 +60,12 @@ impl Vfs {
                     *last = Some(e.to_string());
                 }
                 warn!("warm: {e}");
-                first_error.get_or_insert(e);
             }
         };
-        if start.attr().is_dir() {
-            dirs.push_back(start.id());
-        } else {
-            note(self.warm_file(start).await);
+        match self.namespace.resolve(path).await {
+            Ok(start) if start.attr().is_dir() => dirs.push_back(start.id()),
+            Ok(start) => note(self.file_warmer(start).await),
+            Err(e) => note(Err(e)),
         }
         while let Some(dir) = dirs.pop_front() {
             progress.directories.fetch_add(1, Relaxed);
@@ -102,11 +99,6 @@ impl Vfs {
         while !files.is_empty() {
             note(joined(files.join_next().await));
         }
-        first_error.map_or(Ok(()), Err)
-    }
-
-    async fn warm_file(&self, found: Found) -> Result<u64> {
-        self.file_warmer(found).await
     }
 
     /// A task of its own that brings one file in and returns its size.

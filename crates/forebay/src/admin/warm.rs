@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use vfs::WarmProgress;
 
-use super::{Admin, Answer, Paths, Problem, decode};
+use super::{Admin, Answer, Body, Problem, decode_all};
 
 /// Jobs under way at the same time, and finished ones that are remembered.
 const RUNNING_MAX: usize = 8;
@@ -34,12 +34,10 @@ impl Job {
     }
 }
 
-pub async fn start(State(admin): State<Arc<Admin>>, Json(body): Json<Paths>) -> Answer {
-    let mut paths = Vec::new();
-    for path in &body.paths {
-        let path = decode(path)?;
-        admin.vfs.resolve(&path).await?; // a wrong path is told at once
-        paths.push(path);
+pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+    let paths = decode_all(body)?;
+    for path in &paths {
+        admin.vfs.resolve(path).await?; // a wrong path is told at once
     }
     let job = {
         let mut jobs = admin.warming.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,26 +60,24 @@ pub async fn start(State(admin): State<Arc<Admin>>, Json(body): Json<Paths>) -> 
     let vfs = admin.vfs.clone();
     tokio::spawn(async move {
         for path in paths {
-            if let Err(e) = vfs.warm(&path, &job.progress).await {
-                tracing::warn!("warm {}: {e}", path.escape_ascii());
-            }
+            vfs.warm(&path, &job.progress).await;
         }
         *job.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
     });
     Ok(Json(json!({ "job": number })))
 }
 
-pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<u64>) -> Answer {
+pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> Answer {
     let job = {
         let jobs = admin.warming.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.jobs.iter().find(|job| job.number == number).cloned()
+        jobs.jobs.iter().find(|job| job.number.to_string() == number).cloned()
     };
     let job =
         job.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("no warm-up has number {number}")))?;
     let progress = &job.progress;
     let last_error = progress.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(Json(json!({
-        "job": number,
+        "job": job.number,
         "done": job.is_done(),
         "files": progress.files.load(Relaxed),
         "directories": progress.directories.load(Relaxed),

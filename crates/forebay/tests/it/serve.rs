@@ -103,3 +103,42 @@ fn metrics_and_health_are_there_for_prometheus() {
         assert!(metrics.contains(name), "{name} is missing in:\n{metrics}");
     }
 }
+
+#[test]
+fn what_the_operator_asks_wrongly_is_answered_in_json() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    for path in ["/v1/nothing", "/v1/evict", "/v1/stat", "/v1/stat?path=%zz", "/v1/warm/none"] {
+        let answer = tier.get(path);
+        let body = answer.split("\r\n\r\n").nth(1).expect("a body");
+        let json: serde_json::Value =
+            serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"));
+        assert!(json["error"].as_str().is_some_and(|e| !e.is_empty()), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn a_tier_whose_origin_is_away_at_the_start_serves_what_it_has() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let nas_dir = dir.path().join("nas");
+    std::fs::create_dir(&nas_dir).expect("created");
+    let mut nas = serve_tree(&nas_dir, "1s");
+    let port = nas.nfs_port;
+    let junction = format!(
+        "[[junction]]\npath = \"/\"\norigin = \"nfs://127.0.0.1:{port}/?mountport={port}\"\nfiles = \"1s\"\n"
+    );
+    let near_dir = dir.path().join("near");
+    std::fs::create_dir(&near_dir).expect("created");
+    let mut near = Tier::start(&near_dir, &junction);
+    std::fs::write(nas_dir.join("tree/sub/other.txt"), b"not cached\n").expect("written");
+    near.json(&["warm", "/sub/big.bin"]);
+    near.stop();
+    nas.stop();
+    near.start_again();
+    let Some(read) = libnfs("nfs-cat", &near, "/sub/big.bin") else { return };
+    assert_eq!(read.stdout.len(), 3_000_000, "cached data is served: {read:?}");
+    assert_eq!(near.json(&["status"])["junctions"][0]["state"], "failing");
+    nas.start_again();
+    let read = libnfs("nfs-cat", &near, "/sub/other.txt").expect("installed");
+    assert_eq!(read.stdout, b"not cached\n", "what was missing comes when the NAS is back: {read:?}");
+}
