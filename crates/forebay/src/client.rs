@@ -17,28 +17,41 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Between two looks at a warm-up.
 const POLL: Duration = Duration::from_millis(200);
 
+/// One line of the answer.
+macro_rules! say {
+    ($($line:tt)*) => { print_line(format_args!($($line)*))? };
+}
+
+/// A reader that has seen enough (`| head`) is no error; a full disk is.
+fn print_line(line: std::fmt::Arguments<'_>) -> Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the answer", e)),
+        _ => Ok(()),
+    }
+}
+
 pub fn status(args: &ClientArgs) -> Result<ExitCode> {
     let status = get(args, "/v1/status")?;
     if args.json {
-        println!("{status:#}");
+        say!("{status:#}");
         return Ok(ExitCode::SUCCESS);
     }
     let cache = &status["cache"];
-    println!(
+    say!(
         "forebay {}, up {} s, {}",
         text(&status["version"]),
         status["uptime_seconds"],
         text(&status["write"])
     );
-    println!("nfs       {}, {} connections", text(&status["nfs"]["address"]), status["nfs"]["connections"]);
+    say!("nfs       {}, {} connections", text(&status["nfs"]["address"]), status["nfs"]["connections"]);
     let (used, max) = (size(&cache["bytes_used"]), size(&cache["bytes_max"]));
-    println!("cache     {used} of {max} in {} files", cache["files"]);
-    println!("reads     {} from cache, {} waited for", size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));
+    say!("cache     {used} of {max} in {} files", cache["files"]);
+    say!("reads     {} from cache, {} waited for", size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));
     if let Some(reason) = cache["degraded"].as_str() {
-        println!("ALARM     the cache disk cannot be filled: {reason}");
+        say!("ALARM     the cache disk cannot be filled: {reason}");
     }
     for junction in status["junctions"].as_array().unwrap_or(&Vec::new()) {
-        println!(
+        say!(
             "junction  {} <- {} ({}): {} in {} calls; files {}, directories {}",
             text(&junction["path"]),
             text(&junction["origin"]),
@@ -49,7 +62,7 @@ pub fn status(args: &ClientArgs) -> Result<ExitCode> {
             text(&junction["directories"]),
         );
         if let (Some(ms), Some(error)) = (junction["failing_ms"].as_u64(), junction["error"].as_str()) {
-            println!("ALARM     {} does not answer for {} s: {error}", text(&junction["path"]), ms / 1000);
+            say!("ALARM     {} does not answer for {} s: {error}", text(&junction["path"]), ms / 1000);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -58,7 +71,7 @@ pub fn status(args: &ClientArgs) -> Result<ExitCode> {
 pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
     let stat = get(args, &format!("/v1/stat?path={}", encode_path(path.as_bytes())))?;
     if args.json {
-        println!("{stat:#}");
+        say!("{stat:#}");
         return Ok(ExitCode::SUCCESS);
     }
     for (name, value) in stat.as_object().unwrap_or(&serde_json::Map::new()) {
@@ -70,7 +83,7 @@ pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
             Value::Null => "-".to_owned(),
             other => other.to_string(),
         };
-        println!("{name:<13} {shown}");
+        say!("{name:<13} {shown}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,9 +91,9 @@ pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
 pub fn evict(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
     let evicted = post(args, "/v1/evict", paths)?;
     if args.json {
-        println!("{evicted:#}");
+        say!("{evicted:#}");
     } else {
-        println!(
+        say!(
             "evicted {} of {} files; the next use asks the origin",
             size(&evicted["bytes"]),
             evicted["files"]
@@ -112,11 +125,11 @@ pub fn warm(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
         eprintln!();
     }
     if args.json {
-        println!("{last:#}");
+        say!("{last:#}");
     } else {
         let (files, dirs) = (&last["files"], &last["directories"]);
         let took = start.elapsed().as_secs_f64();
-        println!("warmed {files} files in {dirs} directories, {}, in {took:.1} s", size(&last["bytes"]));
+        say!("warmed {files} files in {dirs} directories, {}, in {took:.1} s", size(&last["bytes"]));
     }
     if last["errors"] != json!(0) {
         eprintln!("forebay: {} files failed, the last with: {}", last["errors"], text(&last["last_error"]));

@@ -54,7 +54,8 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs) -> Result<()> {
     make_sample(&args.sample)?;
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
-    let nas = start_nas(&sample).await?;
+    let scratch = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
+    let nas = start_nas(&sample, scratch.path().join("nas")).await?;
     let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas, args.rtt.0).await?;
     let far = relay.local_addr()?;
     tokio::spawn(relay.run());
@@ -174,9 +175,7 @@ fn empty_cache(dir: &Path) -> Result<()> {
 }
 
 /// A plain NFS server over a directory: our front, with nothing kept and nothing believed for long.
-async fn start_nas(dir: &Path) -> Result<SocketAddr> {
-    let scratch = std::env::temp_dir().join(format!("forebay-demo-nas-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&scratch);
+async fn start_nas(dir: &Path, scratch: PathBuf) -> Result<SocketAddr> {
     let origin: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir)?);
     let junction = namespace::Junction::new("/", origin);
     let config = namespace::Config { dir: scratch, ..Default::default() };

@@ -47,8 +47,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
 
     let metadata = settings.dir.join("metadata");
     let mut junctions = Vec::new();
-    for junction in &settings.junctions {
-        let store = open_store(junction, &metadata).await?;
+    for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
         let counted = Count::new(store, &junction.path, origin_metrics.clone());
         let limited = Limit::new(counted, LimitConfig::default());
         let origin = Retry::new(limited, RetryConfig::default());
@@ -91,6 +90,22 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         warming: Default::default(),
     });
     Ok(Tier { cache, namespace, nfs, admin, admin_listener })
+}
+
+/// The real stores of all junctions, side by side: one that does not answer must not delay the others.
+async fn open_stores(settings: &Settings, metadata: &Path) -> Result<Vec<Arc<dyn Origin>>> {
+    let opening = settings.junctions.iter().cloned().map(|junction| {
+        let metadata = metadata.to_owned();
+        tokio::spawn(async move { open_store(&junction, &metadata).await })
+    });
+    let opening: Vec<_> = opening.collect();
+    let mut stores = Vec::with_capacity(opening.len());
+    for store in opening {
+        let store =
+            store.await.map_err(|e| Error::new(ErrorKind::Io, "open the origins", "").with_source(e))?;
+        stores.push(store?);
+    }
+    Ok(stores)
 }
 
 /// The real store of a junction. One that cannot be reached is an error at first, and an outage once the junction

@@ -5,10 +5,17 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::tier::{forebay, free_port};
+use crate::tier::{Tier, forebay, free_port};
 
-/// The one line that `forebay` says when it refuses; it must come soon.
+/// The one line that `forebay` says when its usage is wrong; it must come soon, with exit code 2.
 fn refusal(arguments: &[&str]) -> String {
+    let (said, code) = failure(arguments);
+    assert_eq!(code, Some(2), "{arguments:?} said: {said}");
+    said
+}
+
+/// The one line and the exit code of a command that fails.
+fn failure(arguments: &[&str]) -> (String, Option<i32>) {
     let mut command = forebay();
     command.args(arguments).env("FOREBAY_LOG", "off").stdin(Stdio::null()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("forebay starts");
@@ -24,7 +31,7 @@ fn refusal(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     assert!(!output.status.success(), "{arguments:?} was accepted");
     assert_eq!(said.lines().count(), 1, "{arguments:?} said:\n{said}");
-    said
+    (said, output.status.code())
 }
 
 fn serve<'a>(cache: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -47,7 +54,6 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["--origin", "file://relative"], "absolute"),
         (&["--origin", "file:///no/such/directory"], "existing directory"),
         (&["--origin", "nfs://nas/x?speed=9"], "speed"),
-        (&["--origin", "nfs://127.0.0.1:1/x?mountport=1"], "127.0.0.1:1"),
         (&["--origin", &here, "--cache-size", "1MiB"], "floor"),
         (&["--origin", &at_a, "--origin", &at_a], "two origins"),
         (&["--origin", &at_a, "--origin", &at_b], "inside"),
@@ -58,6 +64,24 @@ fn every_wrong_line_says_what_would_be_right() {
         let said = refusal(&serve(&cache, more));
         assert!(said.contains(right), "{more:?} said: {said}");
     }
+}
+
+#[test]
+fn a_server_that_does_not_answer_and_an_export_that_does_not_exist_are_named() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let cache = dir.path().join("cache");
+    let (said, code) = failure(&serve(&cache, &["--origin", "nfs://127.0.0.1:1/x?mountport=1"]));
+    assert!(said.contains("127.0.0.1:1"), "{said}");
+    assert_eq!(code, Some(1), "not wrong usage: it may answer later");
+
+    let nas = dir.path().join("nas");
+    std::fs::create_dir(&nas).expect("created");
+    let junction = format!("[[junction]]\npath = \"/show\"\norigin = \"file://{}\"\n", nas.display());
+    let server = Tier::start(&nas, &junction);
+    let port = server.nfs_port;
+    let url = format!("nfs://127.0.0.1:{port}/shw?mountport={port}");
+    let (said, _) = failure(&serve(&cache, &["--origin", &url]));
+    assert!(said.contains("/shw"), "{said}");
 }
 
 #[test]
@@ -89,6 +113,15 @@ fn a_wrong_configuration_line_is_named() {
     std::fs::write(&path, "[cache]\nsize = \"big\"\n").expect("written");
     let said = refusal(&["serve", "--config", path.to_str().expect("UTF-8")]);
     assert!(said.contains("forebay.toml:2:") && said.contains("20GiB"), "{said}");
+    let text = format!(
+        "[[nfs.export]]\njunction = \"/shw\"\nclients = [\"*\"]\n[[junction]]\npath = \"/show\"\norigin = \"file://{}\"\n\
+         [cache]\ndir = \"{}\"\n[nfs]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+        dir.path().display(),
+        dir.path().join("cache").display()
+    );
+    std::fs::write(&path, text).expect("written");
+    let said = refusal(&["serve", "--config", path.to_str().expect("UTF-8")]);
+    assert!(said.contains("/shw"), "an export rule of no junction: {said}");
     let said = refusal(&["serve", "--config", "/no/such/file.toml"]);
     assert!(said.contains("--config"), "{said}");
 }
@@ -99,7 +132,8 @@ fn asking_where_no_tier_is_says_how_to_start_one() {
     for verb in [&["status"][..], &["stat", "/"], &["warm", "/"], &["evict", "/"]] {
         let mut arguments = verb.to_vec();
         arguments.extend(["--admin", &nobody]);
-        let said = refusal(&arguments);
+        let (said, code) = failure(&arguments);
         assert!(said.contains("forebay serve") && said.contains(&nobody), "{said}");
+        assert_eq!(code, Some(1), "not wrong usage: it may answer later");
     }
 }
