@@ -1,0 +1,249 @@
+//! Straight lines through measurements: time against distance, with the doubt about each coefficient.
+//!
+//! The slope of seconds over seconds of round trip is a count: the serial round trips of the job. The fit with three
+//! terms, T = a + n * RTT + bytes / BW, separates them from the time that the bytes take; a term that did not vary in
+//! the measurements is not fitted, and two that varied together are refused instead of told apart by luck.
+
+use crate::distribution::{CONFIDENCE, student_t_quantile};
+
+/// Two predictors whose correlation leaves less than this share of their variance are not told apart.
+const SEPARATE_MIN: f64 = 1e-6;
+/// A predictor that varies by less than this fraction of its mean does not vary.
+const VARIATION_MIN: f64 = 1e-9;
+
+/// A fitted number: its standard error and 95 % interval, None where the points leave no degree of freedom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coefficient {
+    pub value: f64,
+    pub standard_error: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+}
+
+/// y = intercept + slope * x, by ordinary least squares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    pub intercept: Coefficient,
+    pub slope: Coefficient,
+    /// Share of the variance of y that the line explains.
+    pub r2: f64,
+    pub n: usize,
+}
+
+/// One measured job of the fit with three terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    pub rtt_seconds: f64,
+    pub bytes: f64,
+    pub seconds: f64,
+}
+
+/// T = fixed + round_trips * RTT + bytes / bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// Seconds.
+    pub fixed: Coefficient,
+    /// A count; None if the round trip did not vary.
+    pub round_trips: Option<Coefficient>,
+    /// Seconds for each byte, the inverse of the bandwidth; None if the bytes did not vary.
+    pub seconds_per_byte: Option<Coefficient>,
+    pub r2: f64,
+    pub n: usize,
+}
+
+/// Why there is no fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    TooFewPoints,
+    /// All points have the same x.
+    NothingVaries,
+    /// Round trip and bytes rise and fall together.
+    NotSeparable,
+    /// A value is infinite or no number.
+    NotFinite,
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Unfit::TooFewPoints => "too few points for a fit",
+            Unfit::NothingVaries => "no fit: all points were measured at the same distance and size",
+            Unfit::NotSeparable => {
+                "no fit: round trip and bytes varied together, so their shares cannot be told apart"
+            }
+            Unfit::NotFinite => "no fit: a value is not a finite number",
+        })
+    }
+}
+
+/// Through points (x, y).
+pub fn line(points: &[(f64, f64)]) -> Result<Line, Unfit> {
+    let x: Vec<f64> = points.iter().map(|p| p.0).collect();
+    let y: Vec<f64> = points.iter().map(|p| p.1).collect();
+    if points.len() < 2 {
+        return Err(Unfit::TooFewPoints);
+    }
+    if !varies(&x) {
+        return Err(finite(&x, Unfit::NothingVaries));
+    }
+    let fitted = least_squares(&[&x], &y)?;
+    let slope = fitted.slopes.first().copied().ok_or(Unfit::NothingVaries)?;
+    Ok(Line { intercept: fitted.intercept, slope, r2: fitted.r2, n: points.len() })
+}
+
+/// The fit with three terms; two where only one of round trip and bytes varied.
+pub fn distance(observations: &[Observation]) -> Result<Distance, Unfit> {
+    let column = |of: fn(&Observation) -> f64| observations.iter().map(of).collect::<Vec<_>>();
+    let (rtt, bytes, seconds) = (column(|o| o.rtt_seconds), column(|o| o.bytes), column(|o| o.seconds));
+    let (rtt_varies, bytes_vary) = (varies(&rtt), varies(&bytes));
+    let mut predictors: Vec<&[f64]> = Vec::new();
+    if rtt_varies {
+        predictors.push(&rtt);
+    }
+    if bytes_vary {
+        predictors.push(&bytes);
+    }
+    if predictors.is_empty() {
+        return Err(finite(&rtt, finite(&bytes, Unfit::NothingVaries)));
+    }
+    let fitted = least_squares(&predictors, &seconds)?;
+    let mut slopes = fitted.slopes.into_iter();
+    Ok(Distance {
+        fixed: fitted.intercept,
+        round_trips: if rtt_varies { slopes.next() } else { None },
+        seconds_per_byte: if bytes_vary { slopes.next() } else { None },
+        r2: fitted.r2,
+        n: observations.len(),
+    })
+}
+
+impl Line {
+    pub fn predict(&self, x: f64) -> f64 {
+        self.intercept.value + self.slope.value * x
+    }
+
+    /// The x at which two lines meet: the round trip from which the tier pays. None for parallel lines.
+    pub fn meets(&self, other: &Line) -> Option<f64> {
+        let slopes = self.slope.value - other.slope.value;
+        Some((other.intercept.value - self.intercept.value) / slopes).filter(|x| x.is_finite())
+    }
+}
+
+impl Distance {
+    /// Seconds at a distance; a term that was not fitted adds nothing.
+    pub fn predict(&self, rtt_seconds: f64, bytes: f64) -> f64 {
+        let slope = |term: &Option<Coefficient>| term.map_or(0.0, |c| c.value);
+        self.fixed.value + slope(&self.round_trips) * rtt_seconds + slope(&self.seconds_per_byte) * bytes
+    }
+
+    /// Bytes a second; None if it was not fitted, or if more bytes did not clearly take longer.
+    pub fn bandwidth(&self) -> Option<f64> {
+        let slope = self.seconds_per_byte?;
+        let resolved = slope.value > 0.0 && slope.interval.is_none_or(|(low, _)| low > 0.0);
+        resolved.then(|| slope.value.recip())
+    }
+}
+
+impl Coefficient {
+    /// In another unit: seconds per second to seconds per millisecond, say.
+    pub fn times(self, factor: f64) -> Coefficient {
+        let interval = self.interval.map(|(low, high)| {
+            let (a, b) = (low * factor, high * factor);
+            (a.min(b), a.max(b))
+        });
+        let standard_error = self.standard_error.map(|error| error * factor.abs());
+        Coefficient { value: self.value * factor, standard_error, interval }
+    }
+
+    /// Whether zero lies outside the interval.
+    pub fn is_significant(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+struct Fitted {
+    intercept: Coefficient,
+    slopes: Vec<Coefficient>,
+    r2: f64,
+}
+
+/// For one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no digits.
+fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
+    let n = y.len();
+    if n < predictors.len() + 1 {
+        return Err(Unfit::TooFewPoints);
+    }
+    let count = n as f64;
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / count;
+    let product = |a: &[f64], b: &[f64]| -> f64 {
+        let (a_mean, b_mean) = (mean(a), mean(b));
+        a.iter().zip(b).map(|(a, b)| (a - a_mean) * (b - b_mean)).sum()
+    };
+    let total = product(y, y);
+    // The inverse of the matrix of products, and the slopes; the second row is unused with one predictor.
+    let (inverse, slopes) = match predictors {
+        [x] => {
+            let xx = product(x, x);
+            (vec![vec![xx.recip()]], vec![product(x, y) / xx])
+        }
+        [x, z] => {
+            let (xx, zz, xz) = (product(x, x), product(z, z), product(x, z));
+            let determinant = xx * zz - xz * xz;
+            if determinant.is_nan() || determinant < SEPARATE_MIN * xx * zz {
+                return Err(if determinant.is_nan() { Unfit::NotFinite } else { Unfit::NotSeparable });
+            }
+            let (xy, zy) = (product(x, y), product(z, y));
+            let inverse =
+                vec![vec![zz / determinant, -xz / determinant], vec![-xz / determinant, xx / determinant]];
+            (inverse, vec![(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant])
+        }
+        _ => return Err(Unfit::NothingVaries),
+    };
+    let means: Vec<f64> = predictors.iter().map(|x| mean(x)).collect();
+    let intercept = mean(y) - slopes.iter().zip(&means).map(|(b, m)| b * m).sum::<f64>();
+    let residuals: f64 = (0..n)
+        .map(|i| {
+            let at = |v: &[f64]| v.get(i).copied().unwrap_or(f64::NAN);
+            let line: f64 = slopes.iter().zip(predictors).map(|(b, x)| b * at(x)).sum();
+            (at(y) - intercept - line).powi(2)
+        })
+        .sum();
+    if !intercept.is_finite() || !residuals.is_finite() {
+        return Err(Unfit::NotFinite);
+    }
+
+    let freedom = n - predictors.len() - 1;
+    let variance = (freedom > 0).then(|| residuals / freedom as f64);
+    let coefficient = |value: f64, factor: f64| {
+        let standard_error = variance.map(|v| (v * factor).max(0.0).sqrt());
+        let interval = standard_error.map(|error| {
+            let half = student_t_quantile(0.5 + CONFIDENCE / 2.0, freedom as f64) * error;
+            (value - half, value + half)
+        });
+        Coefficient { value, standard_error, interval }
+    };
+    // Of the mean, and of the slopes carried to x = 0.
+    let mut carried = count.recip();
+    for (row, a) in inverse.iter().zip(&means) {
+        carried += row.iter().zip(&means).map(|(v, b)| v * a * b).sum::<f64>();
+    }
+    let diagonal = inverse.iter().enumerate().map(|(i, row)| row.get(i).copied().unwrap_or(f64::NAN));
+    Ok(Fitted {
+        intercept: coefficient(intercept, carried),
+        slopes: slopes.iter().zip(diagonal).map(|(b, factor)| coefficient(*b, factor)).collect(),
+        // A level line through level points explains all there is.
+        r2: if total > 0.0 { (1.0 - residuals / total).clamp(0.0, 1.0) } else { 1.0 },
+    })
+}
+
+fn varies(values: &[f64]) -> bool {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    high - low > VARIATION_MIN * high.abs().max(low.abs())
+}
+
+fn finite(values: &[f64], otherwise: Unfit) -> Unfit {
+    if values.iter().all(|v| v.is_finite()) { otherwise } else { Unfit::NotFinite }
+}
+
+#[cfg(test)]
+mod tests;
