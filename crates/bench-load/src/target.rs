@@ -1,0 +1,190 @@
+//! What is measured: a file system of any kind, seen through emulated clients.
+//!
+//! A target makes clients; a client is one emulated node with connections and knowledge of its own, so that a
+//! hundred of them cost the far side what a hundred machines cost. Paths are relative to the target, with
+//! slashes. Storage with another interface (S3, Azure Blob) enters here, by implementing the three traits.
+
+pub mod memory;
+pub mod nfs;
+pub mod posix;
+
+mod url;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{Error, ErrorKind, Result};
+
+pub use url::from_url;
+
+/// Clients that connect at the same time: a server's backlog of 128 must hold them.
+const CONNECTING_MAX: usize = 32;
+
+/// Calls that went to the far side, by the protocol's name for them.
+pub type Calls = BTreeMap<&'static str, u64>;
+
+/// What a target can do, as far as it is known before trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Nothing can be written; known only where the target can tell without trying.
+    pub read_only: bool,
+    /// Several writers may write parts of one file at the same time (SFMW).
+    pub parallel_write: bool,
+}
+
+/// Room on the target, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Free to us.
+    pub available: u64,
+    /// As large as it is.
+    pub total: u64,
+}
+
+/// How much of its knowledge a client dropped in [`Client::forget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgot {
+    /// The next open costs what it costs after a fresh mount.
+    Everything,
+    /// File contents are dropped, names and attributes stay in the kernel (which only root can empty).
+    Contents,
+    /// There is no knowledge to drop, or no way to drop it.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Directory,
+    /// A link, a device, anything that a bench never makes.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    /// `None` where the listing does not tell.
+    pub kind: Option<Kind>,
+}
+
+#[async_trait]
+pub trait Target: Send + Sync + 'static {
+    /// Its URL, for reports; without secrets.
+    fn describe(&self) -> String;
+
+    fn capabilities(&self) -> Capabilities;
+
+    /// Room for new data; `None` where the target does not tell.
+    async fn space(&self) -> Result<Option<Space>>;
+
+    /// One emulated node with connections of its own. `id` is for messages.
+    async fn client(&self, id: u32) -> Result<Arc<dyn Client>>;
+}
+
+#[async_trait]
+pub trait Client: Send + Sync + 'static {
+    /// It is no error if the directory exists.
+    async fn mkdir(&self, path: &str) -> Result<()>;
+
+    /// A file to write, made if it is missing; what is in it stays until it is overwritten.
+    async fn create(&self, path: &str) -> Result<Arc<dyn File>>;
+
+    /// A file to read. `NotFound` if there is none.
+    async fn open(&self, path: &str) -> Result<Arc<dyn File>>;
+
+    async fn stat(&self, path: &str) -> Result<Status>;
+
+    /// All names but `.` and `..`, in no order. The empty path is the target's own directory.
+    async fn list(&self, path: &str) -> Result<Vec<Entry>>;
+
+    async fn remove(&self, path: &str) -> Result<()>;
+
+    /// Removes an empty directory.
+    async fn rmdir(&self, path: &str) -> Result<()>;
+
+    /// Drops what the client knows, and tells how much that was.
+    async fn forget(&self) -> Result<Forgot>;
+
+    /// Calls to the far side since the client was made; empty where they are not ours to count.
+    fn calls(&self) -> Calls {
+        Calls::new()
+    }
+}
+
+#[async_trait]
+pub trait File: Send + Sync + 'static {
+    /// Bytes when it was opened.
+    fn size(&self) -> u64;
+
+    /// The bytes of the range that are inside the file: shorter than asked only at its end.
+    async fn read(&self, offset: u64, length: usize) -> Result<Bytes>;
+
+    /// May return before the bytes are durable.
+    async fn write(&self, offset: u64, data: Bytes) -> Result<()>;
+
+    /// Returns when all that was written is durable.
+    async fn sync(&self) -> Result<()>;
+
+    /// Ends the use; a file that was written is durable afterwards.
+    async fn close(&self) -> Result<()>;
+}
+
+/// `count` clients, connected side by side. `first` is the number of the first one in the whole fleet.
+pub async fn clients(target: &Arc<dyn Target>, first: u32, count: u32) -> Result<Vec<Arc<dyn Client>>> {
+    let gate = Arc::new(tokio::sync::Semaphore::new(CONNECTING_MAX));
+    let mut tasks = tokio::task::JoinSet::new();
+    for index in 0..count {
+        let (target, gate) = (Arc::clone(target), Arc::clone(&gate));
+        tasks.spawn(async move {
+            let _permit = gate.acquire().await;
+            (index, target.client(first.saturating_add(index)).await)
+        });
+    }
+    let mut made = BTreeMap::new();
+    while let Some(done) = tasks.join_next().await {
+        let (index, client) = done.map_err(|e| Error::new(ErrorKind::Io, "make client", e))?;
+        made.insert(index, client?);
+    }
+    Ok(made.into_values().collect())
+}
+
+/// The names on the way to a file; `Config` for a path that would leave the target.
+pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
+    let bad = |name: &str| matches!(name, "." | "..") || name.contains('\0') || name.len() > 255;
+    if path.starts_with('/') || path.len() > 4096 || path.split('/').any(bad) {
+        let reason = format!("{path:?}: expected a path below the target, without '.' and '..'");
+        return Err(Error::new(ErrorKind::Config, "path", reason));
+    }
+    Ok(path.split('/').filter(|name| !name.is_empty()))
+}
+
+/// The directory of a path, empty for a name directly in the target, and the last name.
+pub(crate) fn split_last(path: &str) -> (&str, &str) {
+    let path = path.trim_end_matches('/');
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_leaves_the_target_is_refused() {
+        for path in ["/etc", "a/../b", "..", "a/./b", "a\0b"] {
+            assert_eq!(components(path).map(|_| ()).expect_err(path).kind(), ErrorKind::Config, "{path:?}");
+        }
+        assert_eq!(components("a//b/").expect("below").collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(components("").expect("the target itself").count(), 0);
+        assert_eq!(split_last("a/b/c"), ("a/b", "c"));
+        assert_eq!(split_last("c"), ("", "c"));
+    }
+}

@@ -1,0 +1,292 @@
+//! An NFSv3 server, without a mount: each client is one machine to the server, with a connection of its own.
+//!
+//! A client costs the server what a kernel client costs it. Opening a file asks for each component of its path
+//! that is not known yet (LOOKUP), then once more for the file itself: GETATTR, as close-to-open wants it (where
+//! the kernel sends ACCESS after a fresh LOOKUP, this is that call). Reads go out in READs of a stated size, with
+//! a stated read-ahead behind a sequential reader; nothing that was read is kept.
+
+mod file;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use origin::{DirCursor, Object, Origin, Reference};
+use origin_nfs::NfsOrigin;
+use types::{Error, ErrorKind, FileKind, Name, Result};
+
+use super::url::parse_size;
+use super::{Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components};
+
+/// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
+/// 10 MB, and 500 clients must fit into one process.
+const NAMES_MAX: usize = 64 << 10;
+
+/// How a server is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Server, export, connections of each client, identity.
+    pub config: origin_nfs::Config,
+    /// Bytes of one READ; the server may allow less. Default 128 KiB: what Linux asks for behind its default
+    /// read-ahead window.
+    pub read_size: u32,
+    /// READs under way or done ahead of a sequential reader, beyond what it has asked for. Default 1.
+    pub read_ahead: u32,
+    /// Bytes of one WRITE; the server may allow less. Default 1 MiB, as Linux.
+    pub write_size: u32,
+    /// WRITEs of a file under way before `write` waits. Default 4.
+    pub write_behind: u32,
+}
+
+impl Options {
+    pub fn new(config: origin_nfs::Config) -> Options {
+        Options { config, read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 }
+    }
+
+    /// Besides what `origin-nfs` takes: `rsize`, `wsize` (bytes, `k` and `m` allowed), `readahead` and
+    /// `writebehind` (calls). One connection per client unless `nconnect` is given.
+    pub fn from_url(url: &str) -> Result<Options> {
+        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (ours, theirs): (Vec<&str>, Vec<&str>) =
+            query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| {
+                let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
+                matches!(key, "rsize" | "wsize" | "readahead" | "writebehind")
+            });
+        let several = theirs.iter().any(|pair| pair.starts_with("nconnect="));
+        let mut config = origin_nfs::Config::from_url(&format!("{place}?{}", theirs.join("&")))?;
+        if !several {
+            config.nconnect = 1;
+        }
+        let mut options = Options::new(config);
+        for pair in ours {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let within = |least: u64, most: u64| {
+                let number = parse_size(value).filter(|n| (least..=most).contains(n));
+                let number = number.and_then(|n| u32::try_from(n).ok());
+                number.ok_or_else(|| wrong(format!("{key} '{value}' should be from {least} to {most}")))
+            };
+            match key {
+                "rsize" => options.read_size = within(4096, 1 << 20)?,
+                "wsize" => options.write_size = within(4096, 1 << 20)?,
+                "readahead" => options.read_ahead = within(0, 1024)?,
+                _ => options.write_behind = within(1, 1024)?,
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub struct NfsTarget {
+    options: Options,
+}
+
+impl NfsTarget {
+    pub fn new(options: Options) -> Arc<NfsTarget> {
+        Arc::new(NfsTarget { options })
+    }
+
+    async fn connect(&self, id: u32) -> Result<NfsClient> {
+        raise_file_limit();
+        let origin = NfsOrigin::connect(self.options.config.clone()).await.map_err(|error| {
+            let message = format!("{id} of {}", self.options.config.url());
+            Error::new(error.kind(), "connect client", message).with_source(error)
+        })?;
+        let root = origin.root().await?;
+        Ok(NfsClient(Arc::new(Inner {
+            read_size: self.options.read_size.min(origin.read_max()).max(1),
+            options: self.options.clone(),
+            origin,
+            root: root.reference,
+            names: Mutex::default(),
+            calls: Mutex::default(),
+        })))
+    }
+}
+
+/// A client takes a descriptor or two, and a short-lived one for MOUNT: the usual limit of 1024 is soon reached.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+        if let Err(error) = raised {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
+    }
+}
+
+#[async_trait]
+impl Target for NfsTarget {
+    fn describe(&self) -> String {
+        self.options.config.url()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Whether it can be written shows only when it is tried.
+        Capabilities { read_only: false, parallel_write: true }
+    }
+
+    async fn space(&self) -> Result<Option<Space>> {
+        let client = self.connect(0).await?;
+        let stat = client.0.origin.statfs(&client.0.root).await?;
+        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+    }
+
+    async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
+        Ok(Arc::new(self.connect(id).await?))
+    }
+}
+
+struct NfsClient(Arc<Inner>);
+
+struct Inner {
+    origin: Arc<NfsOrigin>,
+    options: Options,
+    /// Bytes of a READ that one call can carry.
+    read_size: u32,
+    root: Reference,
+    /// What the paths looked up so far led to.
+    names: Mutex<HashMap<String, Reference>>,
+    calls: Mutex<Calls>,
+}
+
+impl Inner {
+    fn count(&self, call: &'static str) {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Reference>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, path: &str, reference: &Reference) {
+        let mut names = self.names();
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(path.to_owned(), reference.clone());
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
+        self.count("lookup");
+        self.origin.lookup(dir, &Name::new(name.as_bytes().to_vec())?).await
+    }
+
+    async fn getattr(&self, reference: &Reference) -> Result<Object> {
+        self.count("getattr");
+        self.origin.getattr(reference).await
+    }
+
+    /// Where the path leads, asking for what is not known.
+    async fn walk(&self, path: &str) -> Result<Reference> {
+        let mut at = self.root.clone();
+        let mut walked = String::new();
+        for name in components(path)? {
+            if !walked.is_empty() {
+                walked.push('/');
+            }
+            walked.push_str(name);
+            let known = self.names().get(&walked).cloned();
+            at = match known {
+                Some(reference) => reference,
+                None => {
+                    let object = self.lookup(&at, name).await.map_err(|e| named(e, path))?;
+                    self.remember(&walked, &object.reference);
+                    object.reference
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    /// The object at the path as it is now. What is known may be out of date; then all is looked up again.
+    async fn find(&self, path: &str) -> Result<Object> {
+        let reference = self.walk(path).await?;
+        match self.getattr(&reference).await {
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                self.names().clear();
+                let reference = self.walk(path).await?;
+                self.getattr(&reference).await.map_err(|e| named(e, path))
+            }
+            other => other.map_err(|e| named(e, path)),
+        }
+    }
+}
+
+/// The same error with the path in it.
+fn named(error: Error, path: &str) -> Error {
+    Error::new(error.kind(), "use", path).with_source(error)
+}
+
+#[async_trait]
+impl Client for NfsClient {
+    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+        let object = self.0.find(path).await?;
+        match object.attr.kind {
+            FileKind::Regular => Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object))),
+            FileKind::Directory => Err(Error::new(ErrorKind::IsADirectory, "open", path)),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, "open what is no file", path)),
+        }
+    }
+
+    async fn stat(&self, path: &str) -> Result<Status> {
+        let object = self.0.find(path).await?;
+        Ok(Status { kind: kind_of(object.attr.kind), size: object.attr.size })
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        let dir = self.0.walk(path).await?;
+        let mut entries = Vec::new();
+        let mut cursor = DirCursor::default();
+        loop {
+            self.0.count("readdir");
+            let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
+            entries.extend(page.entries.into_iter().map(|entry| Entry {
+                name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
+                kind: entry.object.map(|object| kind_of(object.attr.kind)),
+            }));
+            match page.next {
+                Some(next) => cursor = next,
+                None => return Ok(entries),
+            }
+        }
+    }
+
+    async fn forget(&self) -> Result<Forgot> {
+        self.0.names().clear();
+        Ok(Forgot::Everything)
+    }
+
+    fn calls(&self) -> Calls {
+        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn mkdir(&self, path: &str) -> Result<()> {
+        Err(read_only("make directory", path))
+    }
+
+    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+        Err(read_only("create", path))
+    }
+
+    async fn remove(&self, path: &str) -> Result<()> {
+        Err(read_only("remove", path))
+    }
+
+    async fn rmdir(&self, path: &str) -> Result<()> {
+        Err(read_only("remove directory", path))
+    }
+}
+
+fn read_only(operation: &'static str, path: &str) -> Error {
+    Error::new(ErrorKind::ReadOnly, operation, path)
+}
+
+fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Regular => Kind::File,
+        FileKind::Directory => Kind::Directory,
+        _ => Kind::Other,
+    }
+}

@@ -1,0 +1,217 @@
+//! One open file of an NFS client: READs ahead of a sequential reader, exact READs for any other.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use origin::{Object, Origin, Reference};
+use tokio::task::JoinHandle;
+use types::{ByteRange, Error, ErrorKind, Result, Version};
+
+use super::{File, Inner, read_only};
+
+/// A file that changes between READs shows other attributes in the reply; after that many changes during one
+/// READ somebody else is writing it all the time.
+const CHANGES_MAX: u32 = 3;
+
+pub struct NfsFile {
+    shared: Arc<Shared>,
+    path: String,
+    size: u64,
+    window: Mutex<Window>,
+}
+
+struct Shared {
+    client: Arc<Inner>,
+    reference: Reference,
+    version: Mutex<Version>,
+}
+
+/// The READs of a sequential reader, by piece number: under way, or done and not yet wholly taken.
+#[derive(Default)]
+struct Window {
+    /// Where a sequential reader reads next.
+    next: u64,
+    pieces: BTreeMap<u64, Piece>,
+}
+
+enum Piece {
+    Reading(JoinHandle<Result<Bytes>>),
+    Done(Bytes),
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Piece::Reading(task) = self {
+            task.abort();
+        }
+    }
+}
+
+impl NfsFile {
+    pub(super) fn new(client: Arc<Inner>, path: &str, object: Object) -> NfsFile {
+        let version = Mutex::new(object.version);
+        let shared = Arc::new(Shared { client, reference: object.reference, version });
+        NfsFile { shared, path: path.to_owned(), size: object.attr.size, window: Mutex::default() }
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn piece_range(&self, piece: u64) -> ByteRange {
+        let size = u64::from(self.shared.client.read_size);
+        let start = piece.saturating_mul(size).min(self.size);
+        ByteRange::new(start, size.min(self.size - start))
+    }
+
+    /// Bytes that a sequential reader wants: from pieces that are under way, with new ones sent ahead.
+    async fn read_ahead(&self, range: ByteRange) -> Result<Bytes> {
+        let size = u64::from(self.shared.client.read_size);
+        let (first, last) = (range.offset / size, (range.end() - 1) / size);
+        let ahead = last.saturating_add(u64::from(self.shared.client.options.read_ahead));
+        let mut taken = {
+            let mut window = self.window();
+            window.next = range.end();
+            for piece in first..=ahead {
+                let wanted = self.piece_range(piece);
+                if wanted.is_empty() {
+                    break;
+                }
+                window.pieces.entry(piece).or_insert_with(|| Piece::Reading(self.shared.start(wanted)));
+            }
+            // What lies behind the reader is of no use to it.
+            window.pieces = window.pieces.split_off(&first);
+            let later = window.pieces.split_off(&last.saturating_add(1));
+            std::mem::replace(&mut window.pieces, later)
+        };
+        let mut out = Joined::default();
+        let mut kept = None;
+        for (number, piece) in &mut taken {
+            let data = match piece {
+                Piece::Reading(task) => task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??,
+                Piece::Done(data) => data.clone(),
+            };
+            let start = self.piece_range(*number).offset;
+            let from = range.offset.saturating_sub(start).min(data.len() as u64) as usize;
+            let to = range.end().saturating_sub(start).min(data.len() as u64) as usize;
+            out.push(data.slice(from..to));
+            if to < data.len() {
+                kept = Some((*number, data));
+            }
+        }
+        if let Some((number, data)) = kept {
+            self.window().pieces.insert(number, Piece::Done(data));
+        }
+        Ok(out.finish())
+    }
+
+    /// Exactly the range, its pieces side by side.
+    async fn read_exactly(&self, range: ByteRange) -> Result<Bytes> {
+        let size = u64::from(self.shared.client.read_size);
+        if range.length <= size {
+            return self.shared.read(range).await;
+        }
+        let mut pieces = Vec::new();
+        let mut at = range.offset;
+        while at < range.end() {
+            let piece = ByteRange::new(at, size.min(range.end() - at));
+            pieces.push(Piece::Reading(self.shared.start(piece)));
+            at = piece.end();
+        }
+        let mut out = Joined::default();
+        for piece in &mut pieces {
+            if let Piece::Reading(task) = piece {
+                out.push(task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??);
+            }
+        }
+        Ok(out.finish())
+    }
+}
+
+/// Pieces in order; one alone is not copied.
+#[derive(Default)]
+struct Joined {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Joined {
+    fn push(&mut self, data: Bytes) {
+        if self.first.is_empty() && self.rest.is_empty() {
+            self.first = data;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.extend_from_slice(&self.first);
+        }
+        self.rest.extend_from_slice(&data);
+    }
+
+    fn finish(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+    }
+}
+
+impl Shared {
+    fn start(self: &Arc<Self>, range: ByteRange) -> JoinHandle<Result<Bytes>> {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move { shared.read(range).await })
+    }
+
+    fn version(&self) -> Version {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One READ. A kernel client takes what it gets, of whatever version; so do we.
+    async fn read(&self, range: ByteRange) -> Result<Bytes> {
+        let mut changes = 0;
+        loop {
+            self.client.count("read");
+            match self.client.origin.read(&self.reference, self.version(), range).await {
+                Err(error) if error.kind() == ErrorKind::VersionChanged && changes < CHANGES_MAX => {
+                    changes += 1;
+                    let now = self.client.getattr(&self.reference).await?.version;
+                    *self.version.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl File for NfsFile {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let range = ByteRange::new(offset, length as u64).clamp_to(self.size);
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let sequential = self.window().next == range.offset;
+        let read = match sequential {
+            true => self.read_ahead(range).await,
+            false => {
+                self.window().next = range.end();
+                self.read_exactly(range).await
+            }
+        };
+        read.map_err(|e| super::named(e, &self.path))
+    }
+
+    async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
+        Err(read_only("write", &self.path))
+    }
+
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}

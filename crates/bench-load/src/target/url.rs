@@ -1,0 +1,119 @@
+//! From what an operator types to a target. Every mistake is answered in one line that says what would be right.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use types::{Error, ErrorKind, Result};
+
+use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
+use super::nfs::NfsTarget;
+use super::posix::{Options, PosixTarget};
+use super::{Target, nfs};
+
+const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export or memory:[SIZE]";
+
+fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
+}
+
+/// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
+/// whatever `origin-nfs` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be
+/// there.
+pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
+    if url.is_empty() {
+        return Err(wrong("target", format!("none given; expected {FORMS}")));
+    }
+    if url.starts_with('/') {
+        return Ok(PosixTarget::open(Path::new(url), Options::default())?);
+    }
+    if let Some(rest) = url.strip_prefix("file://") {
+        return posix(url, rest);
+    }
+    if url.starts_with("nfs://") {
+        return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
+    }
+    if let Some(size) = url.strip_prefix("memory:") {
+        let capacity = match size {
+            "" => CAPACITY_DEFAULT,
+            size => parse_size(size).ok_or_else(|| wrong(url, "expected a size such as memory:4g"))?,
+        };
+        return Ok(MemoryTarget::new(capacity));
+    }
+    match url.split_once(':') {
+        Some((scheme, _)) => Err(wrong(url, format!("unknown scheme '{scheme}'; expected {FORMS}"))),
+        None => Err(wrong(url, format!("expected {FORMS}; a path must be absolute"))),
+    }
+}
+
+fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if !path.starts_with('/') {
+        return Err(wrong(url, "expected file:///absolute/path"));
+    }
+    let mut options = Options::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair {
+            "direct=1" => options.direct = true,
+            "direct=0" => options.direct = false,
+            "drop=1" => options.drop_pages = true,
+            "drop=0" => options.drop_pages = false,
+            _ => return Err(wrong(url, format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1"))),
+        }
+    }
+    Ok(PosixTarget::open(Path::new(path), options)?)
+}
+
+/// Bytes: a number with k, m, g or t for powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, shift) = match lower.char_indices().next_back()? {
+        (at, 'k') => (&lower[..at], 10),
+        (at, 'm') => (&lower[..at], 20),
+        (at, 'g') => (&lower[..at], 30),
+        (at, 't') => (&lower[..at], 40),
+        _ => (lower.as_str(), 0),
+    };
+    // `parse` would take a plus sign.
+    let number: u64 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    number.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_is_told_in_one_line_with_what_would_be_right() {
+        let mistakes = [
+            ("", "expected /path"),
+            ("relative/path", "must be absolute"),
+            ("s3://bucket", "unknown scheme 's3'"),
+            ("/no/such/directory/anywhere", "no such directory"),
+            ("file:///dev/null", "not a directory"),
+            ("file://tmp", "file:///absolute"),
+            ("file:///tmp?fast=1", "unknown option 'fast=1'"),
+            ("memory:-5", "memory:4g"),
+            ("memory:+5", "memory:4g"),
+            ("nfs://host", "which export?"),
+            ("nfs://host/x?rsize=1", "rsize '1'"),
+            ("nfs://host/x?readahead=-1", "readahead '-1'"),
+            ("nfs://host/x?speed=1", "unknown option 'speed'"),
+        ];
+        for (url, told) in mistakes {
+            let error = from_url(url).map(|_| ()).expect_err(url);
+            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}: {text}");
+            assert!(text.contains(told) && !text.contains('\n'), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024_and_never_wrap() {
+        assert_eq!(parse_size("64k"), Some(65_536));
+        assert_eq!(parse_size("10G"), Some(10 << 30));
+        assert_eq!(parse_size("7"), Some(7));
+        for bad in ["", "k", "-1", "1.5g", "99999999999t", "1kk"] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+}
