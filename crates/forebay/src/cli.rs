@@ -12,7 +12,7 @@ use types::{ErrorKind, Result};
 
 use crate::quantity::Size;
 use crate::settings::{ADMIN_DEFAULT, Settings};
-use crate::{client, config, demo, serve};
+use crate::{client, config, demo, nas, serve};
 
 /// Wrong usage or configuration; other failures exit with 1.
 const EXIT_USAGE: u8 = 2;
@@ -55,6 +55,9 @@ enum Verb {
     },
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
+    /// Serve a directory as a plain NFS server: a NAS for demonstrations and measurements
+    #[command(hide = true)]
+    Nas(nas::NasArgs),
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -80,6 +83,9 @@ pub struct ServeArgs {
     /// read-only is what this version offers
     #[arg(long, value_name = "MODE")]
     pub write: Option<String>,
+    /// Print the addresses as JSON once they answer
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -115,7 +121,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             log_to_stderr("info");
             let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
             let settings = Settings::build(file, &args)?;
-            runtime()?.block_on(serve::run(settings)).map(|()| ExitCode::SUCCESS)
+            runtime()?.block_on(serve::run(settings, args.json)).map(|()| ExitCode::SUCCESS)
         }
         Verb::Status(client) => client::status(&client),
         Verb::Stat { path, client } => client::stat(&client, &path),
@@ -124,6 +130,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Demo(args) => {
             log_to_stderr("warn");
             runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Nas(args) => {
+            log_to_stderr("warn");
+            runtime()?.block_on(nas::run(args)).map(|()| ExitCode::SUCCESS)
         }
     }
 }

@@ -10,15 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use front_nfs::NfsServer;
-use namespace::Namespace;
-use origin::posix::PosixOrigin;
 use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
-use tokio::sync::watch;
 use types::{ByteRange, Error, FileKind, Result};
-use vfs::Vfs;
 
+use crate::nas::Nas;
 use crate::quantity::{Size, Span};
 use crate::relay::Relay;
 use crate::settings::Settings;
@@ -54,9 +50,8 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs) -> Result<()> {
     make_sample(&args.sample)?;
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
-    let scratch = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
-    let nas = start_nas(&sample, scratch.path().join("nas")).await?;
-    let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas, args.rtt.0).await?;
+    let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas.address, args.rtt.0).await?;
     let far = relay.local_addr()?;
     tokio::spawn(relay.run());
     let url = format!("nfs://127.0.0.1:{}/?mountport={}", far.port(), far.port());
@@ -172,28 +167,6 @@ fn empty_cache(dir: &Path) -> Result<()> {
         std::fs::remove_dir_all(dir).map_err(failed)?;
     }
     std::fs::create_dir_all(dir).and_then(|()| std::fs::write(marker, b"")).map_err(failed)
-}
-
-/// A plain NFS server over a directory: our front, with nothing kept and nothing believed for long.
-async fn start_nas(dir: &Path, scratch: PathBuf) -> Result<SocketAddr> {
-    let origin: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir)?);
-    let junction = namespace::Junction::new("/", origin);
-    let config = namespace::Config { dir: scratch, ..Default::default() };
-    let namespace = Namespace::open(config, vec![junction])?;
-    let cache = cache::Cache::open(cache::Config { bypass: true, ..Default::default() })?;
-    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let everybody = front_nfs::ExportRules::new(vec![front_nfs::Rule {
-        squash: front_nfs::Squash::None,
-        ..Default::default()
-    }]);
-    let nfs_config = front_nfs::Config { listen: any_port, exports: everybody, ..Default::default() };
-    let server = NfsServer::bind(nfs_config, Vfs::new(namespace, cache)).await?;
-    let address = server.local_addr()?;
-    tokio::spawn(async move {
-        let (_never, stop) = watch::channel(false);
-        server.serve(stop).await;
-    });
-    Ok(address)
 }
 
 async fn client(server: SocketAddr) -> Result<Arc<NfsOrigin>> {

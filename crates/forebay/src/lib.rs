@@ -8,6 +8,7 @@ mod client;
 pub mod config;
 mod deferred;
 pub mod demo;
+mod nas;
 mod quantity;
 pub mod relay;
 pub mod serve;

@@ -7,6 +7,7 @@ use cache::Cache;
 use front_nfs::Registration;
 use namespace::Namespace;
 use rustix::process::{Resource, Rlimit};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,17 +21,24 @@ use crate::{admin, wire_up};
 /// Calls under way are given this long at the end.
 const DRAIN: Duration = Duration::from_secs(8);
 
-/// Serve until SIGTERM or SIGINT.
-pub async fn run(settings: Settings) -> Result<()> {
+/// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves.
+pub async fn run(settings: Settings, announce: bool) -> Result<()> {
     raise_descriptor_limit();
     let tier = wire_up::build(&settings).await?;
     let nfs_address = tier.nfs.local_addr()?;
+    let admin_address = tier.admin_listener.local_addr();
+    let admin_address =
+        admin_address.map_err(|e| Error::io("ask for the address of", "the operator's interface", e))?;
     let registration = if settings.rpcbind { register(nfs_address.port()).await } else { None };
     for junction in &settings.junctions {
         info!(path = %junction.path, files = %junction.files, directories = %junction.directories, "junction");
     }
-    info!(nfs = %nfs_address, admin = %settings.admin, cache = %settings.dir.display(), "serving, read-only");
-    let stopped = Running::start(tier).until_signal().await;
+    info!(nfs = %nfs_address, admin = %admin_address, cache = %settings.dir.display(), "serving, read-only");
+    let running = Running::start(tier);
+    if announce {
+        println!("{}", json!({ "nfs": nfs_address.to_string(), "admin": admin_address.to_string() }));
+    }
+    let stopped = running.until_signal().await;
     if let Some(registration) = registration {
         registration.remove().await;
     }
@@ -87,7 +95,7 @@ impl Running {
     }
 }
 
-async fn wait_for_signal() -> Result<()> {
+pub async fn wait_for_signal() -> Result<()> {
     let failed = |e| Error::io("wait for", "signals", e);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -99,7 +107,7 @@ async fn wait_for_signal() -> Result<()> {
 }
 
 /// Connections and cache files need descriptors; the usual soft limit of 1,024 is for programs that use select.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
