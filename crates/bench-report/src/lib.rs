@@ -8,5 +8,7 @@
 pub mod distribution;
 pub mod fit;
 pub mod model;
+pub mod overlap;
+pub mod published;
 pub mod significance;
 pub mod summary;

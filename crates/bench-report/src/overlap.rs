@@ -1,0 +1,214 @@
+//! What workers moved together, from when each began and ended.
+//!
+//! A worker's own rate holds for its own span. Adding rates of spans that did not overlap yields a speed that the
+//! storage never had (the Tryggve study added 90.2 MB/s where 62.4 were moved), so there is no way to add them here:
+//! below 95 % overlap one gets a [`Refusal`] with the reason. Always true is all bytes over the last finisher.
+
+use std::fmt;
+
+/// Rates of workers that shared a smaller part of the run than this are not added.
+pub const OVERLAP_MIN: f64 = 0.95;
+
+/// One worker's part of a phase. Seconds on one clock, whose zero does not matter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub worker: String,
+    pub start: f64,
+    pub end: f64,
+    pub bytes: u64,
+    /// Bytes moved since the start at some moments in between, in order: (seconds on the same clock, bytes). With
+    /// them the window in which all worked is measured instead of taken as steady. May be empty.
+    pub progress: Vec<(f64, u64)>,
+}
+
+/// A number that must not be printed, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A stretch of time in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Window {
+    pub fn seconds(&self) -> f64 {
+        self.end - self.start
+    }
+}
+
+/// The spans of one phase, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    spans: Vec<Span>,
+}
+
+impl Span {
+    pub fn new(worker: impl Into<String>, start: f64, end: f64, bytes: u64) -> Span {
+        Span { worker: worker.into(), start, end, bytes, progress: Vec::new() }
+    }
+
+    /// Bytes a second over the worker's own span: its own, never the system's.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / (self.end - self.start)
+    }
+
+    /// Bytes moved until `time`, by the samples around it; without samples, as if it moved steadily.
+    fn bytes_at(&self, time: f64) -> f64 {
+        let mut before = (self.start, 0.0);
+        let end = (self.end, self.bytes as f64);
+        let samples = self.progress.iter().map(|(at, bytes)| (*at, *bytes as f64));
+        for after in samples.chain([end]) {
+            if time <= after.0 {
+                let share = ((time - before.0) / (after.0 - before.0)).clamp(0.0, 1.0);
+                // Two samples at one moment: the later counts.
+                return if share.is_finite() { before.1 + share * (after.1 - before.1) } else { after.1 };
+            }
+            before = after;
+        }
+        end.1
+    }
+
+    fn problem(&self) -> Option<String> {
+        let ordered = |previous: &mut (f64, u64), next: &(f64, u64)| {
+            let ok = next.0 >= previous.0 && next.1 >= previous.1;
+            *previous = *next;
+            Some(ok)
+        };
+        let end = (self.end, self.bytes);
+        let worker = &self.worker;
+        if !(self.start.is_finite() && self.end.is_finite()) || self.end <= self.start {
+            Some(format!("{worker} took no time: from {} s to {} s", self.start, self.end))
+        } else if !self.progress.iter().chain([&end]).scan((self.start, 0), ordered).all(|ok| ok) {
+            Some(format!("{worker}'s progress goes backwards"))
+        } else {
+            None
+        }
+    }
+}
+
+impl Phase {
+    /// Refused if there is no worker, or one that took no time.
+    pub fn new(spans: Vec<Span>) -> Result<Phase, Refusal> {
+        if spans.is_empty() {
+            return Err(Refusal { reason: "no worker finished".to_owned() });
+        }
+        match spans.iter().find_map(Span::problem) {
+            Some(reason) => Err(Refusal { reason }),
+            None => Ok(Phase { spans }),
+        }
+    }
+
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.bytes))
+    }
+
+    /// From the first start to the last end.
+    pub fn whole(&self) -> Window {
+        let start = self.spans.iter().map(|s| s.start).fold(f64::INFINITY, f64::min);
+        let end = self.spans.iter().map(|s| s.end).fold(f64::NEG_INFINITY, f64::max);
+        Window { start, end }
+    }
+
+    /// In which all workers worked: from the last start to the first end. None if there is no such moment.
+    pub fn common(&self) -> Option<Window> {
+        let start = self.spans.iter().map(|s| s.start).fold(f64::NEG_INFINITY, f64::max);
+        let end = self.spans.iter().map(|s| s.end).fold(f64::INFINITY, f64::min);
+        (end > start).then_some(Window { start, end })
+    }
+
+    /// The part of the phase in which all worked, 0 to 1.
+    pub fn overlap(&self) -> f64 {
+        self.common().map_or(0.0, |common| common.seconds() / self.whole().seconds())
+    }
+
+    /// Seconds between the first and the last start: how well the barrier held.
+    pub fn start_skew(&self) -> f64 {
+        self.spans.iter().map(|s| s.start).fold(f64::NEG_INFINITY, f64::max) - self.whole().start
+    }
+
+    /// Seconds until the first worker had finished.
+    pub fn first_done_seconds(&self) -> f64 {
+        self.spans.iter().map(|s| s.end).fold(f64::INFINITY, f64::min) - self.whole().start
+    }
+
+    /// Seconds until the last worker had finished.
+    pub fn last_done_seconds(&self) -> f64 {
+        self.whole().seconds()
+    }
+
+    /// All bytes over the last finisher, bytes a second: true whatever the overlap.
+    pub fn last_done_rate(&self) -> f64 {
+        self.bytes() as f64 / self.last_done_seconds()
+    }
+
+    /// Bytes a second until the first worker had finished.
+    pub fn first_done_rate(&self) -> Result<f64, Refusal> {
+        let start = self.whole().start;
+        self.rate_in(
+            Window { start, end: start + self.first_done_seconds() },
+            "rate until the first was done",
+        )
+    }
+
+    /// Bytes a second in the window in which all worked.
+    pub fn common_rate(&self) -> Result<f64, Refusal> {
+        match self.common() {
+            Some(common) => self.rate_in(common, "common-window rate"),
+            None => Err(Refusal {
+                reason: "no common-window rate: the workers never all worked at once".to_owned(),
+            }),
+        }
+    }
+
+    /// The sum of the workers' own rates; refused below 95 % overlap.
+    pub fn added_rates(&self) -> Result<f64, Refusal> {
+        if self.overlap() >= OVERLAP_MIN {
+            return Ok(self.spans.iter().map(Span::rate).sum());
+        }
+        Err(self.refusal("sum of the workers' rates"))
+    }
+
+    /// Rate of the slowest worker over that of the fastest, 0 to 1: how fairly the storage served them.
+    pub fn fairness(&self) -> f64 {
+        let slowest = self.spans.iter().map(Span::rate).fold(f64::INFINITY, f64::min);
+        let fastest = self.spans.iter().map(Span::rate).fold(0.0, f64::max);
+        if fastest > 0.0 { slowest / fastest } else { 1.0 }
+    }
+
+    fn rate_in(&self, window: Window, what: &str) -> Result<f64, Refusal> {
+        let measured = self.spans.iter().all(|s| !s.progress.is_empty());
+        if !measured && self.overlap() < OVERLAP_MIN {
+            return Err(self.refusal(what));
+        }
+        let moved: f64 = self.spans.iter().map(|s| s.bytes_at(window.end) - s.bytes_at(window.start)).sum();
+        Ok(moved / window.seconds())
+    }
+
+    fn refusal(&self, what: &str) -> Refusal {
+        let workers = self.spans.len();
+        let whole = self.whole().seconds();
+        let together = match self.common() {
+            Some(common) => format!("the {workers} workers shared {:.1} s of {whole:.1} s", common.seconds()),
+            None => format!("the {workers} workers never all worked at once in {whole:.1} s"),
+        };
+        let overlap = self.overlap() * 100.0;
+        Refusal { reason: format!("no {what}: {together} (overlap {overlap:.0} %, needed 95 %)") }
+    }
+}
+
+#[cfg(test)]
+mod tests;
