@@ -12,10 +12,14 @@ pub fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::IsADirectory => Status::ISDIR,
         ErrorKind::AccessDenied => Status::ACCES,
         ErrorKind::ReadOnly => Status::ROFS,
+        ErrorKind::Exists => Status::EXIST,
+        ErrorKind::NotEmpty => Status::NOTEMPTY,
         ErrorKind::InvalidArgument => Status::INVAL,
         ErrorKind::NameTooLong => Status::NAMETOOLONG,
         // "Try again later": hard mounts do, and applications wait instead of failing.
         ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => Status::JUKEBOX,
+        // Not "later" for an unknown outcome: a client would ask again and be told of its own traces.
+        ErrorKind::OutcomeUnknown => Status::IO,
         ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Config => Status::IO,
         ErrorKind::NotSupported => Status::NOTSUPP,
     }
@@ -32,6 +36,9 @@ pub fn mount_status_of(kind: ErrorKind) -> MountStatus {
         ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => MountStatus::SERVER_FAULT,
         ErrorKind::IsADirectory
         | ErrorKind::ReadOnly
+        | ErrorKind::Exists
+        | ErrorKind::NotEmpty
+        | ErrorKind::OutcomeUnknown
         | ErrorKind::Corrupt
         | ErrorKind::Io
         | ErrorKind::NoSpace

@@ -63,6 +63,8 @@ pub struct Config {
     pub backoff_max: Duration,
     /// Most bytes of one READ; the server's FSINFO may lower it. Default and most 1 MiB.
     pub read_max: u32,
+    /// Most bytes of one WRITE; the server's FSINFO may lower it. Default and most 1 MiB.
+    pub write_max: u32,
 }
 
 impl Default for Config {
@@ -81,6 +83,7 @@ impl Default for Config {
             outage_grace: Duration::from_secs(2),
             backoff_max: Duration::from_secs(2),
             read_max: 1 << 20,
+            write_max: 1 << 20,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Buf as _;
 use rpc_nfs3::nfs3;
 use rpc_nfs3::record::{RecordError, RecordReader};
 use rpc_nfs3::rpc::{Credentials, ReplyHeader};
@@ -26,11 +27,11 @@ use crate::config::Config;
 use crate::dial::dial;
 use crate::errors::{failure, record_error, wire_error};
 use crate::exchange::{Target, begin_call, exchange, first_xid};
-use crate::pending::{Answer, Reach, State};
+use crate::pending::{Batch, Delivered, Outgoing, Reach, State};
 
 /// Longest reply: the largest READ or listing that we ask for, with its headers.
 const RECORD_MAX: usize = (1 << 20) + (64 << 10);
-/// Calls are small; this many bytes of them go out in one write.
+/// Calls without a payload are small; this many bytes of them go out in one write.
 const WRITE_BATCH: usize = 64 << 10;
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// How often silence is looked for.
@@ -154,15 +155,31 @@ impl Connection {
         self.permits.available_permits()
     }
 
-    /// Sends the call and waits for its reply, without a deadline of its own.
-    pub async fn call(&self, call: Encoder) -> Answer {
-        let closed =
-            || failure(ErrorKind::Unavailable, "call", self.shared.endpoint.place(), "the client is closed");
-        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
-        let (xid, answer) = self.shared.state().submit(call)?;
+    /// Sends the call, as often as it must be, and waits for its reply, `timeout` at most.
+    pub async fn call(&self, operation: &'static str, call: Outgoing, timeout: Duration) -> Delivered {
+        let deadline = tokio::time::Instant::now() + timeout;
+        let failed = |reason: String| {
+            Err(failure(ErrorKind::Unavailable, operation, self.shared.endpoint.place(), reason))
+        };
+        let late = || failed(format!("no reply in {} s", timeout.as_secs_f32()));
+        let closed = || failed("the client is closed".to_owned());
+        let _permit = match tokio::time::timeout_at(deadline, self.permits.acquire()).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return Delivered { answer: closed(), sends: 0 },
+            Err(_) => return Delivered { answer: late(), sends: 0 },
+        };
+        let (xid, answer) = match self.shared.state().submit(call) {
+            Ok(submitted) => submitted,
+            Err(error) => return Delivered { answer: Err(error), sends: 0 },
+        };
         let _forget = Forget(&self.shared, xid);
         self.shared.wake.notify_one();
-        answer.await.map_err(|_| closed())?
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(Ok(delivered)) => delivered,
+            // Whoever is not sure says that it went out.
+            Ok(Err(_)) => Delivered { answer: closed(), sends: 1 },
+            Err(_) => Delivered { answer: late(), sends: self.shared.state().sends(xid).unwrap_or(1) },
+        }
     }
 }
 
@@ -257,7 +274,7 @@ async fn read_replies<R: AsyncRead + Unpin>(
 }
 
 async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
-    let mut batch = Vec::with_capacity(4096);
+    let mut batch = Batch::default();
     loop {
         batch.clear();
         // Bound first: the lock must not live into the await.
@@ -266,15 +283,17 @@ async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
             shared.wake.notified().await;
             continue;
         }
-        if let Err(error) = stream.write_all(&batch).await {
+        let mut bytes = batch.messages.as_slice().chain(&*batch.payload).chain(batch.padding());
+        if let Err(error) = stream.write_all_buf(&mut bytes).await {
             let error = record_error("write to", shared.endpoint.place(), RecordError::Io(error));
             return End { error, garbled: false };
         }
     }
 }
 
-/// Ends when calls wait and the server has been silent for the stall timeout, or when others cannot reach
-/// the server and it does not answer a NULL call here either.
+/// Ends when calls wait and the server has been silent for the stall timeout, or when a NULL call is not
+/// answered here. That one is made when others cannot reach the server, and when all that the server is
+/// silent about is calls that may take it long.
 async fn watch(shared: &Shared, heard: &Heard) -> End {
     let limit = shared.endpoint.stall_timeout;
     let mut asked: Option<Instant> = None;
@@ -282,9 +301,10 @@ async fn watch(shared: &Shared, heard: &Heard) -> End {
         tokio::time::sleep(WATCH_INTERVAL.min(limit)).await;
         let last = heard.last();
         asked = asked.filter(|asked| last < *asked);
-        if asked.is_none() && shared.trouble.since(last) {
+        let long = shared.state().oldest_patient().is_some_and(|sent| sent.max(last).elapsed() >= limit);
+        if asked.is_none() && (long || shared.trouble.since(last)) {
             // Nobody waits for the answer: that bytes come is the answer.
-            if shared.state().submit(null_call()).is_ok() {
+            if shared.state().submit(Outgoing::small(null_call())).is_ok() {
                 shared.wake.notify_one();
             }
             asked = Some(Instant::now());

@@ -39,13 +39,17 @@ pub fn kind_of_status(status: Status) -> ErrorKind {
         Status::INVAL => ErrorKind::InvalidArgument,
         Status::NOSPC | Status::DQUOT => ErrorKind::NoSpace,
         Status::ROFS => ErrorKind::ReadOnly,
+        Status::EXIST => ErrorKind::Exists,
+        Status::NOTEMPTY => ErrorKind::NotEmpty,
+        Status::FBIG => ErrorKind::InvalidArgument,
+        Status::NOT_SYNC => ErrorKind::VersionChanged,
         Status::NAMETOOLONG => ErrorKind::NameTooLong,
         Status::STALE | Status::BADHANDLE => ErrorKind::Stale,
-        Status::NOTSUPP => ErrorKind::NotSupported,
+        Status::NOTSUPP | Status::BADTYPE | Status::XDEV => ErrorKind::NotSupported,
         // The directory changed so much that the listing cannot go on: start it again.
         Status::BAD_COOKIE => ErrorKind::Busy,
         Status::JUKEBOX => ErrorKind::Busy,
-        // IO, SERVERFAULT, NXIO, and numbers that we do not know.
+        // IO, SERVERFAULT, NXIO, MLINK, and numbers that we do not know.
         _ => ErrorKind::Io,
     }
 }
@@ -56,13 +60,23 @@ pub fn status_error(operation: &'static str, context: impl fmt::Display, status:
         Status::ACCES => "NFS3ERR_ACCES",
         Status::NOENT => "NFS3ERR_NOENT",
         Status::IO => "NFS3ERR_IO",
+        Status::EXIST => "NFS3ERR_EXIST",
+        Status::XDEV => "NFS3ERR_XDEV: the two places are on different file systems",
         Status::NOTDIR => "NFS3ERR_NOTDIR",
         Status::ISDIR => "NFS3ERR_ISDIR",
         Status::INVAL => "NFS3ERR_INVAL",
+        Status::FBIG => "NFS3ERR_FBIG: the server has no files that large",
+        Status::NOSPC => "NFS3ERR_NOSPC: the file system at the server is full",
+        Status::ROFS => "NFS3ERR_ROFS",
+        Status::MLINK => "NFS3ERR_MLINK: the file has as many names as it may have",
+        Status::NOTEMPTY => "NFS3ERR_NOTEMPTY",
+        Status::DQUOT => "NFS3ERR_DQUOT: the quota at the server is used up",
+        Status::NOT_SYNC => "NFS3ERR_NOT_SYNC: it changed since the guard's time",
         Status::STALE => "NFS3ERR_STALE",
         Status::BADHANDLE => "NFS3ERR_BADHANDLE",
         Status::BAD_COOKIE => "NFS3ERR_BAD_COOKIE: the directory changed, list it again from its start",
         Status::NOTSUPP => "NFS3ERR_NOTSUPP",
+        Status::BADTYPE => "NFS3ERR_BADTYPE",
         Status::SERVERFAULT => "NFS3ERR_SERVERFAULT",
         Status::JUKEBOX => "NFS3ERR_JUKEBOX",
         Status(other) => {

@@ -40,9 +40,9 @@ pub fn begin_call(target: Target, credentials: &Credentials) -> Encoder {
     e
 }
 
-/// The whole record.
-pub fn finish_call(mut e: Encoder, xid: u32) -> Bytes {
-    let length = e.len().saturating_sub(MARK_BYTES);
+/// The whole record, but for `payload` bytes (padding included) that are sent after it.
+pub fn finish_call(mut e: Encoder, xid: u32, payload: usize) -> Bytes {
+    let length = e.len().saturating_sub(MARK_BYTES).saturating_add(payload);
     e.patch_u32(MARK_AT, u32::from_be_bytes(mark(length)));
     e.patch_u32(XID_AT, xid);
     e.finish()
@@ -66,7 +66,7 @@ pub async fn exchange(
 ) -> Result<Decoder> {
     let xid = first_xid();
     let talk = async {
-        let write = stream.write_all(&finish_call(call, xid)).await;
+        let write = stream.write_all(&finish_call(call, xid, 0)).await;
         write.map_err(|e| types::Error::new(ErrorKind::Unavailable, operation, context).with_source(e))?;
         let mut reader = RecordReader::new(stream, REPLY_MAX);
         let record = reader.record().await.map_err(|e| record_error(operation, context, e))?;

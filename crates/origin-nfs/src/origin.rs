@@ -21,8 +21,8 @@ use crate::pool::{Lane, Pool, credentials};
 
 const _: () = assert!(HANDLE_MAX <= REFERENCE_MAX);
 
-/// A READ size that every server takes.
-const READ_SMALL: u32 = 32 << 10;
+/// A size of READ and WRITE that every server takes.
+const TRANSFER_SMALL: u32 = 32 << 10;
 
 pub struct NfsOrigin {
     config: Config,
@@ -30,6 +30,7 @@ pub struct NfsOrigin {
     mounter: Mounter,
     root: Mutex<FileHandle>,
     read_max: u32,
+    pub(crate) write_max: u32,
     pub(crate) nested: Nested,
     pub(crate) dirs: DirReader,
 }
@@ -52,9 +53,10 @@ impl NfsOrigin {
         let nested = Nested::new(&config.export, exports.iter().map(|e| e.path.as_ref()));
         nested.learn(ROOT, &root.0);
         let pool = Pool::start(&config, &endpoint, credentials, stream);
-        let read_max = read_max(&pool, &root, &config).await?;
+        let (read_max, write_max) = transfer_max(&pool, &root, &config).await?;
         let dirs = DirReader::default();
-        let origin = NfsOrigin { config, pool, mounter, root: Mutex::new(root), read_max, nested, dirs };
+        let origin =
+            NfsOrigin { config, pool, mounter, root: Mutex::new(root), read_max, write_max, nested, dirs };
         origin.learn_ways_to_nested_exports().await;
         Ok(Arc::new(origin))
     }
@@ -92,7 +94,11 @@ impl NfsOrigin {
     }
 
     /// LOOKUP as the server answers it, and the directory's attributes if it told them.
-    async fn lookup_plainly(&self, dir: &FileHandle, name: &Name) -> Result<(Object, Option<Attr>)> {
+    pub(crate) async fn lookup_plainly(
+        &self,
+        dir: &FileHandle,
+        name: &Name,
+    ) -> Result<(Object, Option<Attr>)> {
         let args = DirOp { dir: dir.clone(), name: Bytes::copy_from_slice(name.as_bytes()) };
         let encode = |e: &mut _| args.encode(e);
         let what = "look up";
@@ -222,17 +228,20 @@ pub(crate) fn attr_of(attr: &Fattr3) -> Attr {
     }
 }
 
-/// What the server takes in one READ, within what we want.
-async fn read_max(pool: &Pool, root: &FileHandle, config: &Config) -> Result<u32> {
+/// What the server takes in one READ and in one WRITE, within what we want.
+async fn transfer_max(pool: &Pool, root: &FileHandle, config: &Config) -> Result<(u32, u32)> {
     let encode = |e: &mut _| root.encode(e);
     let what = "ask file system information of";
     let reply = pool.call(Lane::Metadata, what, procedure::FSINFO, encode, fs::decode_fsinfo).await?;
-    let told = match reply {
-        Ok(info) if info.read_max > 0 => info.read_max,
-        Ok(info) if info.read_preferred > 0 => info.read_preferred,
-        _ => READ_SMALL,
+    let (reads, writes) = match reply {
+        Ok(info) => ([info.read_max, info.read_preferred], [info.write_max, info.write_preferred]),
+        Err(_) => ([0; 2], [0; 2]),
     };
-    Ok(told.clamp(4096, config.read_max.clamp(4096, 1 << 20)))
+    let within = |told: [u32; 2], wanted: u32| {
+        let told = told.into_iter().find(|bytes| *bytes > 0).unwrap_or(TRANSFER_SMALL);
+        told.clamp(4096, wanted.clamp(4096, 1 << 20))
+    };
+    Ok((within(reads, config.read_max), within(writes, config.write_max)))
 }
 
 #[async_trait]

@@ -3,13 +3,15 @@
 //!
 //! Pure state under one small lock; `connection.rs` moves the bytes. A call stays here until it is
 //! answered, given up by its caller or failed by an outage, so that after a reconnect everything here is
-//! sent again.
+//! sent again, under its old number: a server that remembers its replies knows it by that. How often a call
+//! went out is counted, for callers to whom it matters.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rpc_nfs3::rpc::ReplyStatus;
+use rpc_nfs3::xdr::padding;
 use rpc_nfs3::{Decoder, Encoder};
 use tokio::sync::oneshot;
 use types::{Error, Result};
@@ -19,10 +21,57 @@ use crate::exchange::finish_call;
 /// A reply's status and its undecoded results.
 pub type Answer = Result<(ReplyStatus, Decoder)>;
 
+/// What became of a call.
+pub struct Delivered {
+    pub answer: Answer,
+    /// How often it went out, or at least began to.
+    pub sends: u32,
+}
+
+/// A call to be sent.
+pub struct Outgoing {
+    /// As `begin_call` and the arguments' encoder left it.
+    pub head: Encoder,
+    /// The data of a WRITE, sent behind the head without being copied.
+    pub payload: Bytes,
+    /// The server may take its time over it (a COMMIT waits for a disk): its silence does not count as the
+    /// connection's.
+    pub patient: bool,
+}
+
+impl Outgoing {
+    pub fn small(head: Encoder) -> Outgoing {
+        Outgoing { head, payload: Bytes::new(), patient: false }
+    }
+}
+
+/// What goes out in one write: messages, and the payload of the last one behind them.
+#[derive(Default)]
+pub struct Batch {
+    pub messages: Vec<u8>,
+    pub payload: Bytes,
+}
+
+impl Batch {
+    pub fn clear(&mut self) {
+        self.messages.clear();
+        self.payload = Bytes::new();
+    }
+
+    /// What XDR wants behind the payload.
+    pub fn padding(&self) -> &'static [u8] {
+        const ZEROS: &[u8] = &[0; 3];
+        ZEROS.get(..padding(self.payload.len())).unwrap_or_default()
+    }
+}
+
 struct Pending {
     message: Bytes,
-    answer: oneshot::Sender<Answer>,
+    payload: Bytes,
+    answer: oneshot::Sender<Delivered>,
+    patient: bool,
     sent: Option<Instant>,
+    sends: u32,
     /// Connections that broke their frame while this call was on them.
     garbled: u32,
 }
@@ -57,7 +106,7 @@ impl State {
 
     /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded
     /// by the connection's permits.
-    pub fn submit(&mut self, call: Encoder) -> Result<(u32, oneshot::Receiver<Answer>)> {
+    pub fn submit(&mut self, call: Outgoing) -> Result<(u32, oneshot::Receiver<Delivered>)> {
         if let Reach::Down(error) = &self.reach {
             return Err(error.clone());
         }
@@ -67,8 +116,10 @@ impl State {
         let xid = self.next_xid;
         self.next_xid = xid.wrapping_add(1);
         let (answer, receiver) = oneshot::channel();
-        let message = finish_call(call, xid);
-        self.calls.insert(xid, Pending { message, answer, sent: None, garbled: 0 });
+        let Outgoing { head, payload, patient } = call;
+        let message = finish_call(head, xid, payload.len() + padding(payload.len()));
+        self.calls
+            .insert(xid, Pending { message, payload, answer, patient, sent: None, sends: 0, garbled: 0 });
         self.unsent.push_back(xid);
         Ok((xid, receiver))
     }
@@ -82,31 +133,45 @@ impl State {
         }
     }
 
-    /// Appends messages to `out` until it holds about `bytes`; false if there was nothing to send.
-    pub fn take_unsent(&mut self, out: &mut Vec<u8>, bytes: usize, now: Instant) -> bool {
-        let before = out.len();
-        while out.len() < bytes {
+    /// Fills an empty `out` with about `bytes` of messages, or up to the first that has a payload; false if
+    /// there was nothing to send.
+    pub fn take_unsent(&mut self, out: &mut Batch, bytes: usize, now: Instant) -> bool {
+        while out.messages.len() < bytes && out.payload.is_empty() {
             let Some(xid) = self.unsent.pop_front() else { break };
             if let Some(call) = self.calls.get_mut(&xid) {
                 call.sent = Some(now);
-                out.extend_from_slice(&call.message);
+                call.sends = call.sends.saturating_add(1);
+                out.messages.extend_from_slice(&call.message);
+                out.payload = call.payload.clone();
             }
         }
-        out.len() > before
+        !out.messages.is_empty()
+    }
+
+    /// How often a call went out. `None` if it is not here any more.
+    pub fn sends(&self, xid: u32) -> Option<u32> {
+        self.calls.get(&xid).map(|call| call.sends)
     }
 
     /// False for a reply that nobody waits for: a late one, or one to a retransmission.
     pub fn answer(&mut self, xid: u32, status: ReplyStatus, results: Decoder) -> bool {
         match self.calls.remove(&xid) {
             // The caller may be gone in this very moment.
-            Some(call) => call.answer.send(Ok((status, results))).is_ok(),
+            Some(call) => {
+                call.answer.send(Delivered { answer: Ok((status, results)), sends: call.sends }).is_ok()
+            }
             None => false,
         }
     }
 
-    /// Since when the oldest call that was sent waits.
+    /// Since when the oldest call that was sent, and that a server answers without delay, waits.
     pub fn oldest_sent(&self) -> Option<Instant> {
-        self.calls.values().filter_map(|call| call.sent).min()
+        self.calls.values().filter(|call| !call.patient).filter_map(|call| call.sent).min()
+    }
+
+    /// Since when the oldest call over which the server may take its time waits.
+    pub fn oldest_patient(&self) -> Option<Instant> {
+        self.calls.values().filter(|call| call.patient).filter_map(|call| call.sent).min()
     }
 
     /// A new connection: all that is not answered is to be sent again, oldest first.
@@ -158,7 +223,7 @@ impl State {
     fn fail(&mut self, xid: u32, error: &Error) {
         if let Some(call) = self.calls.remove(&xid) {
             // The caller may be gone in this very moment.
-            let _ = call.answer.send(Err(error.clone()));
+            let _ = call.answer.send(Delivered { answer: Err(error.clone()), sends: call.sends });
         }
     }
 }
@@ -169,16 +234,16 @@ mod tests {
 
     use super::*;
 
-    fn call() -> Encoder {
+    fn call() -> Outgoing {
         let mut e = Encoder::default();
         [0, 0, 7].iter().for_each(|w| e.u32(*w));
-        e
+        Outgoing::small(e)
     }
 
     fn xids(state: &mut State) -> Vec<u32> {
-        let mut out = Vec::new();
+        let mut out = Batch::default();
         state.take_unsent(&mut out, usize::MAX, Instant::now());
-        out.chunks(12).map(|m| u32::from_be_bytes(m[4..8].try_into().expect("four bytes"))).collect()
+        out.messages.chunks(12).map(|m| u32::from_be_bytes(m[4..8].try_into().expect("four bytes"))).collect()
     }
 
     #[test]
@@ -205,7 +270,8 @@ mod tests {
         state.unreachable(&gone, grace, start + Duration::from_secs(1));
         assert!(answer.try_recv().is_err());
         state.unreachable(&gone, grace, start + Duration::from_secs(3));
-        assert!(matches!(answer.try_recv(), Ok(Err(_))));
+        let failed = answer.try_recv().expect("told");
+        assert!(failed.answer.is_err() && failed.sends == 0, "it never went out");
         assert!(state.submit(call()).is_err());
         state.connected();
         assert!(state.submit(call()).is_ok());

@@ -6,21 +6,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
 use rpc_nfs3::xdr::WireResult;
 use rpc_nfs3::{Decoder, Encoder, nfs3};
 use tokio::net::TcpStream;
-use types::{ErrorKind, Result};
+use types::Result;
 
 use crate::config::{Config, Identity, NCONNECT_MAX};
 use crate::connection::{Connection, Endpoint, Trouble};
-use crate::errors::{failure, reply_error, wire_error};
+use crate::errors::{reply_error, wire_error};
 use crate::exchange::{Target, begin_call};
+use crate::pending::Outgoing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Metadata,
     Bulk,
+}
+
+/// What came of one NFS call.
+pub struct Reply<T> {
+    /// `Err`: no answer, or one that makes no sense. `Ok(Err)`: the server did not take the call.
+    pub answer: Result<Result<T>>,
+    /// How often the call went out.
+    pub sends: u32,
 }
 
 pub struct Pool {
@@ -59,7 +69,7 @@ impl Pool {
         Pool { connections, credentials, call_timeout: config.call_timeout, place: endpoint.place() }
     }
 
-    /// One NFS call: at most `call_timeout`, however often it must be sent.
+    /// One NFS call that only reads: at most `call_timeout`, however often it must be sent.
     pub async fn call<T>(
         &self,
         lane: Lane,
@@ -68,18 +78,47 @@ impl Pool {
         encode: impl FnOnce(&mut Encoder),
         decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
     ) -> Result<T> {
+        let mut head = self.begin(procedure);
+        encode(&mut head);
+        let reply = self.ask(lane, operation, Outgoing::small(head), decode).await;
+        reply.answer.unwrap_or_else(Err)
+    }
+
+    /// One NFS call that changes something: `encode` leaves the payload out.
+    pub async fn change<T>(
+        &self,
+        lane: Lane,
+        operation: &'static str,
+        procedure: u32,
+        encode: impl FnOnce(&mut Encoder),
+        payload: Bytes,
+        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
+    ) -> Reply<T> {
+        let mut head = self.begin(procedure);
+        encode(&mut head);
+        self.ask(lane, operation, Outgoing { head, payload, patient: true }, decode).await
+    }
+
+    fn begin(&self, procedure: u32) -> Encoder {
         let target = Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure };
-        let mut call = begin_call(target, &self.credentials);
-        encode(&mut call);
-        let answer = tokio::time::timeout(self.call_timeout, self.pick(lane).call(call)).await;
-        let (status, mut results) = answer.unwrap_or_else(|_| {
-            let reason = format!("no reply in {} s", self.call_timeout.as_secs_f32());
-            Err(failure(ErrorKind::Unavailable, operation, &self.place, reason))
-        })?;
-        match reply_error(operation, &self.place, status) {
-            Some(error) => Err(error),
-            None => decode(&mut results).map_err(|e| wire_error(operation, &self.place, e)),
-        }
+        begin_call(target, &self.credentials)
+    }
+
+    async fn ask<T>(
+        &self,
+        lane: Lane,
+        operation: &'static str,
+        call: Outgoing,
+        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
+    ) -> Reply<T> {
+        let delivered = self.pick(lane).call(operation, call, self.call_timeout).await;
+        let answer = delivered.answer.and_then(|(status, mut results)| {
+            if let Some(refusal) = reply_error(operation, &self.place, status) {
+                return Ok(Err(refusal));
+            }
+            decode(&mut results).map(Ok).map_err(|e| wire_error(operation, &self.place, e))
+        });
+        Reply { answer, sends: delivered.sends }
     }
 
     /// One that is up before one that is being dialled before one that is down; of these the least loaded.

@@ -21,20 +21,28 @@ pub enum ErrorKind {
     AccessDenied,
     /// The operation changes something and the export is read-only.
     ReadOnly,
+    /// The name that was to be made is there already.
+    Exists,
+    /// The directory that was to be removed or replaced has names in it.
+    NotEmpty,
     /// An argument makes no sense: a bad name, an offset beyond 2^63.
     InvalidArgument,
     NameTooLong,
-    /// The file changed underneath a read of an older version; look up again and retry.
+    /// The file changed underneath a read of an older version, or a guarded change of it; look up again and
+    /// retry.
     VersionChanged,
     /// The origin cannot be reached now; the same call may succeed later.
     Unavailable,
+    /// A change was asked for, and nobody can say whether it was made, or what it made: no answer came, or one
+    /// that may speak of the change's own traces. Look before asking again.
+    OutcomeUnknown,
     /// Too many requests at once; try again later.
     Busy,
     /// Bytes from a disk or a wire that do not check out.
     Corrupt,
     /// The far side or the disk reported an I/O error.
     Io,
-    /// The cache disk is full.
+    /// The cache disk, or the origin, is full.
     NoSpace,
     NotSupported,
     /// A configuration or start-up error, to be read by the operator.
@@ -72,6 +80,8 @@ impl Error {
             K::StaleNetworkFileHandle => ErrorKind::Stale,
             K::StorageFull | K::QuotaExceeded => ErrorKind::NoSpace,
             K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            K::AlreadyExists => ErrorKind::Exists,
+            K::DirectoryNotEmpty => ErrorKind::NotEmpty,
             K::InvalidFilename => ErrorKind::NameTooLong,
             K::InvalidInput => ErrorKind::InvalidArgument,
             K::Unsupported => ErrorKind::NotSupported,

@@ -1,0 +1,141 @@
+//! What the answer to a change is worth.
+//!
+//! A call whose connection is lost is sent again under its old number. Servers that remember their replies
+//! then answer as the first time, but none has to: they may carry the call out twice. To a REMOVE the second
+//! answer is then "no such name", to a MKDIR "exists", though the caller's wish came true. Nothing here
+//! guesses which it was: a failure that came to a call sent more than once, and silence after a call was
+//! sent at all, are `ErrorKind::OutcomeUnknown`, with the failure as the source. Only calls that may be
+//! carried out twice without a difference (WRITE, COMMIT, and others where it is said) keep their errors as
+//! they are, so that these may simply be asked for again.
+
+use std::error::Error as _;
+
+use bytes::Bytes;
+use rpc_nfs3::nfs3::Outcome;
+use rpc_nfs3::xdr::WireResult;
+use rpc_nfs3::{Decoder, Encoder};
+use types::{Error, ErrorKind, Result};
+
+use crate::origin::{NfsOrigin, taken};
+use crate::pool::{Lane, Reply};
+
+/// A change that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done<T> {
+    pub value: T,
+    /// The call went out more than once, so the server may have carried it out more than once, the last time
+    /// after changes that others made meanwhile.
+    pub resent: bool,
+}
+
+impl<T> Done<T> {
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Done<U> {
+        Done { value: f(self.value), resent: self.resent }
+    }
+}
+
+/// Whether a change carried out twice leaves the same as once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twice {
+    Harmless,
+    Matters,
+}
+
+/// The failure behind an `OutcomeUnknown`: what the server said to a call that was sent more than once, or
+/// why it said nothing. `None` for other errors.
+pub fn doubtful_answer(error: &Error) -> Option<&Error> {
+    if error.kind() != ErrorKind::OutcomeUnknown {
+        return None;
+    }
+    error.source()?.downcast_ref()
+}
+
+/// A procedure that changes something.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// A verb phrase, for messages.
+    pub what: &'static str,
+    pub procedure: u32,
+    pub lane: Lane,
+    pub twice: Twice,
+}
+
+impl NfsOrigin {
+    /// `payload` is sent behind what `encode` appends.
+    pub(crate) async fn change<T, F>(
+        &self,
+        change: Change,
+        encode: impl FnOnce(&mut Encoder),
+        payload: Bytes,
+        decode: impl FnOnce(&mut Decoder) -> WireResult<Outcome<T, F>>,
+    ) -> Result<Done<T>> {
+        let Change { what, procedure, lane, twice } = change;
+        let Reply { answer, sends } = self.pool.change(lane, what, procedure, encode, payload, decode).await;
+        let answer = answer.map(|reply| reply.and_then(|outcome| taken(what, self.place(), outcome)));
+        judge(twice, what, &self.place(), Reply { answer, sends })
+    }
+}
+
+/// `reply` with the server's own refusals already among its errors.
+fn judge<T>(twice: Twice, operation: &'static str, place: &str, reply: Reply<T>) -> Result<Done<T>> {
+    let Reply { answer, sends } = reply;
+    let (error, certain) = match answer {
+        Ok(Ok(value)) => return Ok(Done { value, resent: sends > 1 }),
+        Ok(Err(refusal)) => (refusal, sends <= 1),
+        Err(silence) => (silence, sends == 0),
+    };
+    if certain || twice == Twice::Harmless {
+        return Err(error);
+    }
+    Err(doubtful(operation, place, error))
+}
+
+/// `error` came of a change that may have been made.
+pub fn doubtful(operation: &'static str, place: &str, error: Error) -> Error {
+    let context = format!("{place} (perhaps it was done)");
+    Error::new(ErrorKind::OutcomeUnknown, operation, context).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(twice: Twice, answer: Result<Result<()>>, sends: u32) -> Result<Done<()>> {
+        judge(twice, "remove", "nas:/export", Reply { answer, sends })
+    }
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "remove", "nas:/export")
+    }
+
+    #[test]
+    fn a_refusal_stands_only_if_the_call_went_out_once() {
+        let refusal = || Ok(Err(error(ErrorKind::NotFound)));
+        let once = judged(Twice::Matters, refusal(), 1).expect_err("refused");
+        assert_eq!(once.kind(), ErrorKind::NotFound);
+        assert!(doubtful_answer(&once).is_none());
+        let again = judged(Twice::Matters, refusal(), 2).expect_err("refused, perhaps");
+        assert_eq!(again.kind(), ErrorKind::OutcomeUnknown);
+        assert!(!again.is_retryable());
+        assert_eq!(doubtful_answer(&again).map(Error::kind), Some(ErrorKind::NotFound));
+        let harmless = judged(Twice::Harmless, refusal(), 2).expect_err("refused");
+        assert_eq!(harmless.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn silence_is_doubtful_as_soon_as_the_call_went_out() {
+        let silence = || Err(error(ErrorKind::Unavailable));
+        for (sends, kind) in [(0, ErrorKind::Unavailable), (1, ErrorKind::OutcomeUnknown)] {
+            assert_eq!(judged(Twice::Matters, silence(), sends).expect_err("silence").kind(), kind);
+        }
+        let harmless = judged(Twice::Harmless, silence(), 1).expect_err("silence");
+        assert!(harmless.is_retryable());
+    }
+
+    #[test]
+    fn success_is_success_and_tells_how_it_came() {
+        for (sends, resent) in [(1, false), (2, true)] {
+            assert_eq!(judged(Twice::Matters, Ok(Ok(())), sends).map(|done| done.resent).ok(), Some(resent));
+        }
+    }
+}
