@@ -1,0 +1,127 @@
+//! One direction of one connection: what is read leaves when the line has room for it, and is written half a round trip
+//! after that. Reading goes on meanwhile, so everything stays pipelined.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::bucket::Bucket;
+use super::jitter::Jitter;
+use super::line::Line;
+use super::window::Window;
+
+/// Most bytes taken off a socket at a time.
+pub const CHUNK: usize = 64 * 1024;
+/// Chunks on the line in one direction, whatever their size: a million one-byte messages are memory too.
+const CHUNKS: usize = 4096;
+
+/// Which way, and what is shared with the other connections going that way.
+pub struct Direction<'a> {
+    pub line: &'a Line,
+    pub shared: Option<&'a Bucket>,
+    pub own: Option<Bucket>,
+    pub bytes: &'a AtomicU64,
+    pub window: Window,
+    pub jitter: Jitter,
+    /// Nothing is taken before: the connection is still being opened, as seen from this end.
+    pub begin: Instant,
+}
+
+struct Chunk {
+    due: Instant,
+    /// Empty: the end of the stream.
+    bytes: Bytes,
+}
+
+impl Direction<'_> {
+    /// Until the end of the stream has been passed on, or something broke. `moved` is told of all that is delivered.
+    pub async fn carry(mut self, from: &TcpStream, to: &TcpStream, moved: impl Fn(u64)) -> io::Result<()> {
+        let (send, arriving) = mpsc::channel(CHUNKS);
+        let clock = Arc::clone(&self.line.clock);
+        clock.sleep_until(self.begin).await;
+        let jitter = std::mem::take(&mut self.jitter);
+        let (taken, delivered) =
+            tokio::join!(self.take(from, send, jitter), self.deliver(arriving, to, moved));
+        taken.and(delivered)
+    }
+
+    async fn take(&self, from: &TcpStream, line: mpsc::Sender<Chunk>, mut jitter: Jitter) -> io::Result<()> {
+        let chunk_max = [self.shared, self.own.as_ref()].into_iter().flatten().map(|b| b.chunk(CHUNK)).min();
+        let mut last = Instant::now();
+        loop {
+            let room = self.window.room(&self.line.clock).await;
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(chunk_max.unwrap_or(CHUNK));
+            let Some(bytes) = self.read(from, room).await? else { continue };
+            let end = bytes.is_empty();
+            let left = self.leave(bytes.len()).await;
+            // A stream keeps its order: what is delayed less waits for what is before it.
+            last = last.max(jitter.vary(left, self.line.one_way));
+            if line.send(Chunk { due: last, bytes }).await.is_err() || end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `None`: nothing was there after all.
+    async fn read(&self, from: &TcpStream, most: usize) -> io::Result<Option<Bytes>> {
+        from.readable().await?;
+        let mut buffer = self.line.scratch();
+        let most = most.min(buffer.len());
+        match from.try_read(&mut buffer[..most]) {
+            // A copy, so that a small message on the line holds as much memory as it has bytes.
+            Ok(n) => {
+                self.window.enter(n as u64);
+                Ok(Some(Bytes::copy_from_slice(&buffer[..n])))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// When the last of `bytes` has left this end.
+    async fn leave(&self, bytes: usize) -> Instant {
+        let mut ready = Instant::now();
+        for bucket in [self.own.as_ref(), self.shared].into_iter().flatten() {
+            ready = bucket.pass(&self.line.clock, bytes, ready).await;
+        }
+        ready
+    }
+
+    async fn deliver(
+        &self,
+        mut arriving: mpsc::Receiver<Chunk>,
+        to: &TcpStream,
+        moved: impl Fn(u64),
+    ) -> io::Result<()> {
+        while let Some(Chunk { due, bytes }) = arriving.recv().await {
+            self.line.clock.sleep_until(due).await;
+            if bytes.is_empty() {
+                rustix::net::shutdown(to, rustix::net::Shutdown::Write)?;
+                return Ok(());
+            }
+            let length = bytes.len() as u64;
+            write_all(to, &bytes).await?;
+            self.window.leave(length, Instant::now() + self.line.one_way);
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+            moved(length);
+        }
+        Ok(())
+    }
+}
+
+async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        to.writable().await?;
+        match to.try_write(bytes) {
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! The life of a connection: accepted, opened a round trip later as on a long line, carried both ways, closed or cut.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
+use tracing::debug;
+
+use super::bucket::Bucket;
+use super::carry::Direction;
+use super::jitter::{Jitter, Random};
+use super::line::Line;
+use super::window::Window;
+
+/// For the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Accepts until dropped.
+pub async fn accept(listener: TcpListener, to: SocketAddr, line: Arc<Line>) {
+    loop {
+        let near = match listener.accept().await {
+            Ok((near, _)) => near,
+            Err(e) => {
+                // Out of file descriptors, most likely: some may be free a little later.
+                debug!("accept: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let id = line.counters.connections.fetch_add(1, Ordering::Relaxed);
+        if line.cuts.len() >= line.config.connections_max {
+            line.counters.refused.fetch_add(1, Ordering::Relaxed);
+            reset(&near);
+            continue;
+        }
+        let cut = line.cuts.add(id);
+        tokio::spawn(live(near, to, Arc::clone(&line), id, cut));
+    }
+}
+
+/// Cuts connections as the configuration says, until dropped.
+pub async fn disturb(line: &Line) {
+    let every = async {
+        let Some(every) = line.config.drops.every else { return std::future::pending().await };
+        loop {
+            line.clock_sleep(every).await;
+            line.cuts.cut_all();
+        }
+    };
+    let per_hour = async {
+        let Some(rate) = line.config.drops.per_hour else { return std::future::pending().await };
+        let mut random = Random::new(line.config.seed);
+        loop {
+            let gap = random.gap(rate);
+            line.clock_sleep(gap).await;
+            line.cuts.cut_one(&mut random);
+        }
+    };
+    tokio::join!(every, per_hour);
+}
+
+impl Line {
+    async fn clock_sleep(&self, time: Duration) {
+        self.clock.sleep_until(Instant::now() + time).await;
+    }
+}
+
+/// Keeps the list and the number of open connections true, however the connection ends.
+struct Listed<'a> {
+    line: &'a Line,
+    id: u64,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.line.cuts.remove(self.id);
+        self.line.total.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn live(near: TcpStream, to: SocketAddr, line: Arc<Line>, id: u64, cut: Arc<Notify>) {
+    line.total.open.fetch_add(1, Ordering::Relaxed);
+    let _listed = Listed { line: &line, id };
+    let accepted = Instant::now();
+    let far = tokio::select! {
+        far = open(to, &line, accepted) => far,
+        () = cut.notified() => {
+            line.counters.cut.fetch_add(1, Ordering::Relaxed);
+            return reset(&near);
+        }
+    };
+    let far = match far {
+        Ok(far) => far,
+        Err(e) => {
+            debug!(%to, "relayed connection: {e}");
+            line.counters.unreachable.fetch_add(1, Ordering::Relaxed);
+            return reset(&near);
+        }
+    };
+    let _ = near.set_nodelay(true);
+    let _ = far.set_nodelay(true);
+    let carried = AtomicU64::new(0);
+    let ended = tokio::select! {
+        ended = carry(&near, &far, &line, id, accepted, |bytes| count(&carried, bytes, &line, &cut)) => ended,
+        () = cut.notified() => {
+            line.counters.cut.fetch_add(1, Ordering::Relaxed);
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+    };
+    if let Err(e) = ended {
+        debug!(%to, "relayed connection: {e}");
+        reset(&near);
+        reset(&far);
+    }
+}
+
+fn count(carried: &AtomicU64, bytes: u64, line: &Line, cut: &Notify) {
+    let sum = carried.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    if line.config.drops.after_bytes.is_some_and(|max| sum >= max) {
+        cut.notify_one();
+    }
+}
+
+/// The target sees the connection come half a round trip after it was asked for here. A refusal takes the whole one.
+async fn open(to: SocketAddr, line: &Line, accepted: Instant) -> io::Result<TcpStream> {
+    line.clock.sleep_until(accepted + line.one_way).await;
+    let socket = match to {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    if let Some(bytes) = line.config.receive_buffer() {
+        socket.set_recv_buffer_size(u32::try_from(bytes).unwrap_or(u32::MAX))?;
+    }
+    let connected = match tokio::time::timeout(CONNECT, socket.connect(to)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    if connected.is_err() {
+        line.clock.sleep_until(Instant::now() + line.one_way).await;
+    }
+    connected
+}
+
+async fn carry(
+    near: &TcpStream,
+    far: &TcpStream,
+    line: &Line,
+    id: u64,
+    accepted: Instant,
+    moved: impl Fn(u64),
+) -> io::Result<()> {
+    let now = Instant::now();
+    let config = &line.config;
+    let seed = config.seed.wrapping_add(id.wrapping_mul(2));
+    let direction = |shared, bytes, begin, seed| Direction {
+        line,
+        shared,
+        own: config.rate_per_connection.map(|r| Bucket::new(r.0)),
+        bytes,
+        window: Window::new(config.window(), Arc::clone(&line.total)),
+        jitter: Jitter::new(config.jitter / 2, seed),
+        begin,
+    };
+    // Half a round trip for the target's answer to come back; the connection counts as open here only then.
+    let opened = now.max(accepted + line.one_way) + line.one_way;
+    let up = direction(line.up.as_ref(), &line.counters.bytes_up, opened, seed);
+    let down = direction(line.down.as_ref(), &line.counters.bytes_down, now, seed.wrapping_add(1));
+    tokio::try_join!(up.carry(near, far, &moved), down.carry(far, near, &moved))?;
+    Ok(())
+}
+
+/// So that the peer sees a reset and not an orderly end when the socket is closed.
+fn reset(stream: &TcpStream) {
+    let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+}

@@ -1,0 +1,155 @@
+//! `forebay bench relay`: a line at the command line, until it is interrupted.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use types::{Error, ErrorKind, Result};
+
+use super::measure::{RoundTrips, calibrate, measure_null};
+use super::{Config, Drops, Profile, Relay};
+use crate::quantity::{self, Rate};
+
+/// Round trips that are measured before it says that it is ready.
+const SAMPLES: usize = 11;
+
+/// Make a near server far: relay TCP connections over a line with a round trip and a bandwidth.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RelayArgs {
+    /// The server, HOST:PORT.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub to: String,
+    /// Where to listen; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// A line with a name: campus, metro, continental, atlantic, vfxt-1.9, vfxt-69.5, vfxt-194, vfxt-221.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<Profile>,
+    /// Round trip that is added, for example 70ms.
+    #[arg(long, value_parser = quantity::duration)]
+    pub rtt: Option<Duration>,
+    /// Width of the variation of the round trip.
+    #[arg(long, value_parser = quantity::duration)]
+    pub jitter: Option<Duration>,
+    /// Bandwidth of each direction, shared by all connections, for example 1Gbit.
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// Bandwidth of each direction of one connection.
+    #[arg(long, value_name = "RATE")]
+    pub rate_per_connection: Option<Rate>,
+    /// Most bytes of one connection on the line in one direction; it carries this much in a round trip.
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    pub window: Option<u64>,
+    /// Connections at once; more are turned away.
+    #[arg(long, value_name = "NUMBER")]
+    pub connections: Option<usize>,
+    /// Cut all connections every so often, for example 30s.
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    pub drop_every: Option<Duration>,
+    /// Cut one connection, chosen at random, so many times an hour.
+    #[arg(long, value_name = "TIMES")]
+    pub drop_per_hour: Option<f64>,
+    /// Cut each connection when it has carried so much.
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    pub drop_after: Option<u64>,
+}
+
+impl RelayArgs {
+    pub fn config(&self) -> Config {
+        let base = self.profile.map_or_else(Config::default, |p| p.config());
+        Config {
+            rtt: self.rtt.unwrap_or(base.rtt),
+            jitter: self.jitter.unwrap_or(base.jitter),
+            rate: self.rate.or(base.rate),
+            rate_per_connection: self.rate_per_connection,
+            window: self.window,
+            connections_max: self.connections.unwrap_or(base.connections_max),
+            drops: Drops {
+                every: self.drop_every,
+                per_hour: self.drop_per_hour,
+                after_bytes: self.drop_after,
+            },
+            ..base
+        }
+    }
+}
+
+/// Relays until SIGINT or SIGTERM. Prints where it listens, and the line as it is meant beside the line as it is.
+pub async fn serve(args: RelayArgs) -> Result<()> {
+    let signals = |e| Error::io("listen for", "signals", e);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+    let work = async {
+        let to = resolve(&args.to).await?;
+        let config = args.config();
+        let relay = Relay::bind(args.listen, to, config.clone())?;
+        println!("relay: {} -> {to}", relay.local_addr());
+        report(&config, &relay).await?;
+        println!("relaying until interrupted (Ctrl-C)");
+        Ok(relay)
+    };
+    let relay = tokio::select! {
+        relay = work => relay?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    let counts = relay.counts();
+    println!(
+        "relayed {} B to the server and {} B back over {} connections ({} cut, {} turned away, {} not reached)",
+        counts.bytes_up,
+        counts.bytes_down,
+        counts.connections,
+        counts.cut,
+        counts.refused,
+        counts.unreachable
+    );
+    Ok(())
+}
+
+async fn resolve(to: &str) -> Result<SocketAddr> {
+    let wrong = |why: String| {
+        Error::new(
+            ErrorKind::Config,
+            "relay",
+            format!("--to {to}: {why}; give HOST:PORT, for example nas:2049"),
+        )
+    };
+    let mut found = tokio::net::lookup_host(to).await.map_err(|e| wrong(e.to_string()))?;
+    found.next().ok_or_else(|| wrong("no such host".to_owned()))
+}
+
+async fn report(config: &Config, relay: &Relay) -> Result<()> {
+    let measured = calibrate(config, SAMPLES).await?;
+    let nominal = |rate: Option<Rate>| rate.map_or("what the machine carries".to_owned(), |r| r.to_string());
+    println!("  round trip: nominal {:?}, measured {}", config.rtt, told(&measured.round_trips));
+    println!(
+        "  rate:       nominal {}, measured {} up, {} down",
+        nominal(config.rate),
+        Rate(measured.rate_up as u64),
+        Rate(measured.rate_down as u64)
+    );
+    let null = tokio::time::timeout(
+        Duration::from_secs(5) + config.rtt * 20,
+        measure_null(relay.local_addr(), SAMPLES),
+    );
+    match null.await {
+        Ok(Ok(round_trips)) => println!("  NFS NULL through it: {}", told(&round_trips)),
+        _ => println!("  NFS NULL through it: no answer (no NFS version 3 server there?)"),
+    }
+    Ok(())
+}
+
+fn told(round_trips: &RoundTrips) -> String {
+    let (low, high) = round_trips.range();
+    format!(
+        "{:.3} ms (median of {}, {:.3} to {:.3} ms)",
+        round_trips.median() * 1e3,
+        round_trips.0.len(),
+        low * 1e3,
+        high * 1e3
+    )
+}

@@ -1,0 +1,3 @@
+//! The bench against real sockets and real servers.
+
+mod relay;
