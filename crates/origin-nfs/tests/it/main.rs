@@ -1,6 +1,7 @@
 //! The client against a scripted server that cuts, lies and dawdles, and against a real one.
 
 mod calls;
+mod changes;
 mod connections;
 mod hostile;
 mod nested;

@@ -96,7 +96,8 @@ fn start_ganesha(config: &Path, log: &Path) -> Process {
     start("ganesha.nfsd", &["-F", "-f", config, "-L", log, "-p", "/run/ganesha-test.pid"])
 }
 
-fn configuration(dir: &Path, exports: &[&Path]) -> String {
+/// Exports with what may be done to them: RW or RO.
+fn configuration(dir: &Path, exports: &[(&Path, &str)]) -> String {
     let plugins = plugins().expect("checked before");
     let mut text = format!(
         "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; Enable_NLM = false;\n\
@@ -105,9 +106,9 @@ fn configuration(dir: &Path, exports: &[&Path]) -> String {
         plugins.display(),
         dir.join("recovery").display(),
     );
-    for (id, export) in exports.iter().enumerate() {
+    for (id, (export, access)) in exports.iter().enumerate() {
         text += &format!(
-            "EXPORT {{ Export_Id = {}; Path = {}; Pseudo = /{id}; Protocols = 3; Transports = TCP; Access_Type = RW;\n\
+            "EXPORT {{ Export_Id = {}; Path = {}; Pseudo = /{id}; Protocols = 3; Transports = TCP; Access_Type = {access};\n\
              Squash = No_Root_Squash; SecType = sys; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}\n",
             id + 7,
             export.display(),
@@ -147,12 +148,16 @@ fn inside() {
     make_tree(&export);
     let nested = export.join("nested");
     fs::create_dir(&nested).expect("mkdir");
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&nested).status();
-    assert!(mounted.expect("mount").success());
+    mount_tmpfs(&nested, "size=50%");
     fs::write(nested.join("treasure"), b"gold").expect("write");
+    let (small, frozen) = (dir.path().join("small"), dir.path().join("frozen"));
+    fs::create_dir(&small).expect("mkdir");
+    mount_tmpfs(&small, "size=1m");
+    fs::create_dir_all(frozen.join("full")).expect("mkdir");
+    let exports = [(&*export, "RW"), (&*nested, "RW"), (&*small, "RW"), (&*frozen, "RO")];
     let config = dir.path().join("ganesha.conf");
     let log = dir.path().join("ganesha.log");
-    fs::write(&config, configuration(dir.path(), &[&export, &nested])).expect("write");
+    fs::write(&config, configuration(dir.path(), &exports)).expect("write");
     let _rpcbind = start("rpcbind", &["-w", "-f"]);
     let server = start_ganesha(&config, &log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
@@ -165,12 +170,26 @@ fn inside() {
         let origin = connect(settings, &log).await;
         contents_are_equal(&*origin, &export).await;
         the_contract_is_kept(&export, &log).await;
+        changes_are_made(&export, &log).await;
+        crate::changes::a_full_disk_is_told(&*connect(of(&small), &log).await).await;
+        crate::changes::a_read_only_export_is_told(&*connect(of(&frozen), &log).await).await;
         changes_are_noticed(&*origin, &export).await;
         reused_inodes_are_other_objects(&*origin, &export).await;
         nested_exports_are_entered(&*origin).await;
         missing_exports_are_told(&export).await;
         a_restart_is_bridged(&origin, server, &config, &log).await;
     });
+}
+
+fn mount_tmpfs(at: &Path, options: &str) {
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(at).status();
+    assert!(mounted.expect("mount").success());
+}
+
+/// An export, or a directory below one.
+fn of(path: &Path) -> Config {
+    let url = format!("nfs://127.0.0.1:{NFS_PORT}{}?mountport={MOUNT_PORT}", path.display());
+    Config::from_url(&url).expect("URL")
 }
 
 async fn connect(config: Config, log: &Path) -> Arc<NfsOrigin> {
@@ -223,9 +242,15 @@ async fn contents_are_equal(origin: &dyn Origin, export: &Path) {
 async fn the_contract_is_kept(export: &Path, log: &Path) {
     let dir = export.join("contract");
     fs::create_dir(&dir).expect("mkdir");
-    let url = format!("nfs://127.0.0.1:{NFS_PORT}{}?mountport={MOUNT_PORT}", dir.display());
-    let origin = connect(Config::from_url(&url).expect("URL"), log).await;
+    let origin = connect(of(&dir), log).await;
     testkit::origin_contract::run(&testkit::origin_contract::OverDirectory { dir, origin }).await;
+}
+
+/// The calls that change something, in a directory of their own.
+async fn changes_are_made(export: &Path, log: &Path) {
+    let dir = export.join("changed");
+    fs::create_dir(&dir).expect("mkdir");
+    crate::changes::all(&connect(of(&dir), log).await).await;
 }
 
 async fn changes_are_noticed(origin: &dyn Origin, export: &Path) {
