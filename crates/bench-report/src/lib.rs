@@ -5,10 +5,13 @@
 //! [`sanity`] found believable, and fits from [`fit`]; the outputs take it from there. Nothing here adds rates of
 //! workers that did not work at the same time, and nothing prints a zero for what was not measured.
 
+pub mod bottleneck;
 pub mod distribution;
 pub mod fit;
+pub mod histogram;
 pub mod model;
 pub mod overlap;
 pub mod published;
+pub mod sanity;
 pub mod significance;
 pub mod summary;

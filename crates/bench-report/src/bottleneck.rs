@@ -1,0 +1,230 @@
+//! What limits a run: one verdict from what was measured about each part of the path.
+//!
+//! Every measured part gets a pressure between 0 and 1, and the highest one above [`BUSY`] is the limit. The client is
+//! asked first: if it is saturated the run measured the client, whatever else is busy too. Parts that were not
+//! measured are named, because the true limit may be among them.
+
+use std::fmt;
+
+/// A part at this fraction of its capacity is the limit.
+pub const BUSY: f64 = 0.85;
+/// A run that waits for round trips half of its time is limited by them: nothing else can be more.
+pub const WAITING: f64 = 0.5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    ClientCpu,
+    ClientNic,
+    CacheCpu,
+    CacheNic,
+    CacheDisk,
+    WanRtt,
+    WanBandwidth,
+    Origin,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limit::ClientCpu => "client CPU",
+            Limit::ClientNic => "client NIC",
+            Limit::CacheCpu => "cache CPU",
+            Limit::CacheNic => "cache NIC",
+            Limit::CacheDisk => "cache disk",
+            Limit::WanRtt => "WAN RTT",
+            Limit::WanBandwidth => "WAN bandwidth",
+            Limit::Origin => "origin",
+        })
+    }
+}
+
+/// Fractions between 0 and 1; None if it was not measured. Of several nodes, the busiest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// CPU seconds of the load generator over wall seconds x cores it may use; of its busiest thread if that is more.
+    pub client_cpu: Option<f64>,
+    /// Bytes moved over what the client's link carries.
+    pub client_nic: Option<f64>,
+    /// The tier's CPU seconds over wall seconds x cores.
+    pub cache_cpu: Option<f64>,
+    pub cache_nic: Option<f64>,
+    /// The tier's disk: busy time over wall time.
+    pub cache_disk: Option<f64>,
+    /// Serial round trips x RTT over the time of the job.
+    pub wan_rtt_share: Option<f64>,
+    /// Bytes between tier (or client, if direct) and origin over what that link carries.
+    pub wan_bandwidth: Option<f64>,
+    /// The origin's CPU or disk, the busier of the two.
+    pub origin: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// None if nothing that was measured is busy.
+    pub limit: Option<Limit>,
+    /// How busy it is, and what else is.
+    pub why: String,
+}
+
+impl Bottleneck {
+    /// The run measured the load generator, and says nothing of the storage.
+    pub fn is_client(&self) -> bool {
+        matches!(self.limit, Some(Limit::ClientCpu | Limit::ClientNic))
+    }
+}
+
+/// `limited by: client CPU (97 % of its cores; ...)`
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit {
+            Some(limit) => write!(f, "limited by: {limit} ({})", self.why),
+            None => write!(f, "limited by: nothing that was measured ({})", self.why),
+        }
+    }
+}
+
+/// The verdict.
+pub fn bottleneck(measured: &Measured) -> Bottleneck {
+    let parts = parts(measured);
+    let known: Vec<Part> = parts.iter().copied().filter(|p| p.pressure.is_some()).collect();
+    let unknown: Vec<String> =
+        parts.iter().filter(|p| p.pressure.is_none()).map(|p| p.limit.to_string()).collect();
+    let busiest = |of: &dyn Fn(Limit) -> bool| {
+        let busy = known.iter().filter(|p| of(p.limit) && p.excess() >= 0.0);
+        busy.max_by(|a, b| a.excess().total_cmp(&b.excess())).map(|p| p.limit)
+    };
+    let client = |limit| matches!(limit, Limit::ClientCpu | Limit::ClientNic);
+    let limit = busiest(&client).or_else(|| busiest(&|_| true));
+
+    let mut ordered = known;
+    ordered.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
+    // The limit first: an origin may be busier than the client that hides it.
+    ordered.sort_by_key(|p| Some(p.limit) != limit);
+    let mut why: Vec<String> = ordered.iter().take(3).map(Part::describe).collect();
+    if !unknown.is_empty() {
+        why.push(format!("not measured: {}", unknown.join(", ")));
+    }
+    Bottleneck { limit, why: why.join("; ") }
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    limit: Limit,
+    pressure: Option<f64>,
+    full: f64,
+}
+
+impl Part {
+    /// How far above its own threshold, so that shares of different kinds can be compared.
+    fn excess(&self) -> f64 {
+        self.pressure.map_or(f64::NEG_INFINITY, |p| p / self.full - 1.0)
+    }
+
+    fn describe(&self) -> String {
+        let percent = self.pressure.unwrap_or(0.0) * 100.0;
+        match self.limit {
+            Limit::WanRtt => format!("{percent:.0} % of the time are round trips"),
+            limit => format!("{limit} {percent:.0} %"),
+        }
+    }
+}
+
+/// In the order of the path. A pressure that is no number was not measured.
+fn parts(measured: &Measured) -> [Part; 8] {
+    let busy = |limit, pressure: Option<f64>| Part {
+        limit,
+        pressure: pressure.filter(|p| p.is_finite()),
+        full: BUSY,
+    };
+    [
+        busy(Limit::ClientCpu, measured.client_cpu),
+        busy(Limit::ClientNic, measured.client_nic),
+        busy(Limit::CacheCpu, measured.cache_cpu),
+        busy(Limit::CacheNic, measured.cache_nic),
+        busy(Limit::CacheDisk, measured.cache_disk),
+        Part { full: WAITING, ..busy(Limit::WanRtt, measured.wan_rtt_share) },
+        busy(Limit::WanBandwidth, measured.wan_bandwidth),
+        busy(Limit::Origin, measured.origin),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(measured: Measured) -> String {
+        bottleneck(&measured).to_string()
+    }
+
+    #[test]
+    fn a_saturated_client_is_the_verdict_even_if_the_origin_is_busier() {
+        let found = bottleneck(&Measured { client_cpu: Some(0.9), origin: Some(1.0), ..Measured::default() });
+        assert_eq!(found.limit, Some(Limit::ClientCpu));
+        assert!(found.is_client());
+        assert!(
+            found.why.starts_with("client CPU 90 %; origin 100 %; not measured: client NIC"),
+            "{}",
+            found.why
+        );
+    }
+
+    #[test]
+    fn each_part_can_be_the_limit() {
+        let all = Measured {
+            client_cpu: Some(0.2),
+            client_nic: Some(0.3),
+            cache_cpu: Some(0.1),
+            cache_nic: Some(0.3),
+            cache_disk: Some(0.4),
+            wan_rtt_share: Some(0.1),
+            wan_bandwidth: Some(0.2),
+            origin: Some(0.5),
+        };
+        assert_eq!(bottleneck(&all).limit, None);
+        let high = Some(0.95);
+        let cases = [
+            (Measured { client_cpu: high, ..all }, Limit::ClientCpu),
+            (Measured { client_nic: high, ..all }, Limit::ClientNic),
+            (Measured { cache_cpu: high, ..all }, Limit::CacheCpu),
+            (Measured { cache_nic: high, ..all }, Limit::CacheNic),
+            (Measured { cache_disk: high, ..all }, Limit::CacheDisk),
+            (Measured { wan_rtt_share: high, ..all }, Limit::WanRtt),
+            (Measured { wan_bandwidth: high, ..all }, Limit::WanBandwidth),
+            (Measured { origin: high, ..all }, Limit::Origin),
+        ];
+        for (measured, limit) in cases {
+            let found = bottleneck(&measured);
+            assert_eq!(found.limit, Some(limit));
+            assert!(found.to_string().starts_with(&format!("limited by: {limit} (")), "{found}");
+            assert_eq!(found.is_client(), matches!(limit, Limit::ClientCpu | Limit::ClientNic));
+        }
+    }
+
+    /// vFXT direct, 3381 round trips: 58 % of the time at 221 ms, 28 % at 69.5 ms.
+    #[test]
+    fn waiting_half_of_the_time_is_enough() {
+        let direct = |rtt: f64, seconds: f64| Measured {
+            wan_rtt_share: Some(3381.0 * rtt / seconds),
+            origin: Some(0.8),
+            ..Measured::default()
+        };
+        let far = verdict(direct(0.221, 1280.0));
+        assert!(
+            far.starts_with("limited by: WAN RTT (58 % of the time are round trips; origin 80 %"),
+            "{far}"
+        );
+        assert_eq!(bottleneck(&direct(0.0695, 836.0)).limit, None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_named_and_never_taken_for_idle() {
+        let nothing = verdict(Measured::default());
+        assert!(
+            nothing.starts_with("limited by: nothing that was measured (not measured: client CPU"),
+            "{nothing}"
+        );
+        assert!(nothing.ends_with("WAN bandwidth, origin)"), "{nothing}");
+        let broken = bottleneck(&Measured { origin: Some(f64::NAN), ..Measured::default() });
+        assert_eq!(broken.limit, None);
+    }
+}

@@ -1,0 +1,294 @@
+//! Latencies: an HDR histogram of microseconds with three digits, that can be merged and carried in a result file.
+//!
+//! The carried form is the uncompressed V2 encoding of the HdrHistogram family in base64, written here by hand: the
+//! library's own needs four more packages, and decodes damaged input of any size. Ours is bounded before it is read.
+//!
+//! ```text
+//! 0  u32  cookie 0x1c849313     8  u32  normalizing offset, 0   16  u64  lowest, 1        32  f64  ratio, 1.0
+//! 4  u32  bytes from 40 on     12  u32  digits, 3               24  u64  highest          40  counts
+//! ```
+//!
+//! Counts are ZigZag LEB128 in the order of their values; a negative one skips so many empty values.
+
+use hdrhistogram::Histogram as Hdr;
+use types::{Error, ErrorKind, Result};
+
+use crate::model::{Cell, NamedHistogram, Point, Row, Series, Table};
+
+mod base64;
+
+/// A day. Longer operations count as one that took a day.
+pub const MICROSECONDS_MAX: u64 = 24 * 3600 * 1_000_000;
+const DIGITS: u8 = 3;
+const COOKIE: u32 = 0x1c84_9313;
+const HEADER_BYTES: usize = 40;
+/// 2048 values in the first bucket and 1024 in each other, until a day is reached; nine bytes each at most.
+const VALUES_MAX: usize = 28 * 1024;
+const ENCODED_BYTES_MAX: usize = HEADER_BYTES + 9 * VALUES_MAX;
+
+/// The percentiles that every table has.
+pub const PERCENTILES: [(&str, f64); 6] =
+    [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
+
+#[derive(Clone, PartialEq)]
+pub struct Histogram {
+    counts: Hdr<u64>,
+    /// Samples: the library's own sum is not checked.
+    samples: u64,
+}
+
+/// Without its 28672 counts.
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Histogram({} samples, up to {:?} us)", self.samples, self.max())
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    pub fn new() -> Histogram {
+        let counts =
+            Hdr::new_with_bounds(1, MICROSECONDS_MAX, DIGITS).expect("the bounds are valid constants");
+        Histogram { counts, samples: 0 }
+    }
+
+    /// One operation.
+    pub fn record(&mut self, latency: std::time::Duration) {
+        self.record_microseconds(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), 1);
+    }
+
+    /// `count` operations of the same latency; above a day they count as a day.
+    pub fn record_microseconds(&mut self, microseconds: u64, count: u64) {
+        // Sums beyond u64 are not a measurement any more; they stay at the largest.
+        let count = count.min(u64::MAX - self.samples);
+        if count == 0 {
+            // The library would take the value for its largest.
+            return;
+        }
+        self.samples += count;
+        self.counts.saturating_record_n(microseconds.min(MICROSECONDS_MAX), count);
+    }
+
+    /// Those of another worker or interval.
+    pub fn merge(&mut self, other: &Histogram) {
+        for value in other.counts.iter_recorded() {
+            self.record_microseconds(value.value_iterated_to(), value.count_at_value());
+        }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.samples
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Microseconds, to three digits. None without samples, never zero for "no data"; and None if there are too few
+    /// samples for that percentile to differ from the largest (p99 needs a hundred).
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let beyond = self.samples as f64 * (1.0 - percent / 100.0);
+        // One part in a billion for the rounding of 99.99 / 100.
+        (beyond > 1.0 - 1e-9).then(|| self.counts.value_at_percentile(percent))
+    }
+
+    pub fn max(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.counts.max())
+    }
+
+    pub fn min(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.counts.min())
+    }
+
+    pub fn mean(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.counts.mean())
+    }
+
+    /// Samples of more than so many microseconds (to three digits).
+    pub fn above(&self, microseconds: u64) -> u64 {
+        let below = self.counts.count_between(0, microseconds.min(MICROSECONDS_MAX));
+        self.samples.saturating_sub(below)
+    }
+
+    /// The cumulative distribution for a step plot: (milliseconds, percent of all operations that were as fast).
+    pub fn cumulative(&self, name: impl Into<String>) -> Series {
+        /// Enough for a curve without corners.
+        const POINTS: u32 = 200;
+        let mut points: Vec<Point> = Vec::new();
+        if let (Some(min), Some(max)) = (self.min(), self.max()) {
+            let foot = Point::at(min.max(1) as f64 / 1000.0, 0.0);
+            points.push(foot);
+            for i in 1..=POINTS {
+                let percent = 100.0 * f64::from(i) / f64::from(POINTS);
+                let value = if i == POINTS { max } else { self.counts.value_at_percentile(percent).min(max) };
+                let x = value.max(1) as f64 / 1000.0;
+                match points.last_mut() {
+                    Some(last) if last.x == x && *last != foot => last.y = percent,
+                    _ => points.push(Point::at(x, percent)),
+                }
+            }
+        }
+        Series::ours(name, points)
+    }
+
+    pub fn to_named(&self, name: impl Into<String>) -> NamedHistogram {
+        NamedHistogram { name: name.into(), v2_base64: self.encode() }
+    }
+
+    /// V2, base64.
+    pub fn encode(&self) -> String {
+        let mut counts = Vec::new();
+        let mut value = 0;
+        let mut empty: i64 = 0;
+        while !self.is_empty() && value <= self.counts.max() {
+            match self.counts.count_at(value) {
+                0 => empty += 1,
+                count => {
+                    write_zeros(&mut counts, std::mem::take(&mut empty));
+                    write_zigzag(&mut counts, i64::try_from(count).unwrap_or(i64::MAX));
+                }
+            }
+            value = self.counts.next_non_equivalent(value);
+        }
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + counts.len());
+        bytes.extend(COOKIE.to_be_bytes());
+        bytes.extend((counts.len() as u32).to_be_bytes());
+        bytes.extend(0u32.to_be_bytes());
+        bytes.extend(u32::from(DIGITS).to_be_bytes());
+        bytes.extend(1u64.to_be_bytes());
+        bytes.extend(MICROSECONDS_MAX.to_be_bytes());
+        bytes.extend(1f64.to_be_bytes());
+        bytes.extend(counts);
+        base64::encode(&bytes)
+    }
+
+    /// Of what [`Histogram::encode`], or another writer of V2 with three digits from 1 to at most a day, wrote.
+    /// Anything else is an error, whatever its bytes are.
+    pub fn decode(text: &str) -> Result<Histogram> {
+        let damaged = |why: &str| Error::new(ErrorKind::Corrupt, "decode histogram", why);
+        if text.len() > ENCODED_BYTES_MAX.div_ceil(3) * 4 {
+            return Err(damaged("longer than any histogram of three digits and a day"));
+        }
+        let bytes = base64::decode(text).ok_or_else(|| damaged("not base64"))?;
+        let (header, counts) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| damaged("too short"))?;
+        let word = |at: usize| be_u32(header, at);
+        let long = |at: usize| u64::from(be_u32(header, at)) << 32 | u64::from(be_u32(header, at + 4));
+        if word(0) != COOKIE {
+            return Err(damaged("not of version 2, uncompressed"));
+        }
+        if word(4) as usize != counts.len() {
+            return Err(damaged("its length is not the one in its header"));
+        }
+        let ratio = f64::from_bits(long(32));
+        if word(8) != 0 || word(12) != u32::from(DIGITS) || long(16) != 1 || ratio != 1.0 {
+            return Err(damaged("not of three digits from 1 on"));
+        }
+        if !(2..=MICROSECONDS_MAX).contains(&long(24)) {
+            return Err(damaged("its range is longer than a day"));
+        }
+        decode_counts(counts).ok_or_else(|| damaged("its counts do not fit its range"))
+    }
+}
+
+fn decode_counts(mut bytes: &[u8]) -> Option<Histogram> {
+    let mut histogram = Histogram::new();
+    let last = histogram.counts.lowest_equivalent(MICROSECONDS_MAX);
+    let mut total = 0u64;
+    let mut value = 0u64;
+    while !bytes.is_empty() {
+        let number = read_zigzag(&mut bytes)?;
+        // Beyond the last value there is nothing to count or to skip.
+        if value > last {
+            return None;
+        }
+        if number < 0 {
+            let skip = number.unsigned_abs();
+            if skip > VALUES_MAX as u64 {
+                return None;
+            }
+            for _ in 0..skip {
+                value = histogram.counts.next_non_equivalent(value);
+            }
+        } else {
+            let count = number.unsigned_abs();
+            total = total.checked_add(count)?;
+            histogram.record_microseconds(value, count);
+            value = histogram.counts.next_non_equivalent(value);
+        }
+    }
+    Some(histogram)
+}
+
+fn be_u32(bytes: &[u8], at: usize) -> u32 {
+    bytes.iter().skip(at).take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
+fn write_zeros(out: &mut Vec<u8>, empty: i64) {
+    match empty {
+        0 => {}
+        // A single zero is a count of zero in this encoding, as the family's own writers have it.
+        1 => write_zigzag(out, 0),
+        _ => write_zigzag(out, -empty),
+    }
+}
+
+/// LEB128 of at most nine bytes: the ninth has eight bits.
+fn write_zigzag(out: &mut Vec<u8>, number: i64) {
+    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
+    for _ in 0..8 {
+        if rest < 0x80 {
+            out.push(rest as u8);
+            return;
+        }
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn read_zigzag(bytes: &mut &[u8]) -> Option<i64> {
+    let mut number = 0u64;
+    for i in 0..9 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if i == 8 {
+            number |= u64::from(*byte) << 56;
+            break;
+        }
+        number |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some((number >> 1) as i64 ^ -((number & 1) as i64))
+}
+
+/// One row for each histogram, in milliseconds. Percentiles that so few samples cannot tell are missing, with the
+/// reason.
+pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
+    let percentile_columns = PERCENTILES.iter().map(|(name, _)| format!("{name} (ms)"));
+    let columns = ["Operation".to_owned(), "Samples".to_owned()]
+        .into_iter()
+        .chain(percentile_columns)
+        .chain(["max (ms)".to_owned()]);
+    let ms = |microseconds: Option<u64>, n: u64| match microseconds {
+        Some(v) => Cell::Number(v as f64 / 1000.0),
+        None if n == 0 => Cell::missing("no samples"),
+        None => Cell::missing(format!("{n} samples are too few")),
+    };
+    let row = |(name, h): &(String, Histogram)| {
+        let mut cells = vec![Cell::text(name), Cell::Count(h.len())];
+        cells.extend(PERCENTILES.iter().map(|(_, percent)| ms(h.percentile(*percent), h.len())));
+        cells.push(ms(h.max(), h.len()));
+        Row::new(cells)
+    };
+    Table::new(title, columns, histograms.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests;

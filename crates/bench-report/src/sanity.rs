@@ -1,0 +1,127 @@
+//! Rules that numbers must obey before anybody believes them, each named after a fault found in published results.
+//!
+//! A rule answers None, or the reason why the row must not be believed: what [`Row::invalid`](crate::model::Row)
+//! holds, so that `row.invalid.extend(rule)` is all there is to do. A rule never repairs a number.
+
+use crate::summary::{coefficient_of_variation, mean};
+
+/// Shorter rows measure start-up and timer resolution.
+pub const ROW_SECONDS_MIN: f64 = 1.0;
+/// And so do those of fewer timer ticks: rounding one tick is 1 % then.
+pub const ROW_TICKS_MIN: f64 = 100.0;
+/// A printed rate may differ from bytes over time by rounding to three digits.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Requests in flight, throughput x latency, may differ from the workers by so much: ramps at both ends.
+const LITTLE_TOLERANCE: f64 = 0.1;
+/// Random reads this much faster than sequential ones are noise at the usual repetitions.
+const RANDOM_TOLERANCE: f64 = 0.1;
+/// Workers whose slowest has less than this share of the fastest's rate were not served alike.
+const FAIRNESS_MIN: f64 = 0.5;
+/// A link filled to this fraction is full: the rest is headers and pauses.
+const LINK_FULL: f64 = 0.9;
+/// Rates a node of different shapes that vary by less than this look like one cap.
+const CAP_VARIATION_MAX: f64 = 0.08;
+/// So many different shapes must show it.
+const CAP_SHAPES_MIN: usize = 3;
+
+/// bytes / time is the printed rate (bytes a second).
+pub fn rate(bytes: u64, seconds: f64, printed: f64) -> Option<String> {
+    let true_rate = bytes as f64 / seconds;
+    let off = (printed / true_rate - 1.0).abs();
+    let known = true_rate.is_finite() && printed.is_finite();
+    (!known || (off > RATE_TOLERANCE && printed != true_rate)).then(|| {
+        format!("{bytes} bytes in {seconds} s are {true_rate:.4e} bytes/s, and not the printed {printed:.4e}")
+    })
+}
+
+/// Little's law of a closed loop without think time: operations a second x latency in seconds = workers.
+pub fn little(operations_per_second: f64, latency_seconds: f64, workers: u64) -> Option<String> {
+    let in_flight = operations_per_second * latency_seconds;
+    let off = (in_flight / workers as f64 - 1.0).abs();
+    (!in_flight.is_finite() || off > LITTLE_TOLERANCE).then(|| {
+        format!(
+            "throughput x latency = {in_flight:.1} operations in flight, and there were {workers} workers"
+        )
+    })
+}
+
+/// A row shorter than 1 s or 100 ticks of the clock that timed it.
+pub fn too_short(seconds: f64, tick_seconds: f64) -> Option<String> {
+    let ticks = seconds / tick_seconds;
+    if seconds.is_nan() || seconds < ROW_SECONDS_MIN {
+        Some(format!("too short: {seconds:.3} s, needed {ROW_SECONDS_MIN} s; use more data or more passes"))
+    } else if ticks < ROW_TICKS_MIN {
+        Some(format!(
+            "too short: {ticks:.0} ticks of the clock, needed {ROW_TICKS_MIN}; use more data or more passes"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Random reads faster than sequential ones of the same data were served by a cache that should have been empty.
+pub fn random_above_sequential(random_rate: f64, sequential_rate: f64) -> Option<String> {
+    let ratio = random_rate / sequential_rate;
+    (ratio > 1.0 + RANDOM_TOLERANCE).then(|| {
+        format!("random reads are {ratio:.2} times as fast as sequential ones: some cache served them")
+    })
+}
+
+/// Nothing moves faster than what it moves through, unless it was declared cached. Bytes a second.
+pub fn faster_than(rate: f64, limit: f64, what: &str) -> Option<String> {
+    (rate > limit * (1.0 + RATE_TOLERANCE))
+        .then(|| format!("{:.1} MiB/s is more than {what} carries ({:.1} MiB/s)", mib(rate), mib(limit)))
+}
+
+/// Rate of the slowest worker over that of the fastest, 0 to 1; None without workers or if none moved anything.
+pub fn fairness(worker_rates: &[f64]) -> Option<f64> {
+    let slowest = worker_rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let fastest = worker_rates.iter().copied().fold(0.0, f64::max);
+    (fastest > 0.0 && slowest.is_finite()).then(|| slowest / fastest)
+}
+
+/// A warning, for workers that were served very differently: their mean describes none of them.
+pub fn unfair(worker_rates: &[f64]) -> Option<String> {
+    let fairness = fairness(worker_rates)?;
+    (fairness < FAIRNESS_MIN).then(|| {
+        format!(
+            "the slowest worker had {:.0} % of the fastest one's rate: an average describes neither",
+            fairness * 100.0
+        )
+    })
+}
+
+/// What one node moved, bytes a second, in each of several different shapes (single file, many files, sizes), all of
+/// them large; and what its link carries, if known. A node's link is the limit if it is full, or, where its speed is
+/// unknown, if shapes that should differ all stop at one rate.
+pub fn nic_cap(node_rates: &[f64], link: Option<f64>) -> Option<String> {
+    let fastest = node_rates.iter().copied().fold(0.0, f64::max);
+    if let Some(link) = link {
+        let share = fastest / link;
+        return (share >= LINK_FULL).then(|| {
+            format!(
+                "a node's link is {:.0} % full ({:.1} of {:.1} MiB/s)",
+                share * 100.0,
+                mib(fastest),
+                mib(link)
+            )
+        });
+    }
+    let variation = coefficient_of_variation(node_rates)?;
+    (node_rates.len() >= CAP_SHAPES_MIN && variation < CAP_VARIATION_MAX).then(|| {
+        format!(
+            "{} different shapes all move {:.0} MiB/s a node (within {:.0} %): the signature of a capped link, not of \
+             the storage",
+            node_rates.len(),
+            mib(mean(node_rates).unwrap_or(fastest)),
+            variation * 100.0,
+        )
+    })
+}
+
+fn mib(bytes: f64) -> f64 {
+    bytes / 1048576.0
+}
+
+#[cfg(test)]
+mod tests;
