@@ -25,6 +25,9 @@ use tokio::sync::mpsc;
 /// One call as it came.
 #[derive(Clone)]
 pub struct Call {
+    pub xid: u32,
+    /// Where the client called from.
+    pub peer: SocketAddr,
     pub program: u32,
     pub procedure: u32,
     /// Counted from 0 in the order in which they were accepted.
@@ -51,6 +54,8 @@ pub enum Act {
     After(Duration),
     /// These results.
     Results(Bytes),
+    /// These results, but later.
+    ResultsAfter(Duration, Bytes),
     /// No answer.
     Silence,
     /// These bytes instead of a record.
@@ -229,12 +234,12 @@ impl Server {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(serve(stream, Arc::clone(&shared)));
+    while let Ok((stream, peer)) = listener.accept().await {
+        connections.spawn(serve(stream, peer, Arc::clone(&shared)));
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     let connection = shared.connections.fetch_add(1, Ordering::Relaxed);
     let (read, mut write) = stream.into_split();
     let (send, mut replies) = mpsc::channel::<Option<Vec<u8>>>(256);
@@ -249,7 +254,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let reader = async {
         let mut records = RecordReader::new(read, 1 << 20);
         while let Ok(record) = records.record().await {
-            answer(record, connection, &shared, &send).await;
+            answer(record, (connection, peer), &shared, &send).await;
         }
     };
     tokio::select! {
@@ -268,7 +273,7 @@ fn framed(xid: u32, status: ReplyStatus, results: &[u8]) -> Vec<u8> {
 
 async fn answer(
     record: Bytes,
-    connection: usize,
+    (connection, peer): (usize, SocketAddr),
     shared: &Arc<Shared>,
     send: &mpsc::Sender<Option<Vec<u8>>>,
 ) {
@@ -281,20 +286,16 @@ async fn answer(
         *count += 1;
         *count - 1
     };
-    let call = Call { program, procedure, connection, before, args };
+    let call = Call { xid, peer, program, procedure, connection, before, args };
     let honest = || match honest_results(&call, &shared.tree.lock().expect("tree")) {
         Some(results) => framed(xid, ReplyStatus::Success, &results),
         None => framed(xid, ReplyStatus::ProcedureUnavailable, &[]),
     };
     let out = match (shared.hook)(&call) {
         Act::Honest => Some(honest()),
-        Act::After(delay) => {
-            let (bytes, send) = (honest(), send.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(delay).await;
-                let _ = send.send(Some(bytes)).await;
-            });
-            return;
+        Act::After(delay) => return later(delay, honest(), send.clone()),
+        Act::ResultsAfter(delay, results) => {
+            return later(delay, framed(xid, ReplyStatus::Success, &results), send.clone());
         }
         Act::Results(results) => Some(framed(xid, ReplyStatus::Success, &results)),
         Act::Silence => return,
@@ -307,6 +308,13 @@ async fn answer(
         Act::Cut => None,
     };
     let _ = send.send(out).await;
+}
+
+fn later(delay: Duration, bytes: Vec<u8>, send: mpsc::Sender<Option<Vec<u8>>>) {
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        let _ = send.send(Some(bytes)).await;
+    });
 }
 
 fn honest_results(call: &Call, tree: &Tree) -> Option<Bytes> {
