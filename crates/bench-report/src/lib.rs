@@ -6,12 +6,17 @@
 //! workers that did not work at the same time, and nothing prints a zero for what was not measured.
 
 pub mod bottleneck;
+pub mod csv;
 pub mod distribution;
 pub mod fit;
+pub mod format;
 pub mod histogram;
+pub mod json;
+pub mod markdown;
 pub mod model;
 pub mod overlap;
 pub mod published;
+pub mod report;
 pub mod sanity;
 pub mod significance;
 pub mod summary;

@@ -1,0 +1,141 @@
+//! A result as Markdown, for a terminal, a mail or a repository. Cells are escaped: a file name with a bar in it stays
+//! one cell, and no text becomes a tag.
+
+use std::fmt::Write;
+
+use crate::format;
+use crate::model::{Cell, ResultFile, Row, Severity, Table};
+use crate::report;
+
+/// The whole report: answer, tables, parameters, fingerprint.
+pub fn render(file: &ResultFile) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# {}\n", escape(&file.title));
+    let _ = writeln!(
+        out,
+        "{} ({}), {}, {}\n",
+        escape(&file.experiment),
+        escape(&file.preset),
+        escape(&file.started),
+        format::duration(file.seconds)
+    );
+    for finding in report::findings(file) {
+        let mark = match finding.severity {
+            Severity::Invalid => "**INVALID:** ",
+            Severity::Verdict => "",
+            Severity::Warning => "**Warning:** ",
+            Severity::Note => "Note: ",
+        };
+        let _ = writeln!(out, "- {mark}{}", escape(&finding.text));
+    }
+    out.push('\n');
+    let derived = [report::latencies(file), report::repetitions(file)];
+    for table in file.tables.iter().chain(derived.iter().flatten()) {
+        out.push_str(&self::table(table));
+        out.push('\n');
+    }
+    pairs(&mut out, "Parameters", report::parameters(file).into_iter());
+    pairs(&mut out, "Fingerprint", file.fingerprint.clone().into_iter());
+    let _ = writeln!(out, "Made by: `{}`", report::command_line(file).replace(['`', '\n'], " "));
+    out
+}
+
+/// One table with its title and notes. Cells of invalid rows are struck, the reasons follow below the table.
+pub fn table(table: &Table) -> String {
+    let mut out = String::new();
+    if !table.title.is_empty() {
+        let _ = writeln!(out, "## {}\n", escape(&table.title));
+    }
+    let heads: Vec<String> = table.columns.iter().map(|c| escape(c)).collect();
+    let _ = writeln!(out, "| {} |", heads.join(" | "));
+    let rules: Vec<&str> =
+        (0..table.columns.len()).map(|i| if is_text(table, i) { "---" } else { "---:" }).collect();
+    let _ = writeln!(out, "| {} |", rules.join(" | "));
+    for row in &table.rows {
+        let _ = writeln!(out, "| {} |", cells(row).join(" | "));
+    }
+    let reasons = table.rows.iter().enumerate().filter(|(_, row)| !row.invalid.is_empty());
+    let notes = reasons
+        .map(|(i, row)| format!("**INVALID**, row {}: {}", i + 1, escape(&row.invalid.join("; "))))
+        .chain(table.notes.iter().map(|n| escape(n)));
+    for (i, note) in notes.enumerate() {
+        let _ = writeln!(out, "{}- {note}", if i == 0 { "\n" } else { "" });
+    }
+    out
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let strike = |text: String| {
+        if row.invalid.is_empty() || text.is_empty() { text } else { format!("~~{text}~~") }
+    };
+    row.cells.iter().map(|cell| strike(escape(&format::cell(cell)))).collect()
+}
+
+/// A column with text in it is read from the left, one with numbers only from the right.
+pub(crate) fn is_text(table: &Table, column: usize) -> bool {
+    table.rows.iter().filter_map(|row| row.cells.get(column)).any(|cell| matches!(cell, Cell::Text(_)))
+}
+
+fn pairs(out: &mut String, title: &str, pairs: impl Iterator<Item = (String, String)>) {
+    let lines: Vec<String> =
+        pairs.map(|(name, value)| format!("| {} | {} |", escape(&name), escape(&value))).collect();
+    if !lines.is_empty() {
+        let _ = writeln!(out, "## {title}\n\n| Name | Value |\n| --- | --- |\n{}\n", lines.join("\n"));
+    }
+}
+
+/// No character of a text means anything to Markdown.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '`' | '*' | '_' | '~' => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '\n' => out.push_str("<br>"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::vfxt;
+
+    /// Exact: the columns of the seed.
+    #[test]
+    fn the_published_table_looks_as_it_was_published() {
+        let text = table(&vfxt::results());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[2],
+            "| NFS Location | Roundtrip Latency (ms) to East US | Direct Connect (s) | Cold E32x3 vFXT (s) | \
+             Warm E32x3 vFXT (s) |"
+        );
+        assert_eq!(lines[3], "| --- | ---: | ---: | ---: | ---: |");
+        assert_eq!(lines[4], "| NFS East US | 1.9 | 497 | 393 | 331 |");
+        assert_eq!(lines[7], "| NFS Southeast Asia | 221 | 1280 | 375 | 312 |");
+    }
+
+    #[test]
+    fn texts_stay_in_their_cells() {
+        let row = Row::new(vec![Cell::text("a|b\n<script>*x*"), Cell::Number(1.0)]);
+        let text = table(&Table::new("", ["name", "value"], vec![row]));
+        assert_eq!(text.lines().nth(2), Some(r"| a\|b<br>&lt;script>\*x\* | 1 |"));
+    }
+
+    #[test]
+    fn invalid_rows_are_struck_and_say_why() {
+        let row = Row {
+            cells: vec![Cell::Number(5.0)],
+            invalid: vec!["too short".to_owned(), "random".to_owned()],
+        };
+        let text = table(&Table::new("T", ["MiB/s"], vec![row]));
+        assert!(text.contains("| ~~5~~ |"), "{text}");
+        assert!(text.contains("- **INVALID**, row 1: too short; random"), "{text}");
+    }
+}

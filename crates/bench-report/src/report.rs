@@ -1,0 +1,132 @@
+//! What every output shows beyond the tables that the experiment made itself: findings in order, the latencies of the
+//! histograms, the repetitions with their noise and drift. Markdown and HTML both draw from here.
+
+use crate::format;
+use crate::histogram::{self, Histogram};
+use crate::model::{Axis, Cell, Finding, Measure, Plot, PlotKind, ResultFile, Row, Severity, Table};
+use crate::summary::{
+    coefficient_of_variation, drift_warning, estimate, minimum_detectable_effect, noise_floor,
+};
+
+/// More curves than this in one plot are a tangle.
+const CURVES_MAX: usize = 8;
+
+/// Those of the file, and warnings of drift; invalid first, then verdicts, warnings, notes.
+pub fn findings(file: &ResultFile) -> Vec<Finding> {
+    let mut all = file.findings.clone();
+    let invalid_rows = file.tables.iter().flat_map(|t| &t.rows).filter(|r| !r.invalid.is_empty()).count();
+    if invalid_rows > 0 {
+        let rows = if invalid_rows == 1 { "1 row is".to_owned() } else { format!("{invalid_rows} rows are") };
+        all.push(Finding::warning(format!("{rows} INVALID: struck out below, with the reason")));
+    }
+    all.extend(file.measures.iter().filter_map(drift_warning).map(Finding::warning));
+    all.sort_by_key(|f| match f.severity {
+        Severity::Invalid => 0,
+        Severity::Verdict => 1,
+        Severity::Warning => 2,
+        Severity::Note => 3,
+    });
+    all
+}
+
+/// The histograms that can be read; those that cannot are named in the notes of [`latencies`].
+fn decoded(file: &ResultFile) -> Vec<(String, types::Result<Histogram>)> {
+    file.histograms.iter().map(|h| (h.name.clone(), Histogram::decode(&h.v2_base64))).collect()
+}
+
+/// One row for each histogram; None if there is none.
+pub fn latencies(file: &ResultFile) -> Option<Table> {
+    if file.histograms.is_empty() {
+        return None;
+    }
+    let (mut good, mut notes) = (Vec::new(), Vec::new());
+    for (name, histogram) in decoded(file) {
+        match histogram {
+            Ok(histogram) => good.push((name, histogram)),
+            Err(error) => notes.push(format!("{name}: {error}")),
+        }
+    }
+    let mut table = histogram::table("Latency", &good);
+    table.notes = notes;
+    table
+        .notes
+        .push("From histograms of three digits. A far percentile needs enough samples to exist.".to_owned());
+    Some(table)
+}
+
+/// Cumulative distributions of the first eight histograms that have samples.
+pub fn latency_plot(file: &ResultFile) -> Option<Plot> {
+    let series: Vec<_> = decoded(file)
+        .into_iter()
+        .filter_map(|(name, histogram)| Some((name, histogram.ok().filter(|h| !h.is_empty())?)))
+        .take(CURVES_MAX)
+        .map(|(name, histogram)| histogram.cumulative(name))
+        .collect();
+    (!series.is_empty()).then(|| Plot {
+        title: "Latency: share of all operations that were as fast".to_owned(),
+        x: Axis::log("latency (ms)"),
+        y: Axis::linear("operations (%)"),
+        kind: PlotKind::Steps,
+        series,
+    })
+}
+
+/// One row for each measure: its median, its noise, and what a comparison with it could find.
+pub fn repetitions(file: &ResultFile) -> Option<Table> {
+    if file.measures.is_empty() {
+        return None;
+    }
+    let rows = file.measures.iter().map(|measure| Row::new(repetition_row(measure))).collect();
+    let columns = ["Measure", "Unit", "n", "Median [95 %]", "Noise (CV)", "Detectable change"];
+    let mut table = Table::new("Repetitions", columns, rows);
+    if let Some(noise) = noise_floor(file.measures.iter().map(|m| m.values.as_slice())) {
+        table.notes.push(format!("Noise floor over all measures: {:.1} %.", noise * 100.0));
+    }
+    table.notes.push(
+        "Detectable: the smallest change that a comparison of two such runs finds four times out of five."
+            .to_owned(),
+    );
+    Some(table)
+}
+
+fn repetition_row(measure: &Measure) -> Vec<Cell> {
+    let n = measure.values.len();
+    let noise = coefficient_of_variation(&measure.values);
+    let detectable = noise.and_then(|noise| minimum_detectable_effect(noise, n));
+    let percent = |fraction: Option<f64>| match fraction {
+        Some(fraction) => Cell::text(format!("{:.1} %", fraction * 100.0)),
+        None => Cell::missing(format!("{n} repetitions are too few")),
+    };
+    vec![
+        Cell::text(&measure.name),
+        Cell::text(&measure.unit),
+        Cell::Count(n as u64),
+        estimate(&measure.values),
+        percent(noise),
+        percent(detectable),
+    ]
+}
+
+/// The parameters, name and value.
+pub fn parameters(file: &ResultFile) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(n) => {
+            n.as_f64().filter(|_| n.is_f64()).map_or(n.to_string(), format::number)
+        }
+        other => other.to_string(),
+    };
+    let mut all: Vec<_> = file.parameters.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    all.push(("seed".to_owned(), file.seed.to_string()));
+    all
+}
+
+/// The command that makes the result again, quoted for a shell.
+pub fn command_line(file: &ResultFile) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c))
+    };
+    let quoted =
+        |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    file.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
