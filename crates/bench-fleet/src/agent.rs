@@ -1,0 +1,315 @@
+//! A member's side of the link, on a thread of its own: the load of the run must not delay heartbeats and clocks.
+//!
+//! It keeps the clock, passes the member's steps on, and knows first when the run has ended. How it ended is one
+//! reason in words, which every call of the member then returns.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+
+use crate::clock::{Clock, Exchange};
+use crate::options::Options;
+use crate::protocol::{Message, Place, Skew, Step};
+use crate::wire::{Arrival, QUEUE};
+
+/// Exchanges in a row when a member has joined: enough that one of them met no other traffic.
+const FIRST_EXCHANGES: u32 = 8;
+/// Before each barrier: its start is as exact as the clock is then.
+const BARRIER_EXCHANGES: u32 = 4;
+/// Barriers whose skew is remembered until it is asked for.
+const SKEWS: usize = 1024;
+/// A launcher that lost a rank tells the others to end at once; a moment later the coordinator says why.
+const REASON_WAIT: Duration = Duration::from_millis(500);
+/// For the answer to an abort.
+const ABORT_WAIT: Duration = Duration::from_secs(2);
+
+/// Why the run has ended, once it has.
+pub type Ending = Option<Arc<str>>;
+
+/// What the member asks of it.
+pub enum Request {
+    Enter { step: Step, payload: Bytes, answer: oneshot::Sender<Answer> },
+    Woke { round: u64, at: Instant },
+    Skew { round: u64, answer: oneshot::Sender<Skew> },
+    Abort { reason: String },
+}
+
+/// What a step brings.
+pub enum Answer {
+    Go { round: u64, start: Instant },
+    Done { payload: Bytes, parts: Vec<Bytes> },
+}
+
+/// To the coordinator.
+pub struct Link {
+    pub outbox: mpsc::Sender<Message>,
+    pub arrivals: mpsc::Receiver<Arrival>,
+    /// For a message about its loss.
+    pub coordinator: String,
+}
+
+pub struct Agent {
+    link: Link,
+    clock: Arc<Mutex<Clock>>,
+    requests: mpsc::Receiver<Request>,
+    ending: watch::Sender<Ending>,
+    options: Options,
+    round: u64,
+    /// The step that the member is in.
+    step: Option<(Step, oneshot::Sender<Answer>)>,
+    skews: VecDeque<Skew>,
+    wants_skew: Option<(u64, oneshot::Sender<Skew>)>,
+    heard: Instant,
+    exchanges_left: u32,
+    joined: Option<oneshot::Sender<Vec<Place>>>,
+    finished: bool,
+    /// Rank 0 has said why the run ended, or cannot be told any more.
+    told: bool,
+}
+
+impl Agent {
+    pub fn new(
+        link: Link,
+        clock: Arc<Mutex<Clock>>,
+        requests: mpsc::Receiver<Request>,
+        ending: watch::Sender<Ending>,
+        joined: oneshot::Sender<Vec<Place>>,
+        options: Options,
+    ) -> Agent {
+        Agent {
+            link,
+            clock,
+            requests,
+            ending,
+            options,
+            round: 0,
+            step: None,
+            skews: VecDeque::new(),
+            wants_skew: None,
+            heard: Instant::now(),
+            exchanges_left: FIRST_EXCHANGES,
+            joined: Some(joined),
+            finished: false,
+            told: false,
+        }
+    }
+
+    /// Until the run is over for this rank.
+    pub async fn run(mut self) {
+        let ended = self.take_part().await;
+        if let Err(reason) = ended {
+            let reason = if self.told { reason } else { self.abort(&reason).await };
+            // Before the answers are dropped: who waits for one looks here for the reason.
+            self.ending.send_replace(Some(reason.into()));
+        }
+    }
+
+    async fn take_part(&mut self) -> Result<(), String> {
+        let mut terminate =
+            self.options.catch_terminate.then(|| signal(SignalKind::terminate()).ok()).flatten();
+        let mut tick = interval(self.options.heartbeat);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last_tick = Instant::now();
+        let mut told_to_end: Option<Instant> = None;
+        while !self.finished {
+            let give_up = told_to_end.map(|at| tokio::time::Instant::from_std(at + REASON_WAIT));
+            tokio::select! {
+                biased;
+                arrival = self.link.arrivals.recv() => self.on_arrival(arrival)?,
+                () = sleep_until(give_up.unwrap_or_else(tokio::time::Instant::now)), if give_up.is_some() => {
+                    return Err("it was told to end (SIGTERM) by the launcher or the batch system".into());
+                }
+                request = self.requests.recv() => match request {
+                    Some(Request::Abort { reason }) => return Err(reason),
+                    Some(request) => self.on_request(request)?,
+                    None => return Err("it left the run before the end".into()),
+                },
+                () = received(&mut terminate), if told_to_end.is_none() => told_to_end = Some(Instant::now()),
+                _ = tick.tick() => {
+                    // After a pause of this very process the coordinator seems to have been silent.
+                    if last_tick.elapsed() < self.options.heartbeat * 3 {
+                        self.look_for_silence()?;
+                    } else {
+                        self.heard = Instant::now();
+                    }
+                    last_tick = Instant::now();
+                    self.ping();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_arrival(&mut self, arrival: Option<Arrival>) -> Result<(), String> {
+        match arrival {
+            None => return Err(self.lost("its link ended")),
+            Some(Arrival::Lost(how)) => return Err(self.lost(&how)),
+            Some(Arrival::Bytes) => self.heard = Instant::now(),
+            Some(Arrival::Message(message, at)) => {
+                self.heard = self.heard.max(at);
+                return self.on_message(*message, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: Message, arrived: Instant) -> Result<(), String> {
+        match message {
+            Message::Pong { sent, received, answered } => {
+                let mut clock = self.clock();
+                let arrived = clock.local(arrived);
+                clock.learn(Exchange { sent, received, answered, arrived });
+                drop(clock);
+                if let Some(left) = self.exchanges_left.checked_sub(1) {
+                    self.exchanges_left = left;
+                    self.ping();
+                }
+            }
+            Message::Roster(places) => {
+                if let Some(joined) = self.joined.take() {
+                    let _ = joined.send(places);
+                }
+            }
+            Message::Go { round, at } => {
+                let start = self.clock().instant_of(at, Instant::now());
+                self.step_is_over(round, Answer::Go { round, start })?;
+            }
+            Message::Done { round, payload, parts } => {
+                self.finished = matches!(self.step, Some((Step::Finish, _)));
+                self.step_is_over(round, Answer::Done { payload, parts })?;
+            }
+            Message::Skew(skew) => self.keep_skew(skew),
+            Message::Ended { reason } => {
+                self.told = true;
+                return Err(reason);
+            }
+            other => return Err(format!("rank 0 said what a coordinator never says: {other:?}")),
+        }
+        Ok(())
+    }
+
+    fn step_is_over(&mut self, round: u64, answer: Answer) -> Result<(), String> {
+        match self.step.take() {
+            Some((_, waiting)) if round == self.round => {
+                self.round = self.round.wrapping_add(1);
+                // If nobody waits any more, the member's next step tells.
+                let _ = waiting.send(answer);
+                Ok(())
+            }
+            _ => Err(format!("rank 0 ended round {round}, this rank is in round {}", self.round)),
+        }
+    }
+
+    fn keep_skew(&mut self, skew: Skew) {
+        match self.wants_skew.take_if(|(round, _)| *round == skew.round) {
+            Some((_, answer)) => {
+                let _ = answer.send(skew);
+            }
+            None => {
+                if self.skews.len() == SKEWS {
+                    self.skews.pop_front();
+                }
+                self.skews.push_back(skew);
+            }
+        }
+    }
+
+    fn on_request(&mut self, request: Request) -> Result<(), String> {
+        match request {
+            Request::Enter { step, payload, answer } => {
+                if self.step.is_some() {
+                    return Err("this rank began a step within another".into());
+                }
+                if matches!(step, Step::Barrier { .. }) {
+                    (0..BARRIER_EXCHANGES).for_each(|_| self.ping());
+                }
+                self.step = Some((step.clone(), answer));
+                let round_trip = self.clock().round_trip();
+                self.say(Message::Enter { round: self.round, step, round_trip, payload })
+            }
+            Request::Woke { round, at } => {
+                let stamp = self.clock().stamp(at);
+                let nanoseconds = crate::clock::nanoseconds;
+                self.say(Message::Woke {
+                    round,
+                    at: nanoseconds(stamp.at),
+                    error: nanoseconds(stamp.error_bound),
+                })
+            }
+            Request::Skew { round, answer } => {
+                match self.skews.iter().position(|skew| skew.round == round) {
+                    Some(place) => {
+                        if let Some(skew) = self.skews.remove(place) {
+                            let _ = answer.send(skew);
+                        }
+                    }
+                    None => self.wants_skew = Some((round, answer)),
+                }
+                Ok(())
+            }
+            Request::Abort { .. } => Ok(()),
+        }
+    }
+
+    fn say(&mut self, message: Message) -> Result<(), String> {
+        self.link.outbox.try_send(message).map_err(|_| self.lost("it reads nothing"))
+    }
+
+    /// Heartbeats leave room for what matters: one that does not fit was not needed.
+    fn ping(&mut self) {
+        if self.link.outbox.capacity() > QUEUE / 2 {
+            let sent = self.clock().local(Instant::now());
+            let _ = self.link.outbox.try_send(Message::Ping { sent });
+        }
+    }
+
+    fn look_for_silence(&mut self) -> Result<(), String> {
+        let silence = self.heard.elapsed();
+        if silence > self.options.silence_max {
+            return Err(self.lost(&format!("silent for {:.0} s", silence.as_secs_f64())));
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, how: &str) -> String {
+        self.told = true;
+        format!("rank 0 ({}) was lost: {how}", self.link.coordinator)
+    }
+
+    /// End the run for all. The reason as all see it.
+    async fn abort(&mut self, reason: &str) -> String {
+        if self.say(Message::Abort { reason: reason.to_owned() }).is_err() {
+            return reason.to_owned();
+        }
+        let ended = async {
+            while let Some(arrival) = self.link.arrivals.recv().await {
+                if let Arrival::Message(message, _) = arrival
+                    && let Message::Ended { reason } = *message
+                {
+                    return reason;
+                }
+            }
+            reason.to_owned()
+        };
+        timeout(ABORT_WAIT, ended).await.unwrap_or_else(|_| reason.to_owned())
+    }
+
+    fn clock(&self) -> std::sync::MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For ever, if it is not caught.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}

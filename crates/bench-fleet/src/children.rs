@@ -1,0 +1,137 @@
+//! The ranks that rank 0 starts itself: processes here, or there over ssh.
+//!
+//! Their standard output is closed, as rank 0 alone prints; their errors go where ours do. They get the same arguments
+//! and, in the environment, their rank and the way to rank 0. The token goes through the environment of local
+//! processes, and through ssh's standard input: no other user sees either, as they would a command line.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use types::{Error, ErrorKind, Result};
+
+use crate::coordinator::Event;
+use crate::launch::{COORDINATOR, RANK, SIZE, Start, TOKEN, TOKEN_ON_STDIN, quote};
+use crate::options::Options;
+use crate::token::Token;
+
+/// For processes to end by themselves after the run, before they are killed.
+const ENDING: Duration = Duration::from_secs(3);
+
+pub struct Children {
+    waiting: JoinSet<()>,
+}
+
+/// What the processes must know.
+pub struct Orders<'a> {
+    pub options: &'a Options,
+    pub size: u32,
+    pub token: &'a Token,
+    /// Rank 0's port.
+    pub port: u16,
+    /// `HOST:PORT` by which other machines may reach rank 0.
+    pub ways_in: &'a [String],
+}
+
+impl Children {
+    /// Start them all, and tell of each how it ended.
+    pub async fn start(
+        starts: &[Start],
+        orders: &Orders<'_>,
+        events: &mpsc::Sender<Event>,
+    ) -> Result<Children> {
+        let mut waiting = JoinSet::new();
+        for start in starts {
+            let rank = start.rank;
+            let mut child = match &start.host {
+                None => local(rank, orders)?,
+                Some(host) => remote(rank, host, orders).await?,
+            };
+            let over_ssh = start.host.is_some();
+            let events = events.clone();
+            waiting.spawn(async move {
+                let how = match child.wait().await {
+                    Ok(status) => describe(status, over_ssh),
+                    Err(e) => e.to_string(),
+                };
+                // The coordinator is gone at the end of the run.
+                let _ = events.send(Event::ChildEnded(rank, how)).await;
+            });
+        }
+        Ok(Children { waiting })
+    }
+
+    /// Let them end, and kill those that do not.
+    pub async fn end(mut self) {
+        let all = async { while self.waiting.join_next().await.is_some() {} };
+        if timeout(ENDING, all).await.is_err() {
+            tracing::warn!(left = self.waiting.len(), "processes of the run did not end, and are killed");
+        }
+        self.waiting.shutdown().await;
+    }
+}
+
+fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
+    let mut command = Command::new(&orders.options.program);
+    command.args(&orders.options.arguments);
+    command.env(RANK, rank.to_string()).env(SIZE, orders.size.to_string());
+    command.env(COORDINATOR, format!("127.0.0.1:{}", orders.port)).env(TOKEN, orders.token.reveal());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.spawn().map_err(|e| Error::io("start a process of", orders.options.program.display(), e))
+}
+
+async fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
+    let ssh = &orders.options.ssh;
+    let Some((program, options)) = ssh.split_first() else {
+        return Err(Error::new(ErrorKind::Config, "--ssh", "is no command"));
+    };
+    let mut command = Command::new(program);
+    // No questions: there may be nobody to answer, and rank 0's terminal is not for passwords of many hosts.
+    command.args(options).args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", host]);
+    command.arg(remote_line(rank, orders)?);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|e| Error::io("reach a host by", program, e))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If ssh is gone already, how it ended says why.
+        let _ = stdin.write_all(format!("{}\n", orders.token.reveal()).as_bytes()).await;
+    }
+    Ok(child)
+}
+
+/// For the shell on the other side: the same program with the same arguments, in the same directory if there is one.
+fn remote_line(rank: u32, orders: &Orders<'_>) -> Result<String> {
+    let dir = std::env::current_dir().map_err(|e| Error::io("find the working directory", "", e))?;
+    let plain = |word: &std::ffi::OsStr| match word.to_str() {
+        Some(word) => Ok(quote(word)),
+        None => Err(Error::new(ErrorKind::Config, "--hosts", format!("{word:?} is not UTF-8"))),
+    };
+    let mut line = format!("cd {} 2>/dev/null; exec env", plain(dir.as_os_str())?);
+    let variables = [
+        (RANK, rank.to_string()),
+        (SIZE, orders.size.to_string()),
+        (COORDINATOR, orders.ways_in.join(",")),
+        (TOKEN, TOKEN_ON_STDIN.to_owned()),
+    ];
+    for (name, value) in variables {
+        line.push_str(&format!(" {name}={}", quote(&value)));
+    }
+    for word in std::iter::once(orders.options.program.as_os_str())
+        .chain(orders.options.arguments.iter().map(|word| word.as_os_str()))
+    {
+        line.push(' ');
+        line.push_str(&plain(word)?);
+    }
+    Ok(line)
+}
+
+fn describe(status: ExitStatus, over_ssh: bool) -> String {
+    match status.code() {
+        Some(255) if over_ssh => "ssh could not reach its host, or lost it (exit status 255)".into(),
+        Some(126 | 127) if over_ssh => "this program is not at the same path on its host".into(),
+        _ => status.to_string(),
+    }
+}

@@ -1,0 +1,385 @@
+//! What holds a run together, in rank 0's process: who is here, who is alive, which step comes next.
+//!
+//! One owner of all state, one loop of events. Whatever goes wrong with any rank is one reason in words, which ends the
+//! loop and is sent to all: a run with a rank missing would measure something else. Rank 0 is a peer like the others,
+//! over channels instead of a socket, and hears of the end last, because its process may be gone right after.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::admission::Candidate;
+use crate::clock::{Clock, nanoseconds};
+use crate::options::Options;
+use crate::protocol::{Message, Place, Step};
+use crate::rounds::{Complete, Rounds};
+use crate::token::Token;
+use crate::wire::{Arrival, QUEUE, write_all};
+
+/// From the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns of a
+/// busy machine's scheduler.
+const GO_LEAD: Duration = Duration::from_millis(10);
+/// No round trip makes it longer than this.
+const GO_LEAD_MAX: Duration = Duration::from_secs(5);
+/// For the last words to reach the other ranks.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// A process that ended closed its connection a moment before its parent learns how it ended.
+const HOW_IT_ENDED: Duration = Duration::from_millis(300);
+/// Of an error in a message to all.
+const REASON_MAX: usize = 2000;
+
+/// What happens to a coordinator.
+pub enum Event {
+    Candidate(Box<Candidate>),
+    Arrived(u32, Arrival),
+    /// A process that we started has ended; how.
+    ChildEnded(u32, String),
+    /// A rank's connection is gone, and nobody said how its process ended.
+    Gone(u32, String),
+}
+
+/// Someone who is in.
+struct Peer {
+    place: Place,
+    outbox: mpsc::Sender<Message>,
+    heard: Instant,
+    /// None for rank 0.
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What of the options matters here.
+pub struct Terms {
+    pub size: u32,
+    pub build: String,
+    pub token: Token,
+    /// For each rank where it was to run, if known: for a message about one that did not come.
+    pub planned: Vec<(u32, String)>,
+    pub options: Options,
+}
+
+pub struct Coordinator {
+    terms: Terms,
+    clock: Clock,
+    events: mpsc::Receiver<Event>,
+    /// For what brings events: connections, timers.
+    sender: mpsc::Sender<Event>,
+    peers: Vec<Option<Peer>>,
+    rounds: Rounds,
+    /// All ranks have come.
+    complete: bool,
+    /// All ranks have said that they are done.
+    finished: bool,
+    /// Told when all ranks have come: nobody else needs to be let in or to find us.
+    on_complete: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Coordinator {
+    /// `rank_0` is the outbox to this process's own rank.
+    pub fn new(
+        terms: Terms,
+        clock: Clock,
+        (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+        (place, rank_0): (Place, mpsc::Sender<Message>),
+        on_complete: Box<dyn FnOnce() + Send>,
+    ) -> Coordinator {
+        let mut peers: Vec<Option<Peer>> = (0..terms.size).map(|_| None).collect();
+        let own = Peer { place, outbox: rank_0, heard: Instant::now(), writer: None };
+        if let Some(first) = peers.first_mut() {
+            *first = Some(own);
+        }
+        let rounds = Rounds::new(terms.size);
+        let on_complete = Some(on_complete);
+        Coordinator {
+            terms,
+            clock,
+            events,
+            sender,
+            peers,
+            rounds,
+            complete: false,
+            finished: false,
+            on_complete,
+        }
+    }
+
+    /// Until the run is over, one way or the other, and all ranks know.
+    pub async fn run(mut self) {
+        let ended = self.hold_together().await;
+        if let Err(reason) = &ended {
+            let reason: String = reason.chars().take(REASON_MAX).collect();
+            tracing::debug!(reason, "the run has ended early");
+            for peer in self.peers.iter().skip(1).flatten() {
+                let _ = peer.outbox.try_send(Message::Ended { reason: reason.clone() });
+            }
+            self.say_farewell().await;
+            self.tell(0, Message::Ended { reason }).ok();
+        } else {
+            self.say_farewell().await;
+        }
+    }
+
+    /// Give what is under way to the other ranks the time to get there.
+    async fn say_farewell(&mut self) {
+        let mut writers = Vec::new();
+        for peer in self.peers.iter_mut().skip(1) {
+            // Without its outbox a writer ends when it has written all.
+            writers.extend(peer.take().and_then(|peer| peer.writer));
+        }
+        let all = async {
+            for writer in writers {
+                let _ = writer.await;
+            }
+        };
+        let _ = timeout(FAREWELL, all).await;
+    }
+
+    async fn hold_together(&mut self) -> Result<(), String> {
+        let deadline = tokio::time::sleep(self.terms.options.join_deadline);
+        tokio::pin!(deadline);
+        let period = self.terms.options.heartbeat;
+        let mut tick = interval(period);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last_tick = Instant::now();
+        self.look_whether_complete()?;
+        while !self.finished {
+            tokio::select! {
+                // What has arrived counts before what time says.
+                biased;
+                Some(event) = self.events.recv() => self.on(event)?,
+                () = &mut deadline, if !self.complete => return Err(self.missing()),
+                _ = tick.tick() => {
+                    // After a pause of this very process everybody else seems to have been silent.
+                    if last_tick.elapsed() < period * 3 {
+                        self.look_for_the_silent()?;
+                    } else {
+                        self.forgive_silence();
+                    }
+                    last_tick = Instant::now();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Candidate(candidate) => self.meet(*candidate),
+            Event::Arrived(rank, Arrival::Message(message, at)) => {
+                self.hear(rank, at);
+                self.answer(rank, *message, at)
+            }
+            Event::Arrived(rank, Arrival::Bytes) => {
+                self.hear(rank, Instant::now());
+                Ok(())
+            }
+            Event::Arrived(rank, Arrival::Lost(how)) => {
+                // If its process is a child, how that ended says more.
+                let sender = self.sender.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(HOW_IT_ENDED).await;
+                    let _ = sender.send(Event::Gone(rank, how)).await;
+                });
+                Ok(())
+            }
+            Event::Gone(rank, how) => Err(self.lost(rank, &how)),
+            Event::ChildEnded(rank, how) if self.peer(rank).is_some() => {
+                Err(self.lost(rank, &format!("its process ended: {how}")))
+            }
+            Event::ChildEnded(rank, how) => {
+                Err(format!("{} ended before it joined the run: {how}", self.planned(rank)))
+            }
+        }
+    }
+
+    /// Someone who knows the token wants to be a rank.
+    fn meet(&mut self, candidate: Candidate) -> Result<(), String> {
+        let hello = &candidate.hello;
+        let (place, terms) = (&hello.place, &self.terms);
+        let readable = |text: &str| text.len() <= 255 && !text.contains(char::is_control);
+        if !readable(&place.host) || !readable(&place.site) || !readable(&hello.build) {
+            self.refuse(candidate, "its name is none");
+            return Ok(());
+        }
+        if let Some(Some(peer)) = usize::try_from(place.rank).ok().and_then(|i| self.peers.get(i)) {
+            let reason = format!("rank {} is here already: {}", place.rank, peer.place);
+            self.refuse(candidate, &reason);
+            return Ok(());
+        }
+        if hello.build != terms.build || hello.size != terms.size || place.rank >= terms.size {
+            let reason = if hello.build != terms.build {
+                format!("{place} runs build {}, rank 0 {}: install one on all", hello.build, terms.build)
+            } else {
+                format!(
+                    "{place} was told that there are {} ranks, rank 0 that there are {}",
+                    hello.size, terms.size
+                )
+            };
+            self.refuse(candidate, &reason);
+            return Err(reason);
+        }
+        tracing::debug!(rank = place.rank, host = place.host, "a rank has joined");
+        let welcome = candidate.welcome(&self.terms.token);
+        let place = candidate.hello.place.clone();
+        let rank = place.rank;
+        let (mut connection, events) = (candidate.connection, self.sender.clone());
+        connection.reader.trust(self.terms.options.payload_bytes_max);
+        tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
+        let (outbox, messages) = mpsc::channel(QUEUE);
+        let writer = tokio::spawn(write_all(connection.writer, messages, self.terms.options.silence_max));
+        let peer = Peer { place, outbox, heard: Instant::now(), writer: Some(writer) };
+        if let Some(seat) = usize::try_from(rank).ok().and_then(|i| self.peers.get_mut(i)) {
+            *seat = Some(peer);
+        }
+        self.tell(rank, welcome)?;
+        self.look_whether_complete()
+    }
+
+    fn refuse(&self, candidate: Candidate, reason: &str) {
+        let message = candidate.refusal(&self.terms.token, reason);
+        let (outbox, messages) = mpsc::channel(1);
+        let _ = outbox.try_send(message);
+        tokio::spawn(write_all(candidate.connection.writer, messages, FAREWELL));
+    }
+
+    fn look_whether_complete(&mut self) -> Result<(), String> {
+        if self.complete || self.peers.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        self.complete = true;
+        if let Some(tell) = self.on_complete.take() {
+            tell();
+        }
+        let roster: Vec<Place> = self.peers.iter().flatten().map(|peer| peer.place.clone()).collect();
+        self.tell_all(&Message::Roster(roster))
+    }
+
+    fn answer(&mut self, rank: u32, message: Message, arrived: Instant) -> Result<(), String> {
+        match message {
+            Message::Ping { sent } => {
+                let received = self.clock.local(arrived);
+                let answered = self.clock.local(Instant::now());
+                self.tell(rank, Message::Pong { sent, received, answered })
+            }
+            Message::Enter { round, step, round_trip, payload } => {
+                let entered = if self.complete {
+                    self.rounds.enter(rank, round, step, round_trip, payload)
+                } else {
+                    Err("it went on before all ranks were here".into())
+                };
+                match entered {
+                    Ok(None) => Ok(()),
+                    Ok(Some(complete)) => self.go_on(complete),
+                    Err(wrong) => Err(format!("{} is out of step: {wrong}", self.describe(rank))),
+                }
+            }
+            Message::Woke { round, at, error } => match self.rounds.woke(rank, round, at, error) {
+                Some(skew) => self.tell_all(&Message::Skew(skew)),
+                None => Ok(()),
+            },
+            Message::Abort { reason } => Err(format!("{} ended the run: {reason}", self.describe(rank))),
+            other => Err(format!("{} said what only a coordinator says: {other:?}", self.describe(rank))),
+        }
+    }
+
+    /// All have entered a step.
+    fn go_on(&mut self, complete: Complete) -> Result<(), String> {
+        let round = complete.round;
+        let mut payloads = complete.payloads.into_iter();
+        match complete.step {
+            Step::Barrier { .. } => {
+                // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
+                let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
+                let lead = GO_LEAD.saturating_add(travel).min(GO_LEAD_MAX);
+                let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
+                self.tell_all(&Message::Go { round, at })
+            }
+            Step::Gather => {
+                for rank in 1..self.terms.size {
+                    self.tell(rank, Message::Done { round, payload: Bytes::new(), parts: Vec::new() })?;
+                }
+                self.tell(0, Message::Done { round, payload: Bytes::new(), parts: payloads.collect() })
+            }
+            Step::Broadcast => {
+                let payload = payloads.next().unwrap_or_default();
+                self.tell_all(&Message::Done { round, payload, parts: Vec::new() })
+            }
+            Step::Finish => {
+                self.finished = true;
+                self.tell_all(&Message::Done { round, payload: Bytes::new(), parts: Vec::new() })
+            }
+        }
+    }
+
+    fn tell_all(&self, message: &Message) -> Result<(), String> {
+        // Rank 0 last: it may act on it at once, and it needs no time to hear it.
+        (1..self.terms.size).chain([0]).try_for_each(|rank| self.tell(rank, message.clone()))
+    }
+
+    fn tell(&self, rank: u32, message: Message) -> Result<(), String> {
+        let Some(peer) = self.peer(rank) else { return Ok(()) };
+        match peer.outbox.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(self.lost(rank, "it reads nothing")),
+            // Its reader says why.
+            Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+
+    fn hear(&mut self, rank: u32, at: Instant) {
+        if let Some(Some(peer)) = usize::try_from(rank).ok().and_then(|i| self.peers.get_mut(i)) {
+            peer.heard = peer.heard.max(at);
+        }
+    }
+
+    fn look_for_the_silent(&self) -> Result<(), String> {
+        let patience = self.terms.options.silence_max;
+        let mut others = self.peers.iter().skip(1).flatten();
+        match others.find(|peer| peer.heard.elapsed() > patience) {
+            Some(peer) => {
+                let silence = peer.heard.elapsed().as_secs_f64();
+                Err(self.lost(peer.place.rank, &format!("silent for {silence:.0} s")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn forgive_silence(&mut self) {
+        let now = Instant::now();
+        self.peers.iter_mut().flatten().for_each(|peer| peer.heard = now);
+    }
+
+    fn peer(&self, rank: u32) -> Option<&Peer> {
+        usize::try_from(rank).ok().and_then(|i| self.peers.get(i)).and_then(Option::as_ref)
+    }
+
+    fn describe(&self, rank: u32) -> String {
+        self.peer(rank).map_or_else(|| self.planned(rank), |peer| peer.place.to_string())
+    }
+
+    fn planned(&self, rank: u32) -> String {
+        let host = self.terms.planned.iter().find(|(planned, _)| *planned == rank);
+        host.map_or_else(|| format!("rank {rank}"), |(_, host)| format!("rank {rank} (host {host})"))
+    }
+
+    fn lost(&self, rank: u32, how: &str) -> String {
+        let waiting = self.rounds.waiting().map(|(step, _)| format!(" while others were at {step}"));
+        format!("{} was lost{}: {how}", self.describe(rank), waiting.unwrap_or_default())
+    }
+
+    fn missing(&self) -> String {
+        let absent = (0..).zip(&self.peers).filter(|(_, peer)| peer.is_none());
+        let absent: Vec<String> = absent.map(|(rank, _)| self.planned(rank)).collect();
+        let came = self.peers.iter().flatten().count();
+        // A hundred names would hide the number.
+        let named = absent.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+        let more = if absent.len() > 8 { ", ..." } else { "" };
+        format!(
+            "{came} of {} ranks came within {:.0} s; missing: {named}{more}",
+            self.terms.size,
+            self.terms.options.join_deadline.as_secs_f64()
+        )
+    }
+}

@@ -1,0 +1,366 @@
+//! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+use types::{Error, ErrorKind, Result};
+
+use crate::addresses::{host_name, ways_in};
+use crate::admission::{Connection, NotIn, admit, enter};
+use crate::agent::{Agent, Ending, Link, Request};
+use crate::children::{Children, Orders};
+use crate::clock::Clock;
+use crate::coordinator::{Coordinator, Event, Terms};
+use crate::launch::{Launch, Meeting, Start, TOKEN, TOKEN_ON_STDIN, detect};
+use crate::member::{Fleet as Handle, Member, run_ended};
+use crate::options::Options;
+use crate::protocol::{Message, Place};
+use crate::rendezvous::{Left, find};
+use crate::site::site_of;
+use crate::token::Token;
+use crate::wire::{Arrival, QUEUE, write_all};
+
+/// Events that wait for the coordinator; those that bring them wait when it is full.
+const EVENTS: usize = 1024;
+/// Connections that have not proved themselves; more wait in the listen queue.
+const STRANGERS_MAX: usize = 128;
+/// Between looks for rank 0.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// In an address: where our ssh connection came from.
+const SSH_CLIENT: &str = "ssh-client";
+
+pub struct Fleet;
+
+/// What a process is, with all that its thread needs.
+struct Role {
+    options: Options,
+    place: Place,
+    size: u32,
+    clock: Arc<Mutex<Clock>>,
+    epoch: Instant,
+}
+
+/// The ends of the channels between a member and its thread, on the thread's side.
+struct Ends {
+    requests: mpsc::Receiver<Request>,
+    ending: watch::Sender<Ending>,
+    joined: oneshot::Sender<Vec<Place>>,
+}
+
+impl Fleet {
+    /// Take this process's place in the run that its launcher, or its options, describe. Returns when all ranks are
+    /// here, or with an error that names those that are not.
+    pub async fn join(options: Options) -> Result<Member> {
+        let host = host_name();
+        let launch = detect(&options, &host)?;
+        let (rank, size) = match &launch {
+            Launch::Alone => (0, 1),
+            Launch::Start(starts) => (0, u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1)),
+            Launch::Started { rank, size, .. } => (*rank, *size),
+        };
+        let site = site_of(options.site.as_deref(), &host, rank)?;
+        let place = Place { rank, host, site, process: std::process::id() };
+        if launch == Launch::Alone {
+            return Ok(Member::alone(place));
+        }
+        let epoch = Instant::now();
+        let clock = if rank == 0 { Clock::exact(epoch) } else { Clock::starting_at(epoch) };
+        let clock = Arc::new(Mutex::new(clock));
+        let payload_bytes_max = options.payload_bytes_max;
+        let role = Role { options, place, size, clock: clock.clone(), epoch };
+        let (requests, theirs) = mpsc::channel(QUEUE);
+        let (ending, reason) = watch::channel(None);
+        let (joined, roster) = oneshot::channel();
+        let ends = Ends { requests: theirs, ending, joined };
+        let (failed, failure) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("fleet".into());
+        let thread = thread.spawn(move || {
+            if let Err(error) = role.take(launch, ends) {
+                let _ = failed.send(error);
+            }
+        });
+        let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
+        let fleet = Handle { requests, ending: reason.clone(), thread: Some(thread), payload_bytes_max };
+        match roster.await {
+            Ok(roster) => Ok(Member::of(fleet, roster, rank, clock)),
+            Err(_) => match failure.await {
+                Ok(error) => Err(error),
+                Err(_) => Err(run_ended(reason.borrow().as_deref().unwrap_or("its thread is gone"))),
+            },
+        }
+    }
+}
+
+impl Role {
+    /// The thread. An error is one from before this rank was in the run.
+    fn take(self, launch: Launch, ends: Ends) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
+        let result = runtime.block_on(async {
+            match launch {
+                Launch::Alone => Ok(()),
+                Launch::Start(starts) => self.lead(Some(&starts), None, ends).await,
+                Launch::Started { rank: 0, meeting, .. } => self.lead(None, Some(&meeting), ends).await,
+                Launch::Started { meeting, .. } => self.follow(&meeting, ends).await,
+            }
+        });
+        // A name that is being resolved cannot be cancelled, and does not matter any more.
+        runtime.shutdown_background();
+        result
+    }
+
+    /// Rank 0: hold the run together, and be a rank of it.
+    async fn lead(self, starts: Option<&[Start]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
+        let token = match meeting {
+            Some(Meeting::At(_)) => given_token(&self.options)?,
+            _ => Token::random()?,
+        };
+        let listener = self.listen(starts, meeting).await?;
+        let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
+        let ways = self.ways_in(port, meeting);
+        let (sender, events) = mpsc::channel(EVENTS);
+        let left = match meeting {
+            Some(Meeting::File { path, .. }) => Some(Left::new(path, ways.clone(), &token)?),
+            _ => None,
+        };
+        let door = tokio::spawn(let_in(listener, token.clone(), sender.clone())).abort_handle();
+        let starts = starts.unwrap_or_default();
+        let orders = Orders { options: &self.options, size: self.size, token: &token, port, ways_in: &ways };
+        let children = Children::start(starts, &orders, &sender).await?;
+        let name = |start: &Start| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
+        let terms = Terms {
+            size: self.size,
+            build: self.options.build.clone(),
+            token,
+            planned: starts.iter().map(name).collect(),
+            options: self.options.clone(),
+        };
+        let (own, link) = loopback(&sender, &self.place);
+        let on_complete = Box::new(move || close(&door, left));
+        let clock = Clock::exact(self.epoch);
+        let coordinator =
+            Coordinator::new(terms, clock, (sender, events), (self.place.clone(), own), on_complete);
+        let agent = self.agent(link, ends);
+        // At an early end the coordinator tells the others first, then our agent.
+        tokio::join!(coordinator.run(), agent.run());
+        children.end().await;
+        Ok(())
+    }
+
+    async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
+        let (connection, coordinator) = self.find_rank_0(meeting).await?;
+        let Connection { mut reader, writer } = connection;
+        reader.trust(self.options.payload_bytes_max);
+        let (outbox, messages) = mpsc::channel(QUEUE);
+        let (sender, arrivals) = mpsc::channel(QUEUE);
+        tokio::spawn(reader.run(sender, |arrival| arrival));
+        let writer = tokio::spawn(write_all(writer, messages, self.options.silence_max));
+        let agent = self.agent(Link { outbox, arrivals, coordinator }, ends);
+        agent.run().await;
+        // With the agent its outbox is gone, so that the writer ends when all is written.
+        let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
+        Ok(())
+    }
+
+    fn agent(&self, link: Link, ends: Ends) -> Agent {
+        let Ends { requests, ending, joined } = ends;
+        Agent::new(link, self.clock.clone(), requests, ending, joined, self.options.clone())
+    }
+
+    /// On loopback if no other machine is in the run.
+    async fn listen(&self, starts: Option<&[Start]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
+        let near = match (starts, meeting) {
+            (Some(starts), _) => starts.iter().all(|start| start.host.is_none()),
+            (_, Some(Meeting::File { one_machine, .. })) => *one_machine,
+            _ => false,
+        };
+        let port = self.told_port(meeting)?;
+        let failed = |e| Error::io("listen for the other ranks on port", port, e);
+        if near {
+            return TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed);
+        }
+        // Both families; a kernel without IPv6 has one.
+        match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.map_err(failed),
+        }
+    }
+
+    /// Any, unless we were told one.
+    fn told_port(&self, meeting: Option<&Meeting>) -> Result<u16> {
+        let told = match meeting {
+            Some(Meeting::At(addresses)) => addresses.first(),
+            _ => self.options.coordinator.as_ref(),
+        };
+        let Some(address) = told else { return Ok(0) };
+        let port = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        match port {
+            Some((host, port)) if !host.is_empty() && port != 0 => Ok(port),
+            _ => Err(Error::new(ErrorKind::Config, "--coordinator", format!("{address:?} is not HOST:PORT"))),
+        }
+    }
+
+    fn ways_in(&self, port: u16, meeting: Option<&Meeting>) -> Vec<String> {
+        if let Some(told) = &self.options.coordinator {
+            return vec![told.clone()];
+        }
+        match meeting {
+            Some(Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
+            Some(_) => ways_in(&self.place.host, port),
+            // The address by which ssh's own connection reached the host is the best guess.
+            None => std::iter::once(format!("{SSH_CLIENT}:{port}"))
+                .chain(ways_in(&self.place.host, port))
+                .collect(),
+        }
+    }
+
+    /// Try all ways in, again and again, until one lets us in or the time is over. Also its name, for messages.
+    async fn find_rank_0(&self, meeting: &Meeting) -> Result<(Connection, String)> {
+        let deadline = Instant::now() + self.options.join_deadline;
+        let given = match meeting {
+            Meeting::At(addresses) => Some((addresses.clone(), given_token(&self.options)?)),
+            Meeting::File { .. } => None,
+        };
+        let mut last = String::new();
+        while Instant::now() < deadline {
+            let found = match (meeting, &given) {
+                (Meeting::File { path, .. }, _) => look_in(path, &mut last)?,
+                (_, given) => given.clone(),
+            };
+            if let Some((addresses, token)) = found {
+                last.clear();
+                for address in addresses {
+                    match self.try_way(&address, &token).await {
+                        Ok(connection) => return Ok((connection, address)),
+                        Err(NotIn::Refused(reason)) => return Err(run_ended(&reason)),
+                        Err(NotIn::Try(why)) => last = format!("{last}{address}: {why}; "),
+                    }
+                }
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        let seconds = self.options.join_deadline.as_secs_f64();
+        let reason = last.trim_end_matches("; ");
+        Err(run_ended(&format!(
+            "rank {} did not find rank 0 within {seconds:.0} s: {reason}",
+            self.place.rank
+        )))
+    }
+
+    async fn try_way(&self, address: &str, token: &Token) -> std::result::Result<Connection, NotIn> {
+        let resolved = match address.strip_prefix(SSH_CLIENT) {
+            None => address.to_owned(),
+            Some(port) => {
+                match self.options.environment.get("SSH_CONNECTION").and_then(|c| c.split(' ').next()) {
+                    Some(client) if client.contains(':') => format!("[{client}]{port}"),
+                    Some(client) => format!("{client}{port}"),
+                    None => return Err(NotIn::Try("there is no SSH_CONNECTION".into())),
+                }
+            }
+        };
+        let addresses = tokio::net::lookup_host(&resolved).await.map_err(|e| NotIn::Try(e.to_string()))?;
+        let mut last = NotIn::Try("the name has no address".into());
+        for address in addresses {
+            match enter(address, token, &self.place, self.size, &self.options.build).await {
+                Err(NotIn::Try(why)) => last = NotIn::Try(why),
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// What rank 0 has left in the file, if it is there yet.
+fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, Token)>> {
+    let Some(found) = find(path)? else {
+        let path = path.display();
+        *last = format!("there is no {path}: do all machines see that directory (--rendezvous DIR)?");
+        return Ok(None);
+    };
+    Ok(Some((found.addresses, Token::new(found.token)?)))
+}
+
+/// Where no file tells it, the environment must, on all ranks the same.
+fn given_token(options: &Options) -> Result<Token> {
+    match options.environment.get(TOKEN) {
+        Some(TOKEN_ON_STDIN) => {
+            let mut line = String::new();
+            std::io::stdin()
+                .read_line(&mut line)
+                .map_err(|e| Error::io("read the run's token from", "stdin", e))?;
+            Token::new(line.trim().to_owned())
+        }
+        Some(token) => Token::new(token.to_owned()),
+        None => {
+            let what = format!(
+                "{TOKEN} must be the same secret in the environment of all ranks: openssl rand -hex 16"
+            );
+            Err(Error::new(ErrorKind::Config, "--coordinator", what))
+        }
+    }
+}
+
+/// Rank 0's link to its own process's coordinator: channels, no socket.
+fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Message>, Link) {
+    let (outbox, mut said) = mpsc::channel(QUEUE);
+    let (own, mut heard) = mpsc::channel::<Message>(QUEUE);
+    let (sender, arrivals) = mpsc::channel(QUEUE);
+    let events = events.clone();
+    tokio::spawn(async move {
+        while let Some(message) = said.recv().await {
+            let arrival = Arrival::Message(Box::new(message), Instant::now());
+            if events.send(Event::Arrived(0, arrival)).await.is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::Arrived(0, Arrival::Lost("it ended".into()))).await;
+    });
+    tokio::spawn(async move {
+        while let Some(message) = heard.recv().await {
+            if sender.send(Arrival::Message(Box::new(message), Instant::now())).await.is_err() {
+                return;
+            }
+        }
+    });
+    (own, Link { outbox, arrivals, coordinator: place.host.clone() })
+}
+
+/// Once all ranks are in, nobody else needs to get in, or to find us.
+fn close(door: &AbortHandle, left: Option<Left>) {
+    door.abort();
+    drop(left);
+}
+
+/// Greet whoever connects; those who know the token become candidates.
+async fn let_in(listener: TcpListener, token: Token, events: mpsc::Sender<Event>) {
+    let places = Arc::new(Semaphore::new(STRANGERS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                // Out of file descriptors, mostly: some may come back.
+                tracing::warn!("cannot accept a rank: {e}");
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+        };
+        let (token, events) = (token.clone(), events.clone());
+        tokio::spawn(async move {
+            match admit(stream, &token).await {
+                Ok(candidate) => {
+                    let _ = events.send(Event::Candidate(Box::new(candidate))).await;
+                }
+                Err(why) => {
+                    tracing::debug!(%address, why, "a connection that is none of this run's is closed")
+                }
+            }
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! How this process was started, and so what it is in the run.
+//!
+//! A function of the options and the environment. Our own variables count first, as the processes that we start
+//! inherit those of a batch system. Open MPI's and PMI's count before Slurm's, as `mpirun` in a Slurm job starts its
+//! ranks from processes that have Slurm ranks of their own; unless both agree, which is `srun` with a PMI plugin.
+
+mod hosts;
+mod mpi;
+mod own;
+mod slurm;
+
+use std::path::PathBuf;
+
+use types::{Error, ErrorKind, Result};
+
+pub use hosts::quote;
+pub use own::{COORDINATOR, RANK, SIZE, TOKEN, TOKEN_ON_STDIN};
+
+use crate::options::{Environment, Options, RANKS_MAX};
+
+/// What this process is in the run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    /// One process, no run on many.
+    Alone,
+    /// Rank 0, which starts the others: (rank, host) for each; no host is this one.
+    Start(Vec<Start>),
+    /// A launcher has started all ranks. They find rank 0 by `meeting`.
+    Started { rank: u32, size: u32, meeting: Meeting },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    pub rank: u32,
+    /// None: this machine, without ssh.
+    pub host: Option<String>,
+}
+
+/// How the others find rank 0.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Meeting {
+    /// At these addresses, `HOST:PORT`. Rank 0 listens there.
+    At(Vec<String>),
+    /// Rank 0 leaves its addresses and the token in this file. `one_machine`: all ranks see this machine's loopback.
+    File { path: PathBuf, one_machine: bool },
+}
+
+/// What a launcher's variables say.
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    /// `mpirun`, `srun`: for messages.
+    launcher: &'static str,
+    rank: u32,
+    size: u32,
+    /// The same for all ranks of this run, and no other run's at the same time; empty if nothing is known.
+    job: String,
+    one_machine: bool,
+}
+
+/// What this process is. `this_host` is its name.
+pub fn detect(options: &Options, this_host: &str) -> Result<Launch> {
+    if let Some(launch) = own::detect(&options.environment)? {
+        return Ok(launch);
+    }
+    let found = launcher(&options.environment);
+    let typed = started_by_us(options, this_host)?;
+    match (found, typed) {
+        (Some(found), Some(_)) if found.size > 1 => {
+            let what = format!("{} has started {} ranks already: leave it out", found.launcher, found.size);
+            Err(Error::new(ErrorKind::Config, "--procs or --hosts", what))
+        }
+        (_, Some(starts)) if starts.is_empty() => Ok(Launch::Alone),
+        (_, Some(starts)) => Ok(Launch::Start(starts)),
+        (Some(found), None) if found.size > 1 => started(options, found),
+        _ => Ok(Launch::Alone),
+    }
+}
+
+/// What the launcher's variables say, if there is one.
+fn launcher(environment: &Environment) -> Option<Found> {
+    let (mpi, slurm) = (mpi::found(environment), slurm::found(environment));
+    match (mpi, slurm) {
+        (Some(mpi), Some(slurm)) if (mpi.rank, mpi.size) == (slurm.rank, slurm.size) => Some(slurm),
+        (mpi, slurm) => mpi.or(slurm),
+    }
+}
+
+fn started_by_us(options: &Options, this_host: &str) -> Result<Option<Vec<Start>>> {
+    let starts = match (options.procs, &options.hosts) {
+        (Some(_), Some(_)) => {
+            let what = "cannot go together: give a host's processes as HOST:N";
+            return Err(Error::new(ErrorKind::Config, "--procs and --hosts", what));
+        }
+        (Some(procs), None) => {
+            if procs == 0 {
+                return Err(Error::new(ErrorKind::Config, "--procs", "must be at least 1"));
+            }
+            (1..procs.min(RANKS_MAX + 1)).map(|rank| Start { rank, host: None }).collect()
+        }
+        (None, Some(hosts)) => hosts::plan(&hosts::parse_hosts(hosts)?, this_host),
+        (None, None) => return Ok(None),
+    };
+    check_size("--procs or --hosts", starts.len().saturating_add(1))?;
+    Ok(Some(starts))
+}
+
+fn started(options: &Options, found: Found) -> Result<Launch> {
+    check_size(found.launcher, usize::try_from(found.size).unwrap_or(usize::MAX))?;
+    if found.rank >= found.size {
+        let what = format!("gives this process the rank {} of {}", found.rank, found.size);
+        return Err(Error::new(ErrorKind::Config, found.launcher, what));
+    }
+    let meeting = match &options.coordinator {
+        Some(address) => Meeting::At(vec![address.clone()]),
+        None => {
+            let one_machine = found.one_machine;
+            let dir = match (&options.rendezvous, one_machine) {
+                (Some(dir), _) => dir.clone(),
+                (None, true) => std::env::temp_dir(),
+                (None, false) => PathBuf::from("."),
+            };
+            // The user's own, and every run's own as far as the launcher tells runs apart.
+            let user = rustix::process::getuid().as_raw();
+            let name = format!(".forebay-bench-{user}-{}-{}", found.job, found.size);
+            Meeting::File { path: dir.join(name), one_machine }
+        }
+    };
+    Ok(Launch::Started { rank: found.rank, size: found.size, meeting })
+}
+
+fn check_size(what: &'static str, size: usize) -> Result<()> {
+    if size > usize::try_from(RANKS_MAX).unwrap_or(usize::MAX) {
+        return Err(Error::new(ErrorKind::Config, what, format!("asks for more than {RANKS_MAX} ranks")));
+    }
+    Ok(())
+}
+
+/// What may be in a file's name, of an id that a launcher made up.
+fn plain(id: &str) -> String {
+    id.chars().filter(|c| c.is_ascii_alphanumeric()).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! A rank of a run: what the bench sees of the fleet.
+//!
+//! All ranks must call the same steps in the same order; one that does not ends the run with a line that says so. A
+//! step is not to be cancelled half way. A run of one process has the same interface, and no sockets or threads.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::{Error, ErrorKind, Result};
+
+use crate::agent::{Answer, Ending, Request};
+use crate::clock::{Clock, Stamp};
+use crate::protocol::{Place, Skew, Step};
+
+/// The last part of the wait for a barrier's end is slept by the thread itself: the runtime's timer counts
+/// milliseconds, and rounds up.
+const FINE_WAIT: Duration = Duration::from_millis(2);
+/// The thread ends by itself; this is for one that cannot.
+const THREAD_END: Duration = Duration::from_secs(6);
+const BARRIER_NAME_MAX: usize = 200;
+
+pub struct Member {
+    roster: Vec<Place>,
+    rank: u32,
+    clock: Arc<Mutex<Clock>>,
+    /// None if the run is this process alone.
+    fleet: Option<Fleet>,
+}
+
+pub(crate) struct Fleet {
+    pub requests: mpsc::Sender<Request>,
+    pub ending: watch::Receiver<Ending>,
+    pub thread: Option<JoinHandle<()>>,
+    pub payload_bytes_max: usize,
+}
+
+/// The scheduled start of a phase.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    pub name: String,
+    /// When all ranks were to go on, of this process's clock.
+    pub start: Instant,
+    /// How much later this rank did.
+    pub late: Duration,
+    /// This rank's clock may be wrong by so much against rank 0's, both ways.
+    pub error_bound: Duration,
+    round: u64,
+}
+
+/// Why a run ended early; the same on all ranks.
+#[derive(Debug)]
+struct RunEnded(Arc<str>);
+
+impl std::fmt::Display for RunEnded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RunEnded {}
+
+pub(crate) fn run_ended(reason: &str) -> Error {
+    Error::new(ErrorKind::Io, "the run on many processes ended", "").with_source(RunEnded(reason.into()))
+}
+
+impl Member {
+    pub(crate) fn alone(place: Place) -> Member {
+        let clock = Arc::new(Mutex::new(Clock::exact(Instant::now())));
+        Member { roster: vec![place], rank: 0, clock, fleet: None }
+    }
+
+    pub(crate) fn of(fleet: Fleet, roster: Vec<Place>, rank: u32, clock: Arc<Mutex<Clock>>) -> Member {
+        Member { roster, rank, clock, fleet: Some(fleet) }
+    }
+
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub fn size(&self) -> u32 {
+        u32::try_from(self.roster.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Rank 0: the one that prints, and writes result files.
+    pub fn is_root(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// All ranks in order: where they are, and on which site.
+    pub fn roster(&self) -> &[Place] {
+        &self.roster
+    }
+
+    /// `instant` in the fleet's time, which is comparable between ranks within the bounds of the errors.
+    pub fn stamp(&self, instant: Instant) -> Stamp {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).stamp(instant)
+    }
+
+    /// Wait for all ranks, then return at one scheduled instant on all.
+    pub async fn barrier(&self, name: &str) -> Result<Barrier> {
+        let name: String = name.chars().take(BARRIER_NAME_MAX).collect();
+        let (round, start) = match &self.fleet {
+            None => (0, Instant::now()),
+            Some(fleet) => match fleet.step(Step::Barrier { name: name.clone() }, Bytes::new()).await? {
+                Answer::Go { round, start } => (round, start),
+                Answer::Done { .. } => return Err(run_ended("rank 0 answered a barrier with a gather")),
+            },
+        };
+        let woke = wait_until(start).await;
+        if let Some(fleet) = &self.fleet {
+            fleet.ask(Request::Woke { round, at: woke }).await?;
+        }
+        let late = woke.saturating_duration_since(start);
+        Ok(Barrier { name, start, late, error_bound: self.stamp(woke).error_bound, round })
+    }
+
+    /// How far apart the ranks left a barrier. Ask after the phase: it waits for the last rank's word. Once for each.
+    pub async fn skew(&self, barrier: &Barrier) -> Result<Skew> {
+        let Some(fleet) = &self.fleet else {
+            let (spread, error_bound) = (Duration::ZERO, Duration::ZERO);
+            return Ok(Skew { round: 0, name: barrier.name.clone(), spread, error_bound, last_rank: 0 });
+        };
+        let (answer, skew) = oneshot::channel();
+        fleet.ask(Request::Skew { round: barrier.round, answer }).await?;
+        fleet.answered(skew).await
+    }
+
+    /// Each rank's bytes, in order, on rank 0; nothing on the others. Returns when all ranks have given theirs.
+    pub async fn gather(&self, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(fleet) = &self.fleet else { return Ok(Some(vec![bytes])) };
+        fleet.check_length(bytes.len())?;
+        match fleet.step(Step::Gather, Bytes::from(bytes)).await? {
+            Answer::Done { parts, .. } if self.is_root() => {
+                Ok(Some(parts.into_iter().map(Vec::from).collect()))
+            }
+            Answer::Done { .. } => Ok(None),
+            Answer::Go { .. } => Err(run_ended("rank 0 answered a gather with a barrier")),
+        }
+    }
+
+    /// Rank 0's bytes, on all. What the others give is not looked at.
+    pub async fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let Some(fleet) = &self.fleet else { return Ok(bytes) };
+        let bytes = if self.is_root() { bytes } else { Vec::new() };
+        fleet.check_length(bytes.len())?;
+        match fleet.step(Step::Broadcast, Bytes::from(bytes)).await? {
+            Answer::Done { payload, .. } => Ok(Vec::from(payload)),
+            Answer::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
+        }
+    }
+
+    /// Do `work` for as long as the run holds: if a rank is lost, `work` is dropped and the error says which.
+    pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            error = self.ended() => Err(error),
+        }
+    }
+
+    /// When the run has ended early: why. For ever otherwise.
+    pub async fn ended(&self) -> Error {
+        match &self.fleet {
+            Some(fleet) => fleet.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// End the run on all ranks, with a reason. The error to report, the same on all.
+    pub async fn abort(mut self, reason: &str) -> Error {
+        let Some(fleet) = &mut self.fleet else { return run_ended(reason) };
+        let _ = fleet.requests.send(Request::Abort { reason: reason.to_owned() }).await;
+        let error = fleet.ended().await;
+        fleet.end_of_thread().await;
+        error
+    }
+
+    /// The end of the run, when all ranks have come to it. On rank 0 the processes that it started have ended then.
+    pub async fn finish(mut self) -> Result<()> {
+        let Some(fleet) = &mut self.fleet else { return Ok(()) };
+        let finished = fleet.step(Step::Finish, Bytes::new()).await;
+        fleet.end_of_thread().await;
+        finished.map(|_| ())
+    }
+}
+
+impl Fleet {
+    async fn step(&self, step: Step, payload: Bytes) -> Result<Answer> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Enter { step, payload, answer }).await?;
+        self.answered(answered).await
+    }
+
+    async fn ask(&self, request: Request) -> Result<()> {
+        match self.requests.send(request).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.ended().await),
+        }
+    }
+
+    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
+        match answer.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.ended().await),
+        }
+    }
+
+    async fn ended(&self) -> Error {
+        let mut ending = self.ending.clone();
+        match ending.wait_for(Option::is_some).await {
+            Ok(reason) => run_ended(reason.as_deref().unwrap_or_default()),
+            Err(_) => run_ended("its thread is gone"),
+        }
+    }
+
+    fn check_length(&self, length: usize) -> Result<()> {
+        if length > self.payload_bytes_max {
+            let what = format!("{length} bytes of at most {}", self.payload_bytes_max);
+            return Err(Error::new(ErrorKind::InvalidArgument, "give to the other ranks", what));
+        }
+        Ok(())
+    }
+
+    async fn end_of_thread(&mut self) {
+        let begun = Instant::now();
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < THREAD_END
+        {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.thread = None;
+    }
+}
+
+/// An end of the process right after this would cut off the last words to the other ranks.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // The agent takes this for leaving; after the end of the run nobody listens.
+        let (closed, _) = mpsc::channel(1);
+        self.requests = closed;
+        let begun = Instant::now();
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < THREAD_END
+        {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// The instant at which the wait was really over.
+async fn wait_until(start: Instant) -> Instant {
+    if let Some(coarse) = start.checked_sub(FINE_WAIT) {
+        tokio::time::sleep_until(coarse.into()).await;
+    }
+    let left = start.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        std::thread::sleep(left);
+    }
+    Instant::now()
+}

@@ -1,0 +1,106 @@
+//! How a run is spread: what was typed, and what the launcher has put in the environment.
+//!
+//! Both come in as values, so that finding out how a process was started is a function of them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use types::{Error, Result};
+
+/// The most ranks of a run: each is a connection of rank 0's process, and a place in one frame.
+pub const RANKS_MAX: u32 = 4096;
+
+/// The variables by which a launcher says what a process is. Names without a value are not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--procs N`: run as N processes on this machine, this one being rank 0. None: as the launcher says, or alone.
+    pub procs: Option<u32>,
+    /// `--hosts a,b[:procs]`: run on these too, over ssh. This machine may be named; it is rank 0's in any case.
+    pub hosts: Option<String>,
+    /// `--coordinator HOST:PORT`: where rank 0 listens, and how the others reach it, instead of a rendezvous file.
+    pub coordinator: Option<String>,
+    /// `--rendezvous DIR`: a directory that all machines see, and that is not under test. None: a temporary directory
+    /// if the launcher says that all ranks are on one machine, the working directory if not.
+    pub rendezvous: Option<PathBuf>,
+    /// `--site`: a label for this rank, or for each: `north`, `n1=north,n*=south`, `0-1=north,2-3=south`. None: the
+    /// host's name.
+    pub site: Option<String>,
+    /// `--ssh`: the command that reaches a host, with its options.
+    pub ssh: Vec<String>,
+    /// What the processes that we start run; this program by default.
+    pub program: PathBuf,
+    /// Their arguments; those of this process by default. They parse the same options and find their rank first.
+    pub arguments: Vec<OsString>,
+    pub environment: Environment,
+    /// Which program this is; ranks of another build are refused, as they might measure something else.
+    pub build: String,
+    /// How long ranks may take to come. A minute: a batch system starts a step on thousands of nodes in less.
+    pub join_deadline: Duration,
+    /// Between heartbeats, which are also what clocks are compared by. A second: clocks drift 0.1 ms in that.
+    pub heartbeat: Duration,
+    /// A rank that is silent for so long is lost. A rank whose process ended is lost at once; this is for hosts and
+    /// networks, and longer than any turn that a busy machine lets a process wait.
+    pub silence_max: Duration,
+    /// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
+    pub payload_bytes_max: usize,
+    /// Treat SIGTERM as the end of the run, with a line that says so: launchers send it when a rank was lost.
+    pub catch_terminate: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            procs: None,
+            hosts: None,
+            coordinator: None,
+            rendezvous: None,
+            site: None,
+            ssh: vec!["ssh".into()],
+            program: PathBuf::new(),
+            arguments: Vec::new(),
+            environment: Environment::default(),
+            build: env!("CARGO_PKG_VERSION").into(),
+            join_deadline: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(1),
+            silence_max: Duration::from_secs(10),
+            payload_bytes_max: 64 << 20,
+            catch_terminate: true,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with this process's environment, program and arguments.
+    pub fn of_this_process() -> Result<Options> {
+        let program = std::env::current_exe().map_err(|e| Error::io("find this program's file", "", e))?;
+        let arguments = std::env::args_os().skip(1).collect();
+        Ok(Options { program, arguments, environment: Environment::of_this_process(), ..Options::default() })
+    }
+}
+
+impl Environment {
+    pub fn of_this_process() -> Environment {
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Environment(std::env::vars_os().filter_map(text).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.get(name)?.trim().parse().ok()
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(variables: [(&str, &str); N]) -> Environment {
+        Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+    }
+}

@@ -1,0 +1,304 @@
+//! What the members and the coordinator say to each other, as bytes. Pure: no sockets, no clocks.
+//!
+//! ```text
+//! frame:    length u32 BE (of what follows) | kind u8 | body
+//! kind 0:   a message, JSON
+//! kind 1:   a piece of the payload of the message that comes next, raw bytes
+//! ```
+//!
+//! ```text
+//! member                                   coordinator
+//!                                <--       Challenge { version, nonce }
+//! Hello { rank, proof, nonce }   -->
+//!                                <--       Welcome { proof }    or Refused { reason, proof }
+//! Ping                           -->  <--  Pong                 from now on; it is the heartbeat too
+//!                                <--       Roster               all ranks are here
+//! Enter { round, step }          -->
+//!                                <--       Go | Done            when all ranks are in the same step
+//! Woke                           -->  <--  Skew                 after a barrier
+//! Abort { reason }               -->  <--  Ended { reason }     at any time
+//! ```
+//!
+//! Nothing is sized from a length before that is checked; a payload takes memory as it arrives.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::token::{Nonce, Proof};
+
+/// Of this protocol. Both sides must speak the same.
+pub const VERSION: u32 = 1;
+/// The longest frame of a side that has not proved itself.
+pub const STRANGER_FRAME_MAX: usize = 4 << 10;
+/// The longest frame at all: the places of 4096 ranks fit, and a heartbeat never waits long behind a piece.
+pub const FRAME_MAX: usize = 1 << 20;
+const HEAD: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    Challenge {
+        version: u32,
+        nonce: Nonce,
+    },
+    Hello(Hello),
+    Welcome {
+        proof: Proof,
+    },
+    /// Proven only if the member was: then there is no use in trying again.
+    Refused {
+        reason: String,
+        proof: Proof,
+    },
+    /// All ranks, in order.
+    Roster(Vec<Place>),
+    /// Member's nanoseconds.
+    Ping {
+        sent: u64,
+    },
+    Pong {
+        sent: u64,
+        received: u64,
+        answered: u64,
+    },
+    Enter {
+        round: u64,
+        step: Step,
+        /// The member's shortest round trip, nanoseconds.
+        round_trip: u64,
+        /// Goes ahead of the message, in frames of its own.
+        #[serde(skip)]
+        payload: Bytes,
+    },
+    /// The barrier ends at this time of the coordinator's clock, nanoseconds.
+    Go {
+        round: u64,
+        at: u64,
+    },
+    Done {
+        round: u64,
+        #[serde(skip)]
+        payload: Bytes,
+        /// One for each rank, after a gather; never on the wire, as rank 0 is in the coordinator's process.
+        #[serde(skip)]
+        parts: Vec<Bytes>,
+    },
+    /// When the member really went on after a barrier: fleet's time and the bound of its error, nanoseconds.
+    Woke {
+        round: u64,
+        at: u64,
+        error: u64,
+    },
+    Skew(Skew),
+    Abort {
+        reason: String,
+    },
+    Ended {
+        reason: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Of the program; all ranks must run the same.
+    pub build: String,
+    pub place: Place,
+    /// How many ranks the member believes there are.
+    pub size: u32,
+    pub nonce: Nonce,
+    pub proof: Proof,
+}
+
+/// Where a rank is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub rank: u32,
+    pub host: String,
+    /// A label by which reports tell sites apart; the host's name if none was given.
+    pub site: String,
+    pub process: u32,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {} (host {}, process {})", self.rank, self.host, self.process)
+    }
+}
+
+/// What all ranks do together. They must be in the same step of the same round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Barrier { name: String },
+    Gather,
+    Broadcast,
+    Finish,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Step::Barrier { name } => write!(f, "the barrier \"{name}\""),
+            Step::Gather => write!(f, "a gather"),
+            Step::Broadcast => write!(f, "a broadcast"),
+            Step::Finish => write!(f, "the end"),
+        }
+    }
+}
+
+/// How far apart the ranks really left a barrier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    pub round: u64,
+    pub name: String,
+    /// From the first rank to the last.
+    pub spread: Duration,
+    /// The clocks may make the spread wrong by this much, both ways.
+    pub error_bound: Duration,
+    /// The one that left last.
+    pub last_rank: u32,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Frame {
+    Message(Box<Message>),
+    Piece(Bytes),
+}
+
+/// What a peer must not send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Malformed(pub String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it sent what is not of this protocol: {}", self.0)
+    }
+}
+
+impl Message {
+    pub fn payload_mut(&mut self) -> Option<&mut Bytes> {
+        match self {
+            Message::Enter { payload, .. } | Message::Done { payload, .. } => Some(payload),
+            _ => None,
+        }
+    }
+
+    fn payload(&self) -> &[u8] {
+        match self {
+            Message::Enter { payload, .. } | Message::Done { payload, .. } => payload,
+            _ => &[],
+        }
+    }
+
+    /// All its frames: those of the payload, then its own.
+    pub fn encode(&self) -> Bytes {
+        let json = serde_json::to_vec(self).expect("messages have no maps with keys that are no strings");
+        let payload = self.payload();
+        let mut out = BytesMut::with_capacity(payload.len() + payload.len() / 1000 + json.len() + 64);
+        for piece in payload.chunks(FRAME_MAX - 1) {
+            put_frame(&mut out, 1, piece);
+        }
+        put_frame(&mut out, 0, &json);
+        out.freeze()
+    }
+}
+
+fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len() + 1).expect("we cut longer ones in pieces");
+    out.put_u32(length);
+    out.put_u8(kind);
+    out.put_slice(body);
+}
+
+/// Take one frame of at most `max` bytes off the front of what has arrived; none if it is not whole.
+pub fn take_frame(arrived: &mut BytesMut, max: usize) -> Result<Option<Frame>, Malformed> {
+    let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
+    if length == 0 || length > max {
+        return Err(Malformed(format!("a frame of {length} bytes, of at most {max}")));
+    }
+    if arrived.len() < HEAD + length {
+        return Ok(None);
+    }
+    let mut body = arrived.split_to(HEAD + length).split_off(HEAD);
+    match body.split_to(1).first() {
+        Some(0) => match serde_json::from_slice(&body) {
+            Ok(message) => Ok(Some(Frame::Message(Box::new(message)))),
+            Err(e) => Err(Malformed(e.to_string())),
+        },
+        Some(1) => Ok(Some(Frame::Piece(body.freeze()))),
+        kind => Err(Malformed(format!("a frame of kind {kind:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step() -> Message {
+        Message::Enter { round: 7, step: Step::Gather, round_trip: 1000, payload: Bytes::new() }
+    }
+
+    fn frames(bytes: &[u8]) -> Result<Vec<Frame>, Malformed> {
+        let mut arrived = BytesMut::from(bytes);
+        let mut found = Vec::new();
+        while let Some(frame) = take_frame(&mut arrived, FRAME_MAX)? {
+            found.push(frame);
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn a_message_comes_back_whatever_its_payload() {
+        for length in [0, 1, FRAME_MAX - 2, FRAME_MAX - 1, FRAME_MAX, 3 * FRAME_MAX + 5] {
+            let mut message = step();
+            let bytes: Bytes = (0..length).map(|i| (i % 251) as u8).collect();
+            *message.payload_mut().unwrap() = bytes.clone();
+            let mut found = frames(&message.encode()).unwrap();
+            assert_eq!(found.pop(), Some(Frame::Message(Box::new(step()))));
+            let mut joined = Vec::new();
+            for frame in found {
+                let Frame::Piece(piece) = frame else { panic!("{frame:?}") };
+                joined.extend_from_slice(&piece);
+            }
+            assert_eq!(joined, bytes);
+        }
+    }
+
+    #[test]
+    fn half_a_frame_waits_for_the_rest() {
+        let bytes = step().encode();
+        for cut in 0..bytes.len() {
+            assert_eq!(take_frame(&mut BytesMut::from(&bytes[..cut]), FRAME_MAX), Ok(None));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_unknown_is_malformed() {
+        let mut long = BytesMut::new();
+        long.put_u32(u32::MAX);
+        assert!(take_frame(&mut long, FRAME_MAX).is_err());
+        assert!(frames(&[0, 0, 0, 0]).is_err());
+        assert!(frames(&[0, 0, 0, 1, 9]).is_err());
+        assert!(frames(&[0, 0, 0, 3, 0, b'{', b'}']).is_err());
+        assert!(frames(b"GET / HTTP/1.1\r\n\r\n").is_err());
+        assert!(take_frame(&mut BytesMut::from(&[0, 0, 32, 0][..]), STRANGER_FRAME_MAX).is_err());
+    }
+
+    #[test]
+    fn damaged_messages_never_panic() {
+        let good =
+            Message::Roster(vec![Place { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
+                .encode();
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..20_000 {
+            let mut bytes = good.to_vec();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let place = (state >> 33) as usize % bytes.len();
+                bytes[place] = (state >> 24) as u8;
+            }
+            let _ = frames(&bytes);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The steps that all ranks take together, one after the other. Pure: who entered what in, what is complete out.
+//!
+//! All steps are of one form: a rank enters, and goes on when all have entered the same. So no rank is ever more than
+//! one step ahead, one round is all there is to remember, and ranks that have gone different ways are noticed at once
+//! instead of waiting for each other for ever.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::protocol::{Skew, Step};
+
+/// What all ranks have entered.
+#[derive(Debug, PartialEq)]
+pub struct Complete {
+    pub round: u64,
+    pub step: Step,
+    /// Of the ranks, in order.
+    pub payloads: Vec<Bytes>,
+    /// The longest of the members' round trips, nanoseconds.
+    pub round_trip: u64,
+}
+
+pub struct Rounds {
+    round: u64,
+    step: Option<(Step, u32)>,
+    entered: Vec<Option<Bytes>>,
+    round_trip: u64,
+    barrier: Option<Awake>,
+}
+
+/// Who has said when it left a barrier.
+struct Awake {
+    round: u64,
+    name: String,
+    /// Nanoseconds of the fleet's time, and the bound of the error.
+    woke: Vec<Option<(u64, u64)>>,
+}
+
+impl Rounds {
+    pub fn new(size: u32) -> Rounds {
+        let entered = (0..size).map(|_| None).collect();
+        Rounds { round: 0, step: None, entered, round_trip: 0, barrier: None }
+    }
+
+    /// A rank enters a step. What is complete by that, or what is wrong with it.
+    pub fn enter(
+        &mut self,
+        rank: u32,
+        round: u64,
+        step: Step,
+        round_trip: u64,
+        payload: Bytes,
+    ) -> Result<Option<Complete>, String> {
+        if round != self.round {
+            return Err(format!("it is in round {round}, the others in round {}", self.round));
+        }
+        match &self.step {
+            None => self.step = Some((step, rank)),
+            Some((agreed, _)) if *agreed == step => {}
+            Some((agreed, first)) => {
+                return Err(format!("it is at {step} while rank {first} is at {agreed}"));
+            }
+        }
+        let place = index(rank).and_then(|i| self.entered.get_mut(i));
+        let Some(place) = place else { return Err("there is no such rank".into()) };
+        if place.replace(payload).is_some() {
+            return Err("it entered a step twice".into());
+        }
+        self.round_trip = self.round_trip.max(round_trip);
+        if self.entered.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        Ok(self.complete())
+    }
+
+    fn complete(&mut self) -> Option<Complete> {
+        let (step, _) = self.step.take()?;
+        let payloads = self.entered.iter_mut().filter_map(Option::take).collect();
+        let complete = Complete { round: self.round, step, payloads, round_trip: self.round_trip };
+        if let Step::Barrier { name } = &complete.step {
+            let woke = vec![None; self.entered.len()];
+            self.barrier = Some(Awake { round: self.round, name: name.clone(), woke });
+        }
+        self.round = self.round.wrapping_add(1);
+        self.round_trip = 0;
+        Some(complete)
+    }
+
+    /// Who has not entered the present step, and which that is: for a message.
+    pub fn waiting(&self) -> Option<(&Step, Vec<u32>)> {
+        let (step, _) = self.step.as_ref()?;
+        let missing = (0..).zip(&self.entered).filter(|(_, e)| e.is_none()).map(|(rank, _)| rank);
+        Some((step, missing.collect()))
+    }
+
+    /// A rank has left a barrier. The skew, when all have.
+    pub fn woke(&mut self, rank: u32, round: u64, at: u64, error: u64) -> Option<Skew> {
+        let awake = self.barrier.as_mut().filter(|awake| awake.round == round)?;
+        *index(rank).and_then(|i| awake.woke.get_mut(i))? = Some((at, error));
+        let all: Vec<(u64, u64)> = awake.woke.iter().copied().collect::<Option<_>>()?;
+        let first = all.iter().map(|(at, _)| *at).min()?;
+        let (last_rank, (last, _)) = (0..).zip(&all).max_by_key(|(_, (at, _))| *at)?;
+        // The first and the last may both be wrong, each by its own bound; the two worst are the bound of all pairs.
+        let mut errors: Vec<u64> = all.iter().map(|(_, error)| *error).collect();
+        errors.sort_unstable_by(|a, b| b.cmp(a));
+        let error = errors.iter().take(2).fold(0_u64, |sum, e| sum.saturating_add(*e));
+        let awake = self.barrier.take()?;
+        Some(Skew {
+            round,
+            name: awake.name,
+            spread: Duration::from_nanos(last - first),
+            error_bound: Duration::from_nanos(error),
+            last_rank,
+        })
+    }
+}
+
+fn index(rank: u32) -> Option<usize> {
+    usize::try_from(rank).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn barrier(name: &str) -> Step {
+        Step::Barrier { name: name.into() }
+    }
+
+    fn enter(rounds: &mut Rounds, rank: u32, round: u64, step: Step) -> Result<Option<Complete>, String> {
+        rounds.enter(rank, round, step, u64::from(rank), Bytes::from(vec![rank as u8]))
+    }
+
+    #[test]
+    fn a_step_is_complete_when_the_last_rank_enters_whatever_the_order() {
+        let mut rounds = Rounds::new(3);
+        for round in 0..3 {
+            assert_eq!(enter(&mut rounds, 2, round, Step::Gather), Ok(None));
+            assert_eq!(enter(&mut rounds, 0, round, Step::Gather), Ok(None));
+            assert_eq!(rounds.waiting(), Some((&Step::Gather, vec![1])));
+            let complete = enter(&mut rounds, 1, round, Step::Gather).unwrap().unwrap();
+            assert_eq!(complete.payloads, [vec![0], vec![1], vec![2]]);
+            assert_eq!((complete.round, complete.round_trip), (round, 2));
+            assert_eq!(rounds.waiting(), None);
+        }
+    }
+
+    #[test]
+    fn ranks_that_went_different_ways_are_noticed() {
+        let mut rounds = Rounds::new(3);
+        enter(&mut rounds, 2, 0, barrier("read")).unwrap();
+        let wrong = enter(&mut rounds, 1, 0, barrier("write")).unwrap_err();
+        assert_eq!(wrong, "it is at the barrier \"write\" while rank 2 is at the barrier \"read\"");
+        assert!(enter(&mut rounds, 0, 1, barrier("read")).is_err());
+        assert!(enter(&mut rounds, 2, 0, barrier("read")).is_err());
+        assert!(enter(&mut rounds, 3, 0, barrier("read")).is_err());
+    }
+
+    #[test]
+    fn the_skew_is_from_the_first_to_the_last_with_the_two_worst_errors() {
+        let mut rounds = Rounds::new(3);
+        for rank in 0..3 {
+            enter(&mut rounds, rank, 0, barrier("go")).unwrap();
+        }
+        assert_eq!(rounds.woke(1, 0, 1_000_300, 7), None);
+        assert_eq!(rounds.woke(0, 0, 1_000_000, 0), None);
+        assert_eq!(rounds.woke(0, 5, 0, 0), None, "another round's");
+        let skew = rounds.woke(2, 0, 1_000_100, 5).unwrap();
+        assert_eq!((skew.spread, skew.error_bound), (Duration::from_nanos(300), Duration::from_nanos(12)));
+        assert_eq!((skew.last_rank, skew.name.as_str()), (1, "go"));
+        assert_eq!(rounds.woke(2, 0, 1_000_100, 5), None, "told once");
+    }
+}

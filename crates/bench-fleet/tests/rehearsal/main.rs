@@ -1,0 +1,129 @@
+//! A bench without a load: joins, meets at barriers, gathers a table that depends on the ranks alone, and prints it on
+//! rank 0. The tests start it under every launcher.
+//!
+//!   fleet-rehearsal [--procs N] [--hosts LIST] [--coordinator HOST:PORT] [--rendezvous DIR] [--site SPEC] [--ssh CMD]
+//!                   [--join-seconds N] [--silence-seconds N] [--bytes N] [--work-seconds N] [--abort-rank R]
+//!                   [--leave-rank R] [--stray-rank R] [--pids DIR] [--skew]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bench_fleet::{Fleet, Member, Options};
+use types::{Error, ErrorKind, Result};
+
+#[derive(Default)]
+struct Play {
+    /// Given to the gather by each rank.
+    bytes: usize,
+    /// Spent between two barriers.
+    work: Duration,
+    abort_rank: Option<u32>,
+    leave_rank: Option<u32>,
+    /// Goes to another barrier than the others.
+    stray_rank: Option<u32>,
+    /// Each rank leaves its process's id here when work begins.
+    pids: Option<PathBuf>,
+    skew: bool,
+}
+
+fn main() -> std::process::ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(rehearse()),
+        Err(e) => Err(Error::io("start a runtime", "", e)),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            // In one piece, as all ranks write to one terminal.
+            eprint!("{}", format_args!("fleet-rehearsal: {error}\n").to_string());
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+async fn rehearse() -> Result<()> {
+    let (options, play) = parse()?;
+    let member = Fleet::join(options).await?;
+    let plan = member.broadcast(format!("plan of {}", member.size()).into_bytes()).await?;
+    let begin = member.barrier("begin").await?;
+    if let Some(dir) = &play.pids {
+        let path = dir.join(member.rank().to_string());
+        std::fs::write(&path, std::process::id().to_string())
+            .map_err(|e| Error::io("write", path.display(), e))?;
+    }
+    if play.abort_rank == Some(member.rank()) {
+        return Err(member.abort("its target is full").await);
+    }
+    if play.leave_rank == Some(member.rank()) {
+        return Err(Error::new(ErrorKind::Config, "--leave-rank", "says so"));
+    }
+    member.guard(tokio::time::sleep(play.work)).await?;
+    let end = member.barrier(if play.stray_rank == Some(member.rank()) { "stray" } else { "end" }).await?;
+    let row = describe(&member, &plan, play.bytes);
+    let rows = member.gather(row).await?;
+    let (first, second) = (member.skew(&begin).await?, member.skew(&end).await?);
+    if let Some(rows) = rows {
+        println!("rank site plan bytes sum");
+        rows.iter().for_each(|row| println!("{}", summary(row)));
+        if play.skew {
+            for skew in [first, second] {
+                println!("{} {} {}", skew.name, skew.spread.as_nanos(), skew.error_bound.as_nanos());
+            }
+        }
+    }
+    let stamp = member.stamp(Instant::now());
+    let stamps = member.gather(stamp.at.as_nanos().to_le_bytes().to_vec()).await?;
+    assert!(stamps.is_none_or(|all| all.len() == member.size() as usize));
+    member.finish().await
+}
+
+/// `rank site plan`, a line feed, and as many bytes as were asked for.
+fn describe(member: &Member, plan: &[u8], bytes: usize) -> Vec<u8> {
+    let place = &member.roster()[member.rank() as usize];
+    let mut row = format!("{} {} {}\n", place.rank, place.site, String::from_utf8_lossy(plan)).into_bytes();
+    row.extend((0..bytes).map(|i| (i * 31 + place.rank as usize * 7) as u8));
+    row
+}
+
+fn summary(row: &[u8]) -> String {
+    let line = row.iter().position(|byte| *byte == b'\n').unwrap_or(row.len());
+    let (head, bytes) = row.split_at(line);
+    let sum = bytes.iter().fold(7_u64, |sum, byte| sum.wrapping_mul(131).wrapping_add(u64::from(*byte)));
+    format!("{} {} {sum:016x}", String::from_utf8_lossy(head), bytes.len())
+}
+
+fn parse() -> Result<(Options, Play)> {
+    let mut options = Options::of_this_process()?;
+    let mut play = Play { bytes: 1000, ..Play::default() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if word == "--skew" {
+            play.skew = true;
+            continue;
+        }
+        let value = words.next().unwrap_or_default();
+        let wrong =
+            |_| Error::new(ErrorKind::Config, "fleet-rehearsal", format!("{word} {value:?}: not a number"));
+        let number = || value.parse::<u32>().map_err(wrong);
+        let seconds = || value.parse::<f64>().map(Duration::from_secs_f64).map_err(|_| number().unwrap_err());
+        match word.as_str() {
+            "--procs" => options.procs = Some(number()?),
+            "--hosts" => options.hosts = Some(value.clone()),
+            "--coordinator" => options.coordinator = Some(value.clone()),
+            "--rendezvous" => options.rendezvous = Some(value.clone().into()),
+            "--site" => options.site = Some(value.clone()),
+            "--ssh" => options.ssh = value.split(' ').map(str::to_owned).collect(),
+            "--join-seconds" => options.join_deadline = seconds()?,
+            "--silence-seconds" => options.silence_max = seconds()?,
+            "--bytes" => play.bytes = number()? as usize,
+            "--work-seconds" => play.work = seconds()?,
+            "--abort-rank" => play.abort_rank = Some(number()?),
+            "--leave-rank" => play.leave_rank = Some(number()?),
+            "--stray-rank" => play.stray_rank = Some(number()?),
+            "--pids" => play.pids = Some(value.clone().into()),
+            _ => return Err(Error::new(ErrorKind::Config, "fleet-rehearsal", format!("what is {word}?"))),
+        }
+    }
+    Ok((options, play))
+}
