@@ -7,4 +7,6 @@
 //!
 //! Start with `target.rs` (what a client can do), then `shape.rs` (the plan), then `engine.rs`.
 
+pub mod data;
+pub mod shape;
 pub mod target;

@@ -1,0 +1,200 @@
+//! Which worker touches which bytes, in which order: pure arithmetic, no lists.
+//!
+//! A [`Layout`] says which files there are. A [`Work`] makes a sequence of touches of it, numbered from 0, and
+//! says how the workers share the sequence. Each touch is computed from its number alone, so a billion files
+//! need no more memory than one, and every worker of every process finds its part without asking.
+
+mod layout;
+mod permutation;
+mod sequence;
+mod zipf;
+
+use serde::{Deserialize, Serialize};
+
+pub use layout::{Layout, Sizes};
+pub use permutation::Permutation;
+pub use sequence::{Fleet, Part, Sequence, Touch};
+
+/// What is done with what is touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    #[default]
+    Read,
+    Write,
+    /// One of these, drawn anew for each touch.
+    Mixed(Mix),
+    /// Attributes of files.
+    Stat,
+    /// List a directory, then ask for the attributes of each of its files: directories are what is touched.
+    Walk,
+}
+
+impl Operation {
+    pub fn writes(self) -> bool {
+        matches!(self, Operation::Write) || matches!(self, Operation::Mixed(mix) if mix.write > 0)
+    }
+}
+
+/// Weights: `read: 70, write: 30` writes three times in ten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mix {
+    pub read: u32,
+    pub write: u32,
+    pub stat: u32,
+    pub list: u32,
+}
+
+/// What one touch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A whole file, its blocks in order.
+    #[default]
+    File,
+    /// One block of a file.
+    Block,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Files in order, blocks in order.
+    #[default]
+    Sequential,
+    /// Every unit exactly once per epoch, in an order of each epoch's own.
+    Random,
+    /// Within each file the blocks 0, s, 2s, ..., then 1, 1 + s, ...; files in order. Blocks only.
+    Strided(u64),
+    /// Any unit at any time: with repetitions, and without the promise that all are touched.
+    Uniform,
+    /// As `Uniform`, but the k-th most popular unit is drawn in proportion to 1 / k^theta. The popular ones are
+    /// the same for everybody.
+    Zipf { theta: f64 },
+    /// As `Uniform`, but `access_percent` of the draws go to `hot_percent` of the units.
+    Hotspot { hot_percent: f64, access_percent: f64 },
+}
+
+/// Who goes through the sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// All workers of all clients share one sequence; each has a contiguous part of it.
+    #[default]
+    Split,
+    /// All workers share one sequence; of N workers, worker w has w, w + N, w + 2N, ...
+    Interleaved,
+    /// Each client has a sequence of its own over everything; its workers take from it in turn, so that a slow
+    /// one takes less.
+    Client,
+    /// Each worker has a sequence of its own over everything.
+    Worker,
+}
+
+/// How long a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// All units this many times.
+    Epochs(u64),
+    /// This many touches.
+    Draws(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    pub operation: Operation,
+    pub unit: Unit,
+    pub order: Order,
+    pub share: Share,
+    pub amount: Amount,
+    /// Bytes of one read or write. Default 1 MiB.
+    pub block_bytes: u64,
+    /// Of orders and mixtures; clients and workers with a sequence of their own derive their own from it.
+    pub seed: u64,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work {
+            operation: Operation::Read,
+            unit: Unit::File,
+            order: Order::Sequential,
+            share: Share::Split,
+            amount: Amount::Epochs(1),
+            block_bytes: 1 << 20,
+            seed: 0,
+        }
+    }
+}
+
+impl Work {
+    /// Single file, multiple readers: each reads the whole file.
+    pub fn sfmr() -> Work {
+        Work { share: Share::Worker, ..Work::default() }
+    }
+
+    /// Single file, multiple readers: each reads its section.
+    pub fn sfmr_sections() -> Work {
+        Work { unit: Unit::Block, share: Share::Split, ..Work::default() }
+    }
+
+    /// Single file, multiple writers: each writes its section.
+    pub fn sfmw() -> Work {
+        Work { operation: Operation::Write, unit: Unit::Block, share: Share::Split, ..Work::default() }
+    }
+
+    /// Multiple files, multiple readers: every client reads every file, in an order of its own.
+    pub fn mfmr() -> Work {
+        Work { order: Order::Random, share: Share::Client, ..Work::default() }
+    }
+
+    /// Multiple files, multiple writers: each writes its own files.
+    pub fn mfmw() -> Work {
+        Work { operation: Operation::Write, share: Share::Split, ..Work::default() }
+    }
+
+    /// sob -R: `draws` random files (or blocks) of each client.
+    pub fn random_reads(unit: Unit, draws: u64) -> Work {
+        Work { unit, order: Order::Uniform, share: Share::Client, amount: Amount::Draws(draws), ..Work::default() }
+    }
+
+    /// The tree walked once by each client.
+    pub fn walk() -> Work {
+        Work { operation: Operation::Walk, share: Share::Client, ..Work::default() }
+    }
+
+    /// Whether it makes sense; one line that says what would.
+    pub fn check(&self) -> types::Result<()> {
+        let wrong = |why: &str| Err(types::Error::new(types::ErrorKind::Config, "shape", why));
+        let draws = matches!(self.order, Order::Uniform | Order::Zipf { .. } | Order::Hotspot { .. });
+        if self.block_bytes == 0 || self.block_bytes > 1 << 30 {
+            return wrong("the block size should be from 1 byte to 1 GiB");
+        }
+        match (self.order, self.amount) {
+            (_, Amount::Epochs(0) | Amount::Draws(0)) => return wrong("nothing to do: 0 epochs or draws"),
+            (_, Amount::Epochs(_)) if draws => {
+                return wrong("an order that repeats has no epochs; give a number of draws");
+            }
+            (Order::Strided(0), _) => return wrong("the stride should be 1 block or more"),
+            (Order::Strided(_), _) if self.unit == Unit::File => {
+                return wrong("a stride is a matter of blocks; choose blocks as the unit");
+            }
+            (Order::Zipf { theta }, _) if !(theta > 0.0 && theta <= 10.0) => {
+                return wrong("zipf theta should be above 0 and at most 10");
+            }
+            (Order::Hotspot { hot_percent, access_percent }, _)
+                if !(hot_percent > 0.0 && hot_percent <= 100.0 && (0.0..=100.0).contains(&access_percent)) =>
+            {
+                return wrong("a hotspot is a share of the units and a share of the accesses, percent");
+            }
+            _ => {}
+        }
+        let Operation::Mixed(mix) = self.operation else { return Ok(()) };
+        let sum = [mix.read, mix.write, mix.stat, mix.list].iter().map(|w| u64::from(*w)).sum::<u64>();
+        if sum == 0 { wrong("a mixture needs a weight above 0") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

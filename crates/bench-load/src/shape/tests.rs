@@ -1,0 +1,263 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Everything that each worker of a fleet touches, in order.
+fn touches(layout: &Layout, work: &Work, fleet: &Fleet) -> BTreeMap<(u32, u32), Vec<Touch>> {
+    let mut all = BTreeMap::new();
+    for client in 0..fleet.clients {
+        for worker in 0..fleet.workers {
+            let sequence = Sequence::new(layout, work, client, worker);
+            let part = sequence.part(fleet, client, worker);
+            if part == Part::NextOfClient && worker > 0 {
+                continue;
+            }
+            let numbers = (0..).map_while(|n| sequence.number(&part, n));
+            all.insert((client, worker), numbers.filter_map(|number| sequence.at(number)).collect());
+        }
+    }
+    all
+}
+
+/// (file, offset, length) of what was read.
+fn reads(touches: &[Touch]) -> Vec<(u64, u64, u64)> {
+    let read = |touch: &Touch| match *touch {
+        Touch::Read { file, offset, length } => Some((file, offset, length)),
+        _ => None,
+    };
+    touches.iter().filter_map(read).collect()
+}
+
+fn every_block(layout: &Layout, block: u64) -> Vec<(u64, u64, u64)> {
+    let of = |file: u64| {
+        let size = layout.size_of(file);
+        (0..size.div_ceil(block).max(1)).map(move |b| (file, b * block, block.min(size - b * block)))
+    };
+    (0..layout.files).flat_map(of).collect()
+}
+
+#[test]
+fn the_four_shapes_are_what_their_names_say() {
+    let one = Layout { files: 1, sizes: Sizes::Equal(8), ..Layout::default() };
+    let four = Layout { files: 4, sizes: Sizes::Equal(8), ..Layout::default() };
+    let fleet = Fleet { clients: 2, first_client: 0, workers: 2 };
+    let of = |layout: &Layout, work: Work| touches(layout, &Work { block_bytes: 2, ..work }, &fleet);
+    let whole = |file| vec![Touch::Read { file, offset: 0, length: 8 }];
+    for seen in of(&one, Work::sfmr()).values() {
+        assert_eq!(seen, &whole(0), "each reader reads the whole file");
+    }
+    let sections: Vec<_> = of(&one, Work::sfmr_sections()).into_values().map(|t| reads(&t)).collect();
+    assert_eq!(sections, [[(0, 0, 2)], [(0, 2, 2)], [(0, 4, 2)], [(0, 6, 2)]]);
+    let written: Vec<_> = of(&one, Work::sfmw()).into_values().flatten().collect();
+    let wanted = [0, 2, 4, 6].map(|offset| Touch::Write { file: 0, offset, length: 2 });
+    assert_eq!(written, wanted, "each writer has a section");
+    let written: Vec<_> = of(&four, Work::mfmw()).into_values().collect();
+    assert_eq!(written, [0, 1, 2, 3].map(|file| vec![Touch::Write { file, offset: 0, length: 8 }]));
+    let epochs = of(&four, Work::mfmr());
+    assert_eq!(epochs.len(), 2, "a sequence for each client");
+    for seen in epochs.values() {
+        let mut files: Vec<u64> = reads(seen).iter().map(|(file, ..)| *file).collect();
+        files.sort_unstable();
+        assert_eq!(files, [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn interleaved_writers_of_one_file_take_turns_as_in_ior_hard() {
+    let layout = Layout { sizes: Sizes::Equal(12), ..Layout::default() };
+    let work = Work { unit: Unit::Block, share: Share::Interleaved, block_bytes: 2, ..Work::default() };
+    let fleet = Fleet { clients: 2, first_client: 0, workers: 1 };
+    let seen: Vec<_> = touches(&layout, &work, &fleet).into_values().map(|t| reads(&t)).collect();
+    assert_eq!(seen, [[(0, 0, 2), (0, 4, 2), (0, 8, 2)], [(0, 2, 2), (0, 6, 2), (0, 10, 2)]]);
+}
+
+#[test]
+fn a_stride_goes_through_the_file_in_columns() {
+    let layout = Layout { sizes: Sizes::Equal(14), ..Layout::default() };
+    let work = Work { unit: Unit::Block, order: Order::Strided(3), block_bytes: 2, ..Work::default() };
+    let seen = touches(&layout, &work, &Fleet::default());
+    let offsets: Vec<u64> = reads(&seen[&(0, 0)]).iter().map(|(_, offset, _)| offset / 2).collect();
+    assert_eq!(offsets, [0, 3, 6, 1, 4, 2, 5]);
+}
+
+#[test]
+fn clients_go_through_an_epoch_in_orders_of_their_own_and_another_epoch_in_another() {
+    let layout = Layout { files: 100, sizes: Sizes::Equal(1), ..Layout::default() };
+    let work = Work { amount: Amount::Epochs(2), ..Work::mfmr() };
+    let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+    let (a, b) = (&seen[&(0, 0)], &seen[&(1, 0)]);
+    assert_eq!((a.len(), b.len()), (200, 200));
+    assert_ne!(a, b);
+    assert_ne!(a[..100], a[100..]);
+    assert_eq!(&touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() })[&(0, 0)], a, "and again");
+}
+
+#[test]
+fn mixed_ratios_come_out() {
+    let layout = Layout { files: 1000, files_per_directory: 10, ..Layout::default() };
+    let mix = Mix { read: 45, write: 15, stat: 30, list: 10 };
+    let work = Work {
+        operation: Operation::Mixed(mix),
+        order: Order::Uniform,
+        amount: Amount::Draws(20_000),
+        ..Work::default()
+    };
+    work.check().expect("makes sense");
+    let seen = &touches(&layout, &work, &Fleet::default())[&(0, 0)];
+    let count = |pick: fn(&Touch) -> bool| seen.iter().filter(|touch| pick(touch)).count() as f64 / 200.0;
+    let shares = [
+        count(|t| matches!(t, Touch::Read { .. })),
+        count(|t| matches!(t, Touch::Write { .. })),
+        count(|t| matches!(t, Touch::Stat { .. })),
+        count(|t| matches!(t, Touch::List { directory } if *directory < 100)),
+    ];
+    for (share, wanted) in shares.iter().zip([45.0, 15.0, 30.0, 10.0]) {
+        assert!((share - wanted).abs() < 2.0, "{shares:?}");
+    }
+}
+
+#[test]
+fn popular_units_are_the_same_for_every_client() {
+    let layout = Layout { files: 1000, ..Layout::default() };
+    for order in [Order::Zipf { theta: 1.2 }, Order::Hotspot { hot_percent: 1.0, access_percent: 90.0 }] {
+        let work = Work { order, amount: Amount::Draws(5000), share: Share::Client, ..Work::default() };
+        let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+        let top = |client| {
+            let mut counts = BTreeMap::<u64, u64>::new();
+            reads(&seen[&(client, 0)]).iter().for_each(|(file, ..)| *counts.entry(*file).or_default() += 1);
+            let mut by_count: Vec<_> = counts.into_iter().map(|(file, count)| (count, file)).collect();
+            by_count.sort_unstable();
+            by_count.into_iter().rev().take(10).collect::<Vec<_>>()
+        };
+        let files = |top: Vec<(u64, u64)>| top.into_iter().map(|(_, file)| file).collect::<std::collections::BTreeSet<_>>();
+        let share = top(0).iter().map(|(count, _)| count).sum::<u64>();
+        assert!(share > 2000, "ten of a thousand files have {share} of 5000 draws");
+        assert!(files(top(0)).intersection(&files(top(1))).count() >= 7, "{order:?}");
+    }
+}
+
+#[test]
+fn a_walk_lists_every_directory_once() {
+    let layout = Layout { files: 25, files_per_directory: 10, ..Layout::default() };
+    let seen = &touches(&layout, &Work::walk(), &Fleet::default())[&(0, 0)];
+    assert_eq!(seen, &[0, 1, 2].map(|directory| Touch::Walk { directory }));
+    assert_eq!(layout.files_of(2), 20..25);
+    assert_eq!(layout.path("root", 0, 12), "root/d00001/f00000012");
+}
+
+#[test]
+fn private_files_have_paths_and_contents_of_their_own() {
+    let layout = Layout { files: 10, files_per_directory: 5, private: true, ..Layout::default() };
+    assert_eq!(layout.path("r", 3, 7), "r/c00003/d00001/f00000007");
+    assert_ne!(layout.content_id(3, 7), layout.content_id(4, 7));
+    let seen = touches(&layout, &Work::mfmw(), &Fleet { clients: 3, ..Fleet::default() });
+    assert!(seen.values().all(|touches| touches.len() == 10), "each client writes all of its own");
+    for name in ["c00003", "d00001", "f00000007"] {
+        assert!(Layout::makes_name(name));
+    }
+    for name in ["f", "report", "d1", "f0000000x", "x00001"] {
+        assert!(!Layout::makes_name(name), "{name}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_in_one_line() {
+    let refused = [
+        Work { block_bytes: 0, ..Work::default() },
+        Work { amount: Amount::Epochs(0), ..Work::default() },
+        Work { order: Order::Uniform, ..Work::default() },
+        Work { order: Order::Strided(4), ..Work::default() },
+        Work { order: Order::Strided(0), unit: Unit::Block, ..Work::default() },
+        Work { order: Order::Zipf { theta: -1.0 }, amount: Amount::Draws(1), ..Work::default() },
+        Work { operation: Operation::Mixed(Mix::default()), ..Work::default() },
+        Work {
+            order: Order::Hotspot { hot_percent: 0.0, access_percent: 90.0 },
+            amount: Amount::Draws(1),
+            ..Work::default()
+        },
+    ];
+    for work in refused {
+        let error = work.check().expect_err("nonsense");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+    for layout in [
+        Layout { files: 0, ..Layout::default() },
+        Layout { sizes: Sizes::Equal(u64::MAX), ..Layout::default() },
+        Layout { sizes: Sizes::Spread { min: 5, max: 4 }, ..Layout::default() },
+        Layout { files: 1 << 39, sizes: Sizes::Equal(1 << 40), ..Layout::default() },
+    ] {
+        assert!(layout.check().is_err(), "{layout:?}");
+    }
+}
+
+fn sizes() -> impl Strategy<Value = Sizes> {
+    prop_oneof![
+        (0_u64..300).prop_map(Sizes::Equal),
+        (0_u64..50, 50_u64..300).prop_map(|(min, max)| Sizes::Spread { min, max }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_block_comes_exactly_once_per_epoch(
+        files in 1_u64..20,
+        sizes in sizes(),
+        block_bytes in 1_u64..70,
+        epochs in 1_u64..4,
+        clients in 1_u32..5,
+        workers in 1_u32..4,
+        seed in any::<u64>(),
+        order in prop_oneof![Just(Order::Sequential), Just(Order::Random), (1_u64..9).prop_map(Order::Strided)],
+        share in prop_oneof![Just(Share::Split), Just(Share::Interleaved), Just(Share::Client), Just(Share::Worker)],
+    ) {
+        let layout = Layout { files, sizes, ..Layout::default() };
+        let work = Work { unit: Unit::Block, order, share, amount: Amount::Epochs(epochs), block_bytes, seed, ..Work::default() };
+        prop_assert!(work.check().is_ok());
+        let fleet = Fleet { clients, first_client: 0, workers };
+        let seen = touches(&layout, &work, &fleet);
+        let mut wanted: Vec<_> = (0..epochs).flat_map(|_| every_block(&layout, block_bytes)).collect();
+        wanted.sort_unstable();
+        let sorted = |touches: Vec<Touch>| {
+            let mut reads = reads(&touches);
+            reads.sort_unstable();
+            reads
+        };
+        match share {
+            Share::Split | Share::Interleaved => {
+                prop_assert_eq!(sorted(seen.into_values().flatten().collect()), wanted);
+            }
+            Share::Client | Share::Worker => {
+                for touches in seen.into_values() {
+                    prop_assert_eq!(sorted(touches), wanted.clone());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn draws_stay_inside_the_files_and_are_as_many_as_asked(
+        files in 1_u64..50,
+        sizes in sizes(),
+        draws in 1_u64..200,
+        seed in any::<u64>(),
+        order in prop_oneof![
+            Just(Order::Uniform),
+            Just(Order::Random),
+            (0.1..3.0_f64).prop_map(|theta| Order::Zipf { theta }),
+            (1.0..100.0_f64, 0.0..100.0_f64).prop_map(|(hot_percent, access_percent)| Order::Hotspot { hot_percent, access_percent }),
+        ],
+        unit in prop_oneof![Just(Unit::File), Just(Unit::Block)],
+    ) {
+        let layout = Layout { files, sizes, ..Layout::default() };
+        let work = Work { unit, order, amount: Amount::Draws(draws), block_bytes: 16, seed, ..Work::default() };
+        let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+        let all = reads(&seen.into_values().flatten().collect::<Vec<_>>());
+        // The permutation keeps its empty slots; a draw does not fall on one.
+        prop_assert!(all.len() as u64 == draws || (order == Order::Random && unit == Unit::Block));
+        for (file, offset, length) in all {
+            prop_assert!(file < files && offset + length <= layout.size_of(file));
+        }
+    }
+}
