@@ -66,9 +66,9 @@ impl Endpoint {
     }
 
     /// A connection on which the server has answered: a port that merely accepts (a relay whose server is
-    /// gone) is none.
-    pub async fn connect(&self) -> Result<TcpStream> {
-        let mut stream = dial(&self.host, self.port, self.connect_timeout).await?;
+    /// gone) is none. From the local port `from` if that is to be had.
+    pub async fn connect(&self, from: Option<u16>) -> Result<TcpStream> {
+        let mut stream = dial(&self.host, self.port, from, self.connect_timeout).await?;
         exchange(&mut stream, "speak NFSv3 with", &self.place(), null_call(), self.connect_timeout).await?;
         Ok(stream)
     }
@@ -199,13 +199,15 @@ struct End {
 async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
     let endpoint = &shared.endpoint;
     let mut pause = BACKOFF_MIN;
+    let mut from = None;
     loop {
         let stream = match ready.take() {
             Some(stream) => Ok(stream),
-            None => endpoint.connect().await,
+            None => endpoint.connect(from).await,
         };
         match stream {
             Ok(stream) => {
+                from = stream.local_addr().ok().map(|local| local.port());
                 shared.state().connected();
                 let heard = Heard::default();
                 let end = serve(&shared, stream, &heard).await;
@@ -217,6 +219,8 @@ async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
             }
             Err(error) => {
                 tracing::debug!(server = endpoint.place(), %error, "NFS server out of reach");
+                // The port itself may be what hinders us.
+                from = None;
                 let error = unavailable(&error);
                 shared.trouble.note();
                 shared.state().unreachable(&error, endpoint.outage_grace, Instant::now());

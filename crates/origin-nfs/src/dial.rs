@@ -1,7 +1,9 @@
 //! From a host name to a TCP connection with the options that a long-lived RPC connection wants.
 //!
 //! As root the local port is a privileged one, because many servers insist on it ("secure" exports); when
-//! none is to be had, an ordinary one is used and the server decides.
+//! none is to be had, an ordinary one is used and the server decides. A connection in place of a lost one
+//! comes from the same port if it can: servers that remember their replies (Linux, by number, address and
+//! port) then know a call that is sent again.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,10 +24,11 @@ const PORT_HIGH: u16 = 1023;
 /// about a minute.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// Connects within `timeout`, whatever address of the host answers first in order.
-pub async fn dial(host: &str, port: u16, timeout: Duration) -> Result<TcpStream> {
+/// Connects within `timeout`, whatever address of the host answers first in order; from the local port `from`
+/// if that is to be had.
+pub async fn dial(host: &str, port: u16, from: Option<u16>, timeout: Duration) -> Result<TcpStream> {
     let place = || format!("{host}:{port}");
-    match tokio::time::timeout(timeout, dial_any(host, port)).await {
+    match tokio::time::timeout(timeout, dial_any(host, port, from)).await {
         Ok(result) => result,
         Err(_) => {
             let reason = format!("no answer in {} s", timeout.as_secs_f32());
@@ -34,7 +37,7 @@ pub async fn dial(host: &str, port: u16, timeout: Duration) -> Result<TcpStream>
     }
 }
 
-async fn dial_any(host: &str, port: u16) -> Result<TcpStream> {
+async fn dial_any(host: &str, port: u16, from: Option<u16>) -> Result<TcpStream> {
     let unavailable = |operation, context: String, error: io::Error| {
         Error::new(ErrorKind::Unavailable, operation, context).with_source(error)
     };
@@ -42,7 +45,7 @@ async fn dial_any(host: &str, port: u16) -> Result<TcpStream> {
         lookup_host((host, port)).await.map_err(|e| unavailable("find host", host.to_owned(), e))?;
     let mut last = failure(ErrorKind::Unavailable, "find host", host, "it has no address");
     for address in addresses {
-        match dial_one(address).await {
+        match dial_one(address, from).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = unavailable("connect to", format!("{host}:{port}"), error),
         }
@@ -50,10 +53,13 @@ async fn dial_any(host: &str, port: u16) -> Result<TcpStream> {
     Err(last)
 }
 
-async fn dial_one(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = match privileged(address).await? {
+async fn dial_one(address: SocketAddr, from: Option<u16>) -> io::Result<TcpStream> {
+    let stream = match again(address, from).await? {
         Some(stream) => stream,
-        None => socket(address)?.connect(address).await?,
+        None => match privileged(address).await? {
+            Some(stream) => stream,
+            None => socket(address)?.connect(address).await?,
+        },
     };
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
@@ -62,7 +68,36 @@ async fn dial_one(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On every one, not only on the second: the first may still be winding down when its port is taken again.
+    socket.set_reuseaddr(true)?;
+    Ok(socket)
+}
+
+/// `None` when this port cannot be had again; an error when the peer could not be reached from it.
+async fn again(address: SocketAddr, from: Option<u16>) -> io::Result<Option<TcpStream>> {
+    let Some(port) = from else { return Ok(None) };
+    let socket = socket(address)?;
+    if socket.bind(local(address, port)).is_err() {
+        return Ok(None);
+    }
+    match socket.connect(address).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_taken(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn local(address: SocketAddr, port: u16) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    }
+}
+
+/// The pair of ports is still remembered from an earlier connection.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
 /// `None` when no privileged port can be had; an error when the peer could not be reached from one.
@@ -72,11 +107,7 @@ async fn privileged(address: SocketAddr) -> io::Result<Option<TcpStream>> {
     }
     for _ in PORT_LOW..=PORT_HIGH {
         let socket = socket(address)?;
-        let local = match address {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, next_port())),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, next_port())),
-        };
-        match socket.bind(local) {
+        match socket.bind(local(address, next_port())) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
             // No capability, whatever our user id says.
@@ -84,8 +115,7 @@ async fn privileged(address: SocketAddr) -> io::Result<Option<TcpStream>> {
         }
         match socket.connect(address).await {
             Ok(stream) => return Ok(Some(stream)),
-            // The pair of ports is still remembered from an earlier connection.
-            Err(e) if matches!(e.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {}
+            Err(error) if is_taken(&error) => {}
             Err(error) => return Err(error),
         }
     }

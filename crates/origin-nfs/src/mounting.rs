@@ -90,7 +90,7 @@ impl Mounter {
     }
 
     async fn ask(&self, operation: &'static str, context: &str, call: Encoder) -> Result<Decoder> {
-        let mut stream = dial(&self.host, self.mount_port, self.timeout).await?;
+        let mut stream = dial(&self.host, self.mount_port, None, self.timeout).await?;
         exchange(&mut stream, operation, context, call, self.timeout).await
     }
 }
@@ -124,7 +124,7 @@ async fn getport(config: &Config, program: u32) -> Result<u16> {
     let mut call = begin_call(target, &Credentials::None);
     Mapping { program, version: 3, port: 0 }.encode(&mut call);
     let operation = "ask the portmapper of";
-    let dialled = dial(&config.host, portmap::PORT, config.connect_timeout).await;
+    let dialled = dial(&config.host, portmap::PORT, None, config.connect_timeout).await;
     let mut stream = dialled.map_err(|e| {
         let hint = "without a portmapper give both ports: nfs://host:2049/export?mountport=N";
         failure(e.kind(), operation, &config.host, format!("{e} ({hint})"))

@@ -44,7 +44,7 @@ impl NfsOrigin {
         let endpoint = Endpoint::new(&config, mounter.nfs_port());
         // Side by side: over a far line the start costs five round trips instead of eleven.
         let (stream, root, exports) =
-            tokio::join!(endpoint.connect(), mounter.mount_or_explain(&config.export), mounter.exports());
+            tokio::join!(endpoint.connect(None), mounter.mount_or_explain(&config.export), mounter.exports());
         let (stream, root) = (stream?, root?);
         let exports = exports.unwrap_or_else(|error| {
             tracing::warn!(%error, "the server does not list its exports; nested exports are not noticed");
