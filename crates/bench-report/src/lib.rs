@@ -6,6 +6,7 @@
 //! workers that did not work at the same time, and nothing prints a zero for what was not measured.
 
 pub mod bottleneck;
+pub mod compare;
 pub mod csv;
 pub mod distribution;
 pub mod fit;
