@@ -17,9 +17,10 @@ use rpc_nfs3::nfs3;
 use rpc_nfs3::record::{RecordError, RecordReader};
 use rpc_nfs3::rpc::{Credentials, ReplyHeader};
 use rpc_nfs3::{Decoder, Encoder};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::tcp::WriteHalf;
 use tokio::sync::{Notify, Semaphore};
 use types::{Error, ErrorKind, Result};
 
@@ -199,15 +200,19 @@ struct End {
 async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
     let endpoint = &shared.endpoint;
     let mut pause = BACKOFF_MIN;
-    let mut from = None;
+    let mut port = None;
+    let mut failures = 0_u32;
     loop {
+        // Every other attempt: the port itself may be what hinders us.
+        let from = port.filter(|_| failures.is_multiple_of(2));
         let stream = match ready.take() {
             Some(stream) => Ok(stream),
             None => endpoint.connect(from).await,
         };
         match stream {
             Ok(stream) => {
-                from = stream.local_addr().ok().map(|local| local.port());
+                port = stream.local_addr().ok().map(|local| local.port());
+                failures = 0;
                 shared.state().connected();
                 let heard = Heard::default();
                 let end = serve(&shared, stream, &heard).await;
@@ -219,8 +224,7 @@ async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
             }
             Err(error) => {
                 tracing::debug!(server = endpoint.place(), %error, "NFS server out of reach");
-                // The port itself may be what hinders us.
-                from = None;
+                failures = failures.wrapping_add(1);
                 let error = unavailable(&error);
                 shared.trouble.note();
                 shared.state().unreachable(&error, endpoint.outage_grace, Instant::now());
@@ -240,14 +244,20 @@ fn unavailable(error: &Error) -> Error {
 }
 
 /// Moves calls and replies until the connection ends.
-async fn serve(shared: &Shared, stream: TcpStream, heard: &Heard) -> End {
-    let (read, write) = stream.into_split();
+async fn serve(shared: &Shared, mut stream: TcpStream, heard: &Heard) -> End {
+    let (read, write) = stream.split();
     let reader = RecordReader::new(Listening { inner: read, heard }, RECORD_MAX);
-    tokio::select! {
+    let end = tokio::select! {
         end = read_replies(shared, reader, heard) => end,
         end = write_calls(shared, write) => end,
         end = watch(shared, heard) => end,
+    };
+    // Closed by a reset: an orderly end to which a dead line brings no answer would hold the local port, from
+    // which the next connection is to come. What is not sent yet is sent again there.
+    if let Err(error) = SockRef::from(&stream).set_linger(Some(Duration::ZERO)) {
+        tracing::debug!(%error, "a lost connection is closed in the slow way");
     }
+    end
 }
 
 async fn read_replies<R: AsyncRead + Unpin>(
@@ -277,7 +287,7 @@ async fn read_replies<R: AsyncRead + Unpin>(
     }
 }
 
-async fn write_calls(shared: &Shared, mut stream: OwnedWriteHalf) -> End {
+async fn write_calls(shared: &Shared, mut stream: WriteHalf<'_>) -> End {
     let mut batch = Batch::default();
     loop {
         batch.clear();
