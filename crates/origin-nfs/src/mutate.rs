@@ -214,7 +214,8 @@ impl NfsOrigin {
     }
 
     /// Sets attributes, and gives them as they are after it if the server tells. With `guard` only if that is
-    /// still the object's ctime; `VersionChanged` otherwise.
+    /// still the object's ctime; `VersionChanged` otherwise. Servers may look at its whole seconds only (Linux
+    /// 6.1 does).
     pub async fn setattr(
         &self,
         reference: &Reference,

@@ -33,6 +33,13 @@ pub enum Change<'a> {
 pub trait Subject: Send + Sync {
     fn origin(&self) -> Arc<dyn Origin>;
     async fn change(&self, change: Change<'_>);
+
+    /// Many changes, one after the other. For stores that are slow to reach.
+    async fn change_all(&self, changes: &[Change<'_>]) {
+        for change in changes {
+            self.change(*change).await;
+        }
+    }
 }
 
 /// An origin in memory, perhaps behind wrappers.
@@ -162,9 +169,9 @@ impl Suite<'_> {
 
     async fn lists_everything_once(&self) {
         self.change(Change::Mkdir(b"listed")).await;
-        for i in 0..2500 {
-            self.change(Change::Write(format!("listed/entry-{i}").as_bytes(), b"")).await;
-        }
+        let paths: Vec<String> = (0..2500).map(|i| format!("listed/entry-{i}")).collect();
+        let writes: Vec<Change> = paths.iter().map(|path| Change::Write(path.as_bytes(), b"")).collect();
+        self.subject.change_all(&writes).await;
         let dir = self.find(b"listed").await.expect("found").reference;
         let mut seen: HashMap<Name, Option<Object>> = HashMap::new();
         let mut cursor = Some(DirCursor::default());

@@ -1,4 +1,4 @@
-//! The client against a scripted server that cuts, lies and dawdles, and against a real one.
+//! The client against a scripted server that cuts, lies and dawdles, and against two real ones.
 
 mod calls;
 mod changes;
@@ -9,4 +9,5 @@ mod nested;
 mod server;
 mod start;
 mod with_ganesha;
+mod with_knfsd;
 mod writes;
