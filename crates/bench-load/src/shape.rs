@@ -156,7 +156,13 @@ impl Work {
 
     /// sob -R: `draws` random files (or blocks) of each client.
     pub fn random_reads(unit: Unit, draws: u64) -> Work {
-        Work { unit, order: Order::Uniform, share: Share::Client, amount: Amount::Draws(draws), ..Work::default() }
+        Work {
+            unit,
+            order: Order::Uniform,
+            share: Share::Client,
+            amount: Amount::Draws(draws),
+            ..Work::default()
+        }
     }
 
     /// The tree walked once by each client.
@@ -184,7 +190,9 @@ impl Work {
                 return wrong("zipf theta should be above 0 and at most 10");
             }
             (Order::Hotspot { hot_percent, access_percent }, _)
-                if !(hot_percent > 0.0 && hot_percent <= 100.0 && (0.0..=100.0).contains(&access_percent)) =>
+                if !(hot_percent > 0.0
+                    && hot_percent <= 100.0
+                    && (0.0..=100.0).contains(&access_percent)) =>
             {
                 return wrong("a hotspot is a share of the units and a share of the accesses, percent");
             }

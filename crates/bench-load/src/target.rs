@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 pub use url::from_url;
@@ -43,8 +44,9 @@ pub struct Space {
     pub total: u64,
 }
 
-/// How much of its knowledge a client dropped in [`Client::forget`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much of its knowledge a client dropped in [`Client::forget`]; the later the less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Forgot {
     /// The next open costs what it costs after a fresh mount.
     Everything,

@@ -45,7 +45,9 @@ impl Layout {
         let (min, max) = self.size_limits();
         // The limit of a file's offset; anything near it is a slip of the pen.
         if min > max || max > i64::MAX as u64 {
-            return wrong("a file's size should be from 0 to 2^63 - 1 bytes, and the smallest at most the largest");
+            return wrong(
+                "a file's size should be from 0 to 2^63 - 1 bytes, and the smallest at most the largest",
+            );
         }
         if u128::from(max) * u128::from(self.files) > u128::from(u64::MAX) {
             return wrong("all files together should have less than 2^64 bytes");
@@ -77,7 +79,9 @@ impl Layout {
     pub fn total_bytes(&self) -> u64 {
         match self.sizes {
             Sizes::Equal(size) => size.saturating_mul(self.files),
-            Sizes::Spread { .. } => (0..self.files).fold(0, |sum, file| sum.saturating_add(self.size_of(file))),
+            Sizes::Spread { .. } => {
+                (0..self.files).fold(0, |sum, file| sum.saturating_add(self.size_of(file)))
+            }
         }
     }
 

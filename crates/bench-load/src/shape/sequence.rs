@@ -105,7 +105,8 @@ impl Sequence {
 
     /// Which numbers worker `worker` of client `client` takes.
     pub fn part(&self, fleet: &Fleet, client: u32, worker: u32) -> Part {
-        let (all, me) = (fleet.workers_in_all().max(1), u64::from(client) * u64::from(fleet.workers) + u64::from(worker));
+        let (all, me) =
+            (fleet.workers_in_all().max(1), u64::from(client) * u64::from(fleet.workers) + u64::from(worker));
         let cut = |n: u64| (u128::from(self.epoch) * u128::from(n) / u128::from(all)) as u64;
         match self.work.share {
             // With private files each client has its own, and the sequence is shared by its workers only.

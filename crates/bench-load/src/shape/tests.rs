@@ -131,7 +131,9 @@ fn popular_units_are_the_same_for_every_client() {
             by_count.sort_unstable();
             by_count.into_iter().rev().take(10).collect::<Vec<_>>()
         };
-        let files = |top: Vec<(u64, u64)>| top.into_iter().map(|(_, file)| file).collect::<std::collections::BTreeSet<_>>();
+        let files = |top: Vec<(u64, u64)>| {
+            top.into_iter().map(|(_, file)| file).collect::<std::collections::BTreeSet<_>>()
+        };
         let share = top(0).iter().map(|(count, _)| count).sum::<u64>();
         assert!(share > 2000, "ten of a thousand files have {share} of 5000 draws");
         assert!(files(top(0)).intersection(&files(top(1))).count() >= 7, "{order:?}");

@@ -80,7 +80,10 @@ mod tests {
                 let wanted = (rank as f64 + 1.0).powf(-theta) / sum * DRAWS as f64;
                 // Five standard deviations of a binomial count; the draws are fixed, so this never wavers.
                 let room = 5.0 * wanted.sqrt() + 5.0;
-                assert!((*count as f64 - wanted).abs() < room, "theta {theta} rank {rank}: {count} of {wanted}");
+                assert!(
+                    (*count as f64 - wanted).abs() < room,
+                    "theta {theta} rank {rank}: {count} of {wanted}"
+                );
             }
         }
     }

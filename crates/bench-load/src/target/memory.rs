@@ -337,7 +337,8 @@ mod tests {
                 held -= extents.write(offset as u64, data.into());
                 assert_eq!(extents.held(), held, "seed {seed}");
                 let (from, length) = (next(&mut state) as usize % 260, next(&mut state) as usize % 260);
-                let wanted = &model[from.min(model.len())..(from + length).min(model.len()).max(from.min(model.len()))];
+                let wanted = &model
+                    [from.min(model.len())..(from + length).min(model.len()).max(from.min(model.len()))];
                 assert_eq!(extents.read(from as u64, length), wanted, "seed {seed} round {round}");
             }
         }

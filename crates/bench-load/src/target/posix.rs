@@ -141,7 +141,8 @@ impl PosixClient {
     ) -> Result<Arc<dyn File>> {
         let full = self.shared.path(path)?;
         let shared = Arc::clone(&self.shared);
-        let file = self.shared.block(move || PosixFile::open(operation, &shared, &full, flags, drop_pages)).await?;
+        let file =
+            self.shared.block(move || PosixFile::open(operation, &shared, &full, flags, drop_pages)).await?;
         Ok(Arc::new(file))
     }
 }

@@ -57,7 +57,9 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
             "direct=0" => options.direct = false,
             "drop=1" => options.drop_pages = true,
             "drop=0" => options.drop_pages = false,
-            _ => return Err(wrong(url, format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1"))),
+            _ => {
+                return Err(wrong(url, format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1")));
+            }
         }
     }
     Ok(PosixTarget::open(Path::new(path), options)?)

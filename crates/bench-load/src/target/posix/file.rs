@@ -45,7 +45,9 @@ impl PosixFile {
             return Err(Error::new(ErrorKind::IsADirectory, operation, path.display()));
         }
         let direct = match shared.options.direct {
-            true => Some(open(flags.difference(OFlags::CREATE) | OFlags::DIRECT).map_err(|e| no_direct(path, e))?),
+            true => Some(
+                open(flags.difference(OFlags::CREATE) | OFlags::DIRECT).map_err(|e| no_direct(path, e))?,
+            ),
             false => None,
         };
         let inner = Arc::new(Inner { path: path.to_owned(), file, direct });

@@ -1,0 +1,400 @@
+//! Runs a job: phases one after the other, each a crowd of workers that begin together and are measured until the
+//! last of them is done.
+//!
+//! A run always ends: workers stop at the time or byte budget, at too many errors or when it is cancelled, and
+//! calls that do not come back are given up after a grace. What was measured until then is returned. Memory is
+//! bounded by workers x block size; nothing is kept per operation.
+
+mod control;
+mod gate;
+mod recorder;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use types::{Error, ErrorKind, Result};
+
+use crate::data::{Content, GENERATOR};
+use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
+use crate::pace::{Pace, Schedule};
+use crate::process;
+use crate::shape::{Fleet, Layout, Work};
+use crate::target::{Client, Forgot, components};
+
+pub use control::{Control, Progress};
+pub use gate::{Gate, LocalGate};
+use recorder::Recorder;
+use worker::Worker;
+
+/// A cancelled run waits this long for calls under way.
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
+/// Clients that forget, and directories that are made, at the same time.
+const PREPARING_MAX: usize = 32;
+
+/// All that a run does. The same in every process, but for `fleet.first_client`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Directory of the data below the target, see [`crate::safety::RunDir`]. Empty: the target itself.
+    pub root: String,
+    pub layout: Layout,
+    pub content: Content,
+    pub fleet: Fleet,
+    pub phases: Vec<Phase>,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// For reports; also what processes meet by, so each phase of a job has another one.
+    pub name: String,
+    pub work: Work,
+    pub pace: Pace,
+    /// Of the contents that are written, or expected. Default 1.
+    pub version: u32,
+    /// Share of what is read that is compared with what it should be, percent. Default 100.
+    pub verify_percent: u8,
+    /// Clients forget what they know before it. Default true: no phase profits from the one before unknowingly.
+    pub forget: bool,
+    /// Workers wait for each other before it. Default true. Without, each worker goes on from the phase before
+    /// (as sob does), times count from that one's start, and CPU and calls are counted there.
+    pub barrier: bool,
+}
+
+impl Default for Phase {
+    fn default() -> Phase {
+        Phase {
+            name: "read".to_owned(),
+            work: Work::default(),
+            pace: Pace::default(),
+            version: 1,
+            verify_percent: 100,
+            forget: true,
+            barrier: true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Seconds of a phase (with those that follow it without a barrier). Default an hour.
+    pub seconds: f64,
+    /// Bytes that this process moves in both directions, in all phases. Default 1 TiB.
+    pub bytes: u64,
+    /// A phase ends with more errors than this in one process. Default 8: enough to see what they have in common.
+    pub errors: u64,
+    /// Seconds after the time is over until calls without an answer are given up. Default 30: longer than an NFS
+    /// client's call timeout, so that the reason is told.
+    pub grace_s: f64,
+    /// Seconds of one interval of the series. Default 0.2.
+    pub interval_s: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { seconds: 3600.0, bytes: 1 << 40, errors: 8, grace_s: 30.0, interval_s: 0.2 }
+    }
+}
+
+impl Job {
+    /// Whether it makes sense, with so many clients in this process; one line that says what would.
+    pub fn check(&self, clients_here: usize) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::Config, "job", why));
+        self.layout.check()?;
+        components(&self.root)?.for_each(drop);
+        let Fleet { clients, first_client, workers } = self.fleet;
+        let here = u32::try_from(clients_here).unwrap_or(u32::MAX);
+        if here == 0 || workers == 0 || workers > 65_536 {
+            return wrong("a run needs 1 client or more, each with 1 to 65536 workers".to_owned());
+        }
+        if first_client.checked_add(here).is_none_or(|end| end > clients) {
+            return wrong(format!(
+                "clients {first_client} and {here} more are not among the fleet's {clients}"
+            ));
+        }
+        let limits = self.limits;
+        let time = |seconds: f64| (0.001..=31e6).contains(&seconds);
+        if !time(limits.seconds) || !time(limits.interval_s) || !(0.0..=31e6).contains(&limits.grace_s) {
+            return wrong("time limits should be 1 ms to a year".to_owned());
+        }
+        if limits.bytes == 0 {
+            return wrong("a byte budget of 0 allows nothing".to_owned());
+        }
+        if self.content.compressible_percent > 99 {
+            return wrong("compressibility should be 0 to 99 percent".to_owned());
+        }
+        if self.phases.is_empty() {
+            return wrong("there are no phases".to_owned());
+        }
+        for phase in &self.phases {
+            phase.work.check()?;
+            phase.pace.check()?;
+            if phase.verify_percent > 100 {
+                return wrong("the share to verify should be 0 to 100 percent".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What all workers of a group of phases share.
+struct Run {
+    job: Arc<Job>,
+    control: Arc<Control>,
+    /// Of the phases, on this process's clock.
+    start: Instant,
+    deadline: Instant,
+    /// 0, or a [`Stop`] plus one.
+    stop: AtomicU8,
+    /// Moved by this process in all phases.
+    bytes: Arc<AtomicU64>,
+    errors: AtomicU64,
+    phases: Vec<PhaseRun>,
+}
+
+/// One phase while it runs.
+struct PhaseRun {
+    phase: Phase,
+    recorder: Recorder,
+    schedule: Option<Schedule>,
+    /// For each client of this process, how much of its sequence was taken.
+    taken: Vec<AtomicU64>,
+    /// For each worker of this process, once it began.
+    spans: Vec<Mutex<Option<WorkerSpan>>>,
+}
+
+const STOPS: [Stop; 5] = [Stop::Time, Stop::Bytes, Stop::Errors, Stop::Cancelled, Stop::Hung];
+
+impl Run {
+    fn stop(&self, why: Stop) {
+        let number = STOPS.iter().position(|stop| *stop == why).map_or(1, |at| at as u8 + 1);
+        // The first reason stands.
+        let _ = self.stop.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn stopped(&self) -> Option<Stop> {
+        let number = self.stop.load(Ordering::Acquire);
+        STOPS.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}
+
+/// Does the job with these clients, which are the fleet's from `job.fleet.first_client` on. Failing calls and
+/// wrong bytes are in the outcome; an error is only what prevents a run: a job that makes no sense, a directory
+/// that cannot be made, a gate that does not open.
+pub async fn run(
+    job: &Job,
+    clients: &[Arc<dyn Client>],
+    gate: &dyn Gate,
+    control: &Arc<Control>,
+) -> Result<Outcome> {
+    job.check(clients.len())?;
+    let job = Arc::new(job.clone());
+    let mut phases = Vec::new();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut made_directories = false;
+    let mut rest = job.phases.as_slice();
+    while let Some((first, later)) = rest.split_first() {
+        let joined = later.iter().take_while(|phase| !phase.barrier).count();
+        let (group, after) = rest.split_at(1 + joined);
+        rest = after;
+        if !made_directories && group.iter().any(|phase| phase.work.operation.writes()) {
+            make_directories(&job, clients).await?;
+            made_directories = true;
+        }
+        let forgot = if first.forget { Some(forget(clients).await?) } else { None };
+        let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
+        if let Some(phase) = done.first_mut() {
+            phase.forgot = forgot;
+        }
+        phases.append(&mut done);
+        // What stopped one phase for good leaves nothing for the next.
+        if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Cancelled | Stop::Hung | Stop::Errors))) {
+            break;
+        }
+    }
+    Ok(Outcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+}
+
+async fn run_group(
+    job: &Arc<Job>,
+    group: &[Phase],
+    clients: &[Arc<dyn Client>],
+    gate: &dyn Gate,
+    control: &Arc<Control>,
+    bytes: &Arc<AtomicU64>,
+) -> Result<Vec<PhaseOutcome>> {
+    let name = group.first().map_or("", |phase| phase.name.as_str());
+    let start = tokio::select! {
+        start = gate.wait(name) => start?,
+        () = control.cancelled() => return Err(Error::new(ErrorKind::Io, "cancelled before phase", name)),
+    };
+    let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
+    let run = Arc::new(Run {
+        deadline: start + Duration::from_secs_f64(job.limits.seconds),
+        job: Arc::clone(job),
+        control: Arc::clone(control),
+        start,
+        stop: AtomicU8::new(0),
+        bytes: Arc::clone(bytes),
+        errors: AtomicU64::new(0),
+        phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients.len())).collect(),
+    });
+    let mut workers = JoinSet::new();
+    for (here, client) in clients.iter().enumerate() {
+        for worker in 0..job.fleet.workers {
+            workers.spawn(Worker::new(&run, client, here, worker).run());
+        }
+    }
+    wait(&run, &mut workers).await?;
+    let (end, stopped) = (start.elapsed().as_secs_f64(), run.stopped());
+    let mut outcomes: Vec<PhaseOutcome> =
+        run.phases.iter().map(|phase| phase.outcome(end, stopped)).collect();
+    if let Some(first) = outcomes.first_mut() {
+        first.cpu_seconds = process::cpu_seconds() - cpu_before;
+        first.calls = difference(calls(clients), &calls_before);
+    }
+    Ok(outcomes)
+}
+
+/// Until all workers have ended, by themselves or not.
+async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
+    let grace = Duration::from_secs_f64(run.job.limits.grace_s);
+    let mut give_up = run.deadline + grace;
+    let mut cancelled = false;
+    loop {
+        let over = Instant::now() >= run.deadline;
+        if over {
+            run.stop(Stop::Time);
+        }
+        tokio::select! {
+            ended = workers.join_next() => match ended {
+                None => return Ok(()),
+                Some(Err(error)) if error.is_panic() => {
+                    return Err(Error::new(ErrorKind::Io, "run a worker", error));
+                }
+                Some(_) => {}
+            },
+            () = tokio::time::sleep_until(run.deadline), if !over => {}
+            () = tokio::time::sleep_until(give_up) => {
+                if !cancelled {
+                    run.stop.store(STOPS.len() as u8, Ordering::Release);
+                }
+                workers.abort_all();
+                while workers.join_next().await.is_some() {}
+                return Ok(());
+            }
+            () = run.control.cancelled(), if !cancelled => {
+                cancelled = true;
+                run.stop(Stop::Cancelled);
+                give_up = give_up.min(Instant::now() + CANCEL_GRACE);
+            }
+        }
+    }
+}
+
+impl PhaseRun {
+    fn new(job: &Job, phase: &Phase, clients_here: usize) -> PhaseRun {
+        let schedule = match phase.pace {
+            Pace::Closed { .. } => None,
+            Pace::Open { per_second, arrivals } => {
+                let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
+                let seed = phase.work.seed ^ u64::from(job.fleet.first_client);
+                Some(Schedule::new(per_second * share, arrivals, seed))
+            }
+        };
+        let workers = clients_here.saturating_mul(job.fleet.workers as usize);
+        PhaseRun {
+            phase: phase.clone(),
+            recorder: Recorder::new(job.limits.interval_s),
+            schedule,
+            taken: (0..clients_here).map(|_| AtomicU64::new(0)).collect(),
+            spans: (0..workers).map(|_| Mutex::new(None)).collect(),
+        }
+    }
+
+    /// `end_s` is when everything was over, for those who were cut off.
+    fn outcome(&self, end_s: f64, stopped: Option<Stop>) -> PhaseOutcome {
+        let take = |span: &Mutex<Option<WorkerSpan>>| {
+            let mut span = span.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            if span.cut {
+                span.end_s = end_s;
+            }
+            Some(span)
+        };
+        let spans = self.spans.iter().filter_map(take).collect();
+        PhaseOutcome { name: self.phase.name.clone(), spans, stopped, ..self.recorder.outcome() }
+    }
+}
+
+/// Every directory that the layout needs. Of shared ones the fleet's first process makes all; the gate lets
+/// nobody use them before.
+async fn make_directories(job: &Arc<Job>, clients: &[Arc<dyn Client>]) -> Result<()> {
+    let first = job.fleet.first_client;
+    if !job.layout.private && first > 0 {
+        return Ok(());
+    }
+    let homes = if job.layout.private { clients.len() } else { 1 };
+    let mut tasks = JoinSet::new();
+    for (client, here) in clients.iter().zip(0..).take(homes) {
+        let (job, client, number) = (Arc::clone(job), Arc::clone(client), first.saturating_add(here));
+        if tasks.len() >= PREPARING_MAX {
+            joined(&mut tasks).await?;
+        }
+        tasks.spawn(async move { make_home(&job, &*client, number).await });
+    }
+    while !tasks.is_empty() {
+        joined(&mut tasks).await?;
+    }
+    Ok(())
+}
+
+async fn make_home(job: &Job, client: &dyn Client, number: u32) -> Result<()> {
+    let home = job.layout.home(&job.root, number);
+    if job.layout.private {
+        client.mkdir(&home).await?;
+    }
+    if job.layout.files_per_directory > 0 {
+        for directory in 0..job.layout.directories() {
+            client.mkdir(&job.layout.directory_path(&job.root, number, directory)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What all have forgotten at least.
+async fn forget(clients: &[Arc<dyn Client>]) -> Result<Forgot> {
+    let mut forgot = Forgot::Everything;
+    for client in clients {
+        forgot = forgot.max(client.forget().await?);
+    }
+    Ok(forgot)
+}
+
+async fn joined(tasks: &mut JoinSet<Result<()>>) -> Result<()> {
+    match tasks.join_next().await {
+        Some(Err(error)) => Err(Error::new(ErrorKind::Io, "prepare", error)),
+        Some(Ok(result)) => result,
+        None => Ok(()),
+    }
+}
+
+fn calls(clients: &[Arc<dyn Client>]) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (name, count) in clients.iter().flat_map(|client| client.calls()) {
+        *sum.entry(name.to_owned()).or_default() += count;
+    }
+    sum
+}
+
+fn difference(mut after: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    for (name, count) in &mut after {
+        *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
+    }
+    after.retain(|_, count| *count > 0);
+    after
+}

@@ -1,0 +1,148 @@
+//! Where the workers of a phase put down what they measured. A few shards, so that they seldom meet.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bench_report::histogram::Histogram;
+
+use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification};
+
+/// A histogram takes 229 KB and a shard has up to ten: these take 10 MB, and more processors than this are not
+/// kept busy by one process.
+const SHARDS: usize = 4;
+
+/// At the default of 0.2 s three and a half hours; what comes later is added to the last one.
+const INTERVALS_MAX: usize = 1 << 16;
+
+/// A kind of call, as it is named in the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    Create,
+    Open,
+    Read,
+    Write,
+    Sync,
+    Stat,
+    List,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Create => "create",
+            Call::Open => "open",
+            Call::Read => "read",
+            Call::Write => "write",
+            Call::Sync => "sync",
+            Call::Stat => "stat",
+            Call::List => "list",
+        }
+    }
+}
+
+pub struct Recorder {
+    interval_s: f64,
+    shards: Vec<Mutex<Shard>>,
+}
+
+#[derive(Default)]
+pub struct Shard {
+    pub service: BTreeMap<Call, Histogram>,
+    pub unit: Histogram,
+    pub response: Histogram,
+    pub lateness: Histogram,
+    pub errors: Errors,
+    pub verification: Verification,
+    bytes_read: u64,
+    bytes_written: u64,
+    units: u64,
+    intervals: Vec<Interval>,
+}
+
+impl Recorder {
+    pub fn new(interval_s: f64) -> Recorder {
+        Recorder { interval_s, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The shard for that worker.
+    pub fn shard(&self, worker: usize) -> MutexGuard<'_, Shard> {
+        let shard = self.shards.get(worker % SHARDS).expect("there are SHARDS shards");
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The interval of that moment after the start.
+    pub fn interval(&self, at: Duration) -> usize {
+        // A cast of a float saturates.
+        ((at.as_secs_f64() / self.interval_s) as usize).min(INTERVALS_MAX - 1)
+    }
+
+    /// Everything but the spans and what is measured outside.
+    pub fn outcome(&self) -> PhaseOutcome {
+        let mut all = PhaseOutcome {
+            name: String::new(),
+            spans: Vec::new(),
+            bytes_read: 0,
+            bytes_written: 0,
+            units: 0,
+            service: BTreeMap::new(),
+            unit: Histogram::new(),
+            response: Histogram::new(),
+            lateness: Histogram::new(),
+            series: Series { interval_s: self.interval_s, intervals: Vec::new() },
+            errors: Errors::default(),
+            verification: Verification::default(),
+            calls: BTreeMap::new(),
+            cpu_seconds: 0.0,
+            forgot: None,
+            stopped: None,
+        };
+        for worker in 0..SHARDS {
+            let shard = std::mem::take(&mut *self.shard(worker));
+            for (call, histogram) in &shard.service {
+                all.service.entry(call.name().to_owned()).or_default().merge(histogram);
+            }
+            all.unit.merge(&shard.unit);
+            all.response.merge(&shard.response);
+            all.lateness.merge(&shard.lateness);
+            all.errors.merge(shard.errors);
+            all.verification.merge(shard.verification);
+            all.bytes_read += shard.bytes_read;
+            all.bytes_written += shard.bytes_written;
+            all.units += shard.units;
+            all.series.merge(&Series { interval_s: self.interval_s, intervals: shard.intervals });
+        }
+        all
+    }
+}
+
+impl Shard {
+    pub fn call(&mut self, call: Call, took: Duration) {
+        self.service.entry(call).or_default().record(took);
+    }
+
+    pub fn moved(&mut self, interval: usize, read: u64, written: u64) {
+        self.bytes_read += read;
+        self.bytes_written += written;
+        let entry = self.entry(interval);
+        entry.bytes_read += read;
+        entry.bytes_written += written;
+    }
+
+    pub fn unit_done(&mut self, interval: usize) {
+        self.units += 1;
+        self.entry(interval).units += 1;
+    }
+
+    pub fn failed(&mut self, interval: usize) {
+        self.entry(interval).errors += 1;
+    }
+
+    /// `interval` comes from [`Recorder::interval`], which bounds it.
+    fn entry(&mut self, interval: usize) -> &mut Interval {
+        if self.intervals.len() <= interval {
+            self.intervals.resize(interval + 1, Interval::default());
+        }
+        self.intervals.get_mut(interval).expect("resized to hold it")
+    }
+}

@@ -1,0 +1,435 @@
+//! One worker: takes its part of the sequence, does each touch with its client, and puts down what it took.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use types::{Error, ErrorKind, Result};
+
+use super::recorder::{Call, Shard};
+use super::{PhaseRun, Run};
+use crate::data::{Place, mix_all};
+use crate::outcome::{Located, Stop, WorkerSpan};
+use crate::pace::Pace;
+use crate::shape::{Part, Sequence, Touch, Unit};
+use crate::target::{Client, File};
+
+/// Moments of a span that are kept; then every second one is dropped and they come half as often.
+const PROGRESS_MAX: usize = 32;
+const PROGRESS_FIRST: Duration = Duration::from_millis(20);
+
+pub struct Worker {
+    run: Arc<Run>,
+    client: Arc<dyn Client>,
+    /// Among the clients of this process, and in the fleet.
+    here: usize,
+    number: u32,
+    worker: u32,
+    /// The file that was used last, while it is open.
+    open: Option<Open>,
+    progress_every: Duration,
+    progress_last: Instant,
+}
+
+struct Open {
+    number: u64,
+    file: Arc<dyn File>,
+    writable: bool,
+    written: bool,
+}
+
+/// How a touch ended that did not fail.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Whole,
+    /// The run was stopped in the middle.
+    Stopped,
+}
+
+impl Worker {
+    pub(super) fn new(run: &Arc<Run>, client: &Arc<dyn Client>, here: usize, worker: u32) -> Worker {
+        let first = run.job.fleet.first_client;
+        Worker {
+            client: Arc::clone(client),
+            here,
+            number: first.saturating_add(u32::try_from(here).unwrap_or(u32::MAX)),
+            worker,
+            open: None,
+            progress_every: PROGRESS_FIRST,
+            progress_last: run.start,
+            run: Arc::clone(run),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let run = Arc::clone(&self.run);
+        for (index, phase) in run.phases.iter().enumerate() {
+            // Before the first phase all forgot together.
+            if index > 0
+                && phase.phase.forget
+                && let Err(error) = self.client.forget().await
+            {
+                self.failed(phase, &error);
+            }
+            self.phase(phase).await;
+        }
+    }
+
+    async fn phase(&mut self, phase: &PhaseRun) {
+        let wait = phase.phase.pace.start_of(self.number);
+        if !wait.is_zero() && !self.sleep_until(self.run.start + wait).await {
+            return;
+        }
+        self.begin(phase);
+        let job = Arc::clone(&self.run.job);
+        let sequence = Sequence::new(&job.layout, &phase.phase.work, self.number, self.worker);
+        let part = sequence.part(&job.fleet, self.number, self.worker);
+        let mut own = 0;
+        while self.run.stopped().is_none() {
+            let next = match part {
+                Part::NextOfClient => match phase.taken.get(self.here) {
+                    Some(taken) => taken.fetch_add(1, Ordering::Relaxed),
+                    None => break,
+                },
+                Part::Own { .. } => {
+                    own += 1;
+                    own - 1
+                }
+            };
+            let Some(number) = sequence.number(&part, next) else { break };
+            let Some(touch) = sequence.at(number) else { continue };
+            let Some(intended) = self.wait_for_turn(phase).await else { break };
+            self.unit(phase, number, touch, intended).await;
+            if let Pace::Closed { think_s, .. } = phase.phase.pace
+                && think_s > 0.0
+            {
+                self.sleep_until(Instant::now() + Duration::from_secs_f64(think_s)).await;
+            }
+            // A target that never waits would keep the processor to itself.
+            tokio::task::consume_budget().await;
+        }
+        if let Err(error) = self.close(phase).await {
+            self.failed(phase, &error);
+        }
+        self.end(phase);
+    }
+
+    /// When this touch should begin, in an open loop; the outer `None` if the time is over before.
+    async fn wait_for_turn(&mut self, phase: &PhaseRun) -> Option<Option<Instant>> {
+        let Some(schedule) = &phase.schedule else { return Some(None) };
+        let intended = self.run.start + schedule.take();
+        if intended > Instant::now() {
+            if !self.sleep_until(intended).await {
+                return None;
+            }
+            self.shard(phase).lateness.record(intended.elapsed());
+        }
+        Some(Some(intended))
+    }
+
+    /// False if the run was stopped or its time is over before. Sleeps in pieces, to see it soon.
+    async fn sleep_until(&self, at: Instant) -> bool {
+        const PIECE: Duration = Duration::from_millis(200);
+        loop {
+            let now = Instant::now();
+            if self.run.stopped().is_some() || now >= self.run.deadline {
+                return false;
+            }
+            if now >= at {
+                return true;
+            }
+            tokio::time::sleep_until(at.min(now + PIECE).min(self.run.deadline)).await;
+        }
+    }
+
+    async fn unit(&mut self, phase: &PhaseRun, number: u64, touch: Touch, intended: Option<Instant>) {
+        let began = Instant::now();
+        match self.touch(phase, number, touch).await {
+            Ok(Done::Whole) => {
+                let now = Instant::now();
+                let interval = phase.recorder.interval(now - self.run.start);
+                let mut shard = self.shard(phase);
+                shard.unit.record(now - began);
+                if let Some(intended) = intended {
+                    shard.response.record(now.saturating_duration_since(intended));
+                }
+                shard.unit_done(interval);
+                drop(shard);
+                self.run.control.progress.units.fetch_add(1, Ordering::Relaxed);
+                self.span(phase, |span| span.units += 1);
+            }
+            Ok(Done::Stopped) => {}
+            Err(error) => {
+                // Its state is unknown.
+                self.open = None;
+                self.failed(phase, &error);
+            }
+        }
+    }
+
+    async fn touch(&mut self, phase: &PhaseRun, number: u64, touch: Touch) -> Result<Done> {
+        match touch {
+            Touch::Read { file, offset, length } => {
+                self.move_data(phase, number, file, offset, length, false).await
+            }
+            Touch::Write { file, offset, length } => {
+                self.move_data(phase, number, file, offset, length, true).await
+            }
+            Touch::Stat { file } => self.stat(phase, file).await,
+            Touch::List { directory } => self.list(phase, directory).await,
+            Touch::Walk { directory } => {
+                self.list(phase, directory).await?;
+                for file in self.run.job.layout.files_of(directory) {
+                    if self.run.stopped().is_some() {
+                        return Ok(Done::Stopped);
+                    }
+                    self.stat(phase, file).await?;
+                }
+                Ok(Done::Whole)
+            }
+        }
+    }
+
+    async fn move_data(
+        &mut self,
+        phase: &PhaseRun,
+        number: u64,
+        file: u64,
+        offset: u64,
+        length: u64,
+        write: bool,
+    ) -> Result<Done> {
+        let whole = phase.phase.work.unit == Unit::File;
+        // A whole file is opened anew each time, as a program does.
+        if whole || self.open.as_ref().is_some_and(|open| open.number != file || (write && !open.writable)) {
+            self.close(phase).await?;
+        }
+        let opened = self.opened(phase, file, write).await?;
+        let (mut at, end) = (offset, offset.saturating_add(length));
+        while at < end {
+            if self.run.stopped().is_some() {
+                return Ok(Done::Stopped);
+            }
+            let count = phase.phase.work.block_bytes.min(end - at);
+            // At most 1 GiB: the shape was checked.
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            match write {
+                true => self.write(phase, &*opened, file, at, count).await?,
+                false => self.read(phase, &*opened, number, file, at, count).await?,
+            }
+            at = at.saturating_add(count as u64);
+            tokio::task::consume_budget().await;
+        }
+        if whole {
+            self.close(phase).await?;
+        }
+        Ok(Done::Whole)
+    }
+
+    async fn opened(&mut self, phase: &PhaseRun, number: u64, write: bool) -> Result<Arc<dyn File>> {
+        let open = match self.open.take() {
+            Some(open) => Open { written: open.written || write, ..open },
+            None => {
+                let path = self.path(number);
+                let file = match write {
+                    true => self.timed(phase, Call::Create, self.client.create(&path)).await?,
+                    false => self.timed(phase, Call::Open, self.client.open(&path)).await?,
+                };
+                Open { number, file, writable: write, written: write }
+            }
+        };
+        let file = Arc::clone(&open.file);
+        self.open = Some(open);
+        Ok(file)
+    }
+
+    async fn close(&mut self, phase: &PhaseRun) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        if !open.written {
+            return open.file.close().await;
+        }
+        let began = Instant::now();
+        let closed = self.timed(phase, Call::Sync, open.file.close()).await;
+        self.span(phase, |span| span.sync_s += began.elapsed().as_secs_f64());
+        closed
+    }
+
+    async fn read(
+        &mut self,
+        phase: &PhaseRun,
+        opened: &dyn File,
+        number: u64,
+        file: u64,
+        offset: u64,
+        count: usize,
+    ) -> Result<()> {
+        let data = self.timed(phase, Call::Read, opened.read(offset, count)).await?;
+        self.moved(phase, data.len() as u64, 0);
+        if data.len() != count {
+            let context = format!(
+                "{} at {offset}: {} bytes of {count}; is it the right data set?",
+                self.path(file),
+                data.len()
+            );
+            return Err(Error::new(ErrorKind::Io, "read to the end of", context));
+        }
+        let draw = mix_all(&[number, offset]) % 100;
+        if draw < u64::from(phase.phase.verify_percent) {
+            let place = self.place(phase, file);
+            let verdict = self.run.job.content.verify(place, offset, &data);
+            let mut shard = self.shard(phase);
+            shard.verification.checked_bytes += data.len() as u64;
+            if let Err(wrong) = verdict {
+                let expected_version = place.version;
+                let located = || Located {
+                    path: self.path(file),
+                    offset: wrong.offset,
+                    fault: wrong.fault,
+                    expected_version,
+                };
+                shard.verification.record(located, wrong.fault);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &mut self,
+        phase: &PhaseRun,
+        opened: &dyn File,
+        file: u64,
+        offset: u64,
+        count: usize,
+    ) -> Result<()> {
+        let data = self.run.job.content.generate(self.place(phase, file), offset, count);
+        self.timed(phase, Call::Write, opened.write(offset, data)).await?;
+        self.moved(phase, 0, count as u64);
+        Ok(())
+    }
+
+    async fn stat(&mut self, phase: &PhaseRun, file: u64) -> Result<Done> {
+        let path = self.path(file);
+        self.timed(phase, Call::Stat, self.client.stat(&path)).await?;
+        Ok(Done::Whole)
+    }
+
+    async fn list(&mut self, phase: &PhaseRun, directory: u64) -> Result<Done> {
+        let job = &self.run.job;
+        let path = job.layout.directory_path(&job.root, self.number, directory);
+        self.timed(phase, Call::List, self.client.list(&path)).await?;
+        Ok(Done::Whole)
+    }
+
+    /// The call's result; its time is put down if it succeeded.
+    async fn timed<T>(
+        &self,
+        phase: &PhaseRun,
+        call: Call,
+        doing: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let began = Instant::now();
+        let done = doing.await?;
+        self.shard(phase).call(call, began.elapsed());
+        Ok(done)
+    }
+
+    fn moved(&mut self, phase: &PhaseRun, read: u64, written: u64) {
+        let now = Instant::now();
+        let at = now.saturating_duration_since(self.run.start);
+        self.shard(phase).moved(phase.recorder.interval(at), read, written);
+        let progress = &self.run.control.progress;
+        progress.bytes_read.fetch_add(read, Ordering::Relaxed);
+        progress.bytes_written.fetch_add(written, Ordering::Relaxed);
+        let count = read.saturating_add(written);
+        let before = self.run.bytes.fetch_add(count, Ordering::Relaxed);
+        if before.saturating_add(count) >= self.run.job.limits.bytes {
+            self.run.stop(Stop::Bytes);
+        }
+        let sample = now.saturating_duration_since(self.progress_last) >= self.progress_every;
+        let mut thinned = false;
+        self.span(phase, |span| {
+            span.bytes = span.bytes.saturating_add(count);
+            if sample {
+                span.progress.push((at.as_secs_f64(), span.bytes));
+            }
+            if span.progress.len() >= PROGRESS_MAX {
+                let mut index = 0;
+                span.progress.retain(|_| {
+                    index += 1;
+                    index % 2 == 0
+                });
+                thinned = true;
+            }
+        });
+        if sample {
+            self.progress_last = now;
+        }
+        if thinned {
+            self.progress_every *= 2;
+        }
+    }
+
+    fn failed(&self, phase: &PhaseRun, error: &Error) {
+        let at = self.run.start.elapsed();
+        let mut shard = self.shard(phase);
+        shard.failed(phase.recorder.interval(at));
+        let kind = format!("{:?}", error.kind());
+        shard.errors.record(&kind, || format!("client {}: {error}", self.number));
+        drop(shard);
+        self.run.control.progress.errors.fetch_add(1, Ordering::Relaxed);
+        if self.run.errors.fetch_add(1, Ordering::Relaxed) >= self.run.job.limits.errors {
+            self.run.stop(Stop::Errors);
+        }
+    }
+
+    fn begin(&mut self, phase: &PhaseRun) {
+        let start_s = self.run.start.elapsed().as_secs_f64();
+        (self.progress_every, self.progress_last) = (PROGRESS_FIRST, Instant::now());
+        let span = WorkerSpan {
+            client: self.number,
+            worker: self.worker,
+            start_s,
+            end_s: start_s,
+            sync_s: 0.0,
+            bytes: 0,
+            units: 0,
+            progress: Vec::new(),
+            // Until it has ended.
+            cut: true,
+        };
+        *self.span_slot(phase) = Some(span);
+    }
+
+    fn end(&self, phase: &PhaseRun) {
+        let end_s = self.run.start.elapsed().as_secs_f64();
+        self.span(phase, |span| (span.end_s, span.cut) = (end_s, false));
+    }
+
+    fn span(&self, phase: &PhaseRun, change: impl FnOnce(&mut WorkerSpan)) {
+        if let Some(span) = self.span_slot(phase).as_mut() {
+            change(span);
+        }
+    }
+
+    fn index(&self) -> usize {
+        self.here * self.run.job.fleet.workers as usize + self.worker as usize
+    }
+
+    fn span_slot<'a>(&self, phase: &'a PhaseRun) -> MutexGuard<'a, Option<WorkerSpan>> {
+        let slot = phase.spans.get(self.index()).expect("one for each worker of this process");
+        slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shard<'a>(&self, phase: &'a PhaseRun) -> MutexGuard<'a, Shard> {
+        phase.recorder.shard(self.index())
+    }
+
+    fn path(&self, file: u64) -> String {
+        self.run.job.layout.path(&self.run.job.root, self.number, file)
+    }
+
+    fn place(&self, phase: &PhaseRun, file: u64) -> Place {
+        Place { file: self.run.job.layout.content_id(self.number, file), version: phase.phase.version }
+    }
+}

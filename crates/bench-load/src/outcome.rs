@@ -1,0 +1,335 @@
+//! What a run measured, as data that can be sent and added up over processes.
+//!
+//! Nothing here grows with the number of operations: histograms, a series of fixed length, one span per worker,
+//! the first few errors. Rates are not computed here: what may be added is for `bench-report` to judge.
+
+use std::collections::BTreeMap;
+
+use bench_report::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+use types::{Error, ErrorKind, Result};
+
+use crate::data::Fault;
+use crate::target::Forgot;
+
+/// Errors and wrong bytes of which the text is kept.
+pub const TOLD_MAX: usize = 8;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Of the data that was written and compared.
+    pub generator: u16,
+    /// Processes whose measurements are in here.
+    pub processes: u32,
+    pub phases: Vec<PhaseOutcome>,
+    /// Most memory that one of the processes held, since it began, bytes.
+    pub rss_max_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PhaseOutcome {
+    pub name: String,
+    pub spans: Vec<WorkerSpan>,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Touches that were done: files, blocks, directories, as the work says.
+    pub units: u64,
+    /// Time of each call, by its name: `open`, `read`, `write`, `sync` (making a file durable and closing it),
+    /// `stat`, `list`. Microseconds.
+    #[serde(with = "by_name")]
+    pub service: BTreeMap<String, Histogram>,
+    /// Time of each touch from when a worker began with it.
+    #[serde(with = "one")]
+    pub unit: Histogram,
+    /// Time of each touch from when it should have begun. Empty in a closed loop, where that is the same.
+    #[serde(with = "one")]
+    pub response: Histogram,
+    /// By how much a free worker began later than the schedule said: the bench's own error, part of `response`.
+    #[serde(with = "one")]
+    pub lateness: Histogram,
+    pub series: Series,
+    pub errors: Errors,
+    pub verification: Verification,
+    /// Calls to the far side by the protocol's names, where the target counts them.
+    pub calls: BTreeMap<String, u64>,
+    /// Of these processes, user and system.
+    pub cpu_seconds: f64,
+    /// How much the clients had forgotten before the phase, if they should.
+    pub forgot: Option<Forgot>,
+    /// Why it ended before its work was done.
+    pub stopped: Option<Stop>,
+}
+
+/// One worker's part of a phase. Seconds after the phase's start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSpan {
+    pub client: u32,
+    pub worker: u32,
+    /// When it began, after its stagger.
+    pub start_s: f64,
+    /// When it was done, what it wrote being durable.
+    pub end_s: f64,
+    /// How much of that it spent in making data durable.
+    pub sync_s: f64,
+    pub bytes: u64,
+    pub units: u64,
+    /// Bytes moved until some moments in between: (seconds after the phase's start, bytes).
+    pub progress: Vec<(f64, u64)>,
+    /// It was cut off before it was done.
+    pub cut: bool,
+}
+
+/// What was moved in each interval from the phase's start on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Seconds.
+    pub interval_s: f64,
+    pub intervals: Vec<Interval>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub units: u64,
+    pub errors: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    pub count: u64,
+    pub by_kind: BTreeMap<String, u64>,
+    /// The first ones.
+    pub told: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Bytes that were compared.
+    pub checked_bytes: u64,
+    /// Reads with a byte that nobody wrote.
+    pub corrupt: u64,
+    /// Reads of a version from before the expected one.
+    pub stale: u64,
+    /// Reads of a version from after the expected one.
+    pub newer: u64,
+    /// Reads of another file's or another offset's data.
+    pub misplaced: u64,
+    /// Where the first ones are.
+    pub told: Vec<Located>,
+}
+
+impl Verification {
+    pub fn wrong(&self) -> u64 {
+        [self.corrupt, self.stale, self.newer, self.misplaced].iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    pub path: String,
+    pub offset: u64,
+    pub fault: Fault,
+    pub expected_version: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The time budget was used up.
+    Time,
+    /// The byte budget was used up.
+    Bytes,
+    /// Too many errors.
+    Errors,
+    Cancelled,
+    /// Calls did not come back when the time was over; they were given up.
+    Hung,
+}
+
+impl Outcome {
+    /// Adds what another process measured in the same run.
+    pub fn merge(&mut self, other: Outcome) -> Result<()> {
+        let names = |outcome: &Outcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+        if self.generator != other.generator || names(self) != names(&other) {
+            let reason = "the processes did not run the same phases with the same program; start one binary";
+            return Err(Error::new(ErrorKind::Config, "merge outcomes", reason));
+        }
+        self.processes = self.processes.saturating_add(other.processes);
+        self.rss_max_bytes = self.rss_max_bytes.max(other.rss_max_bytes);
+        for (phase, other) in self.phases.iter_mut().zip(other.phases) {
+            phase.merge(other);
+        }
+        Ok(())
+    }
+}
+
+impl PhaseOutcome {
+    /// Bytes in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read.saturating_add(self.bytes_written)
+    }
+
+    /// From the phase's start to the last worker's end, seconds; `None` if nobody worked.
+    pub fn last_done_s(&self) -> Option<f64> {
+        self.spans.iter().map(|span| span.end_s).reduce(f64::max)
+    }
+
+    /// What makes the phase's numbers unfit to be believed, one line each; empty if nothing does.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.errors.count > 0 {
+            let first = self.errors.told.first().map_or("", String::as_str);
+            faults.push(format!("{} calls failed, the first: {first}", self.errors.count));
+        }
+        if self.verification.wrong() > 0 {
+            let v = &self.verification;
+            let (corrupt, stale, others) = (v.corrupt, v.stale, v.newer.saturating_add(v.misplaced));
+            let first = v.told.first().map(|at| format!(", the first: {at}")).unwrap_or_default();
+            faults
+                .push(format!("wrong bytes: {corrupt} corrupt, {stale} stale, {others} other reads{first}"));
+        }
+        match self.stopped {
+            Some(Stop::Cancelled) => faults.push("cancelled".to_owned()),
+            Some(Stop::Hung) => {
+                faults.push("calls were still without an answer when time was over".to_owned())
+            }
+            _ => {}
+        }
+        faults
+    }
+
+    fn merge(&mut self, other: PhaseOutcome) {
+        self.spans.extend(other.spans);
+        self.spans.sort_by_key(|span| (span.client, span.worker));
+        self.bytes_read = self.bytes_read.saturating_add(other.bytes_read);
+        self.bytes_written = self.bytes_written.saturating_add(other.bytes_written);
+        self.units = self.units.saturating_add(other.units);
+        for (name, histogram) in &other.service {
+            self.service.entry(name.clone()).or_default().merge(histogram);
+        }
+        self.unit.merge(&other.unit);
+        self.response.merge(&other.response);
+        self.lateness.merge(&other.lateness);
+        self.series.merge(&other.series);
+        self.errors.merge(other.errors);
+        self.verification.merge(other.verification);
+        for (name, count) in other.calls {
+            let all = self.calls.entry(name).or_default();
+            *all = all.saturating_add(count);
+        }
+        self.cpu_seconds += other.cpu_seconds;
+        // What all forgot is what the one forgot that forgot least.
+        self.forgot = self.forgot.max(other.forgot);
+        self.stopped = self.stopped.max(other.stopped);
+    }
+}
+
+impl Series {
+    /// Both have the interval that the job gives; if not, the other's is taken as it is, which shows.
+    pub(crate) fn merge(&mut self, other: &Series) {
+        if self.intervals.len() < other.intervals.len() {
+            self.intervals.resize(other.intervals.len(), Interval::default());
+        }
+        self.interval_s = self.interval_s.max(other.interval_s);
+        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
+            mine.bytes_read = mine.bytes_read.saturating_add(theirs.bytes_read);
+            mine.bytes_written = mine.bytes_written.saturating_add(theirs.bytes_written);
+            mine.units = mine.units.saturating_add(theirs.units);
+            mine.errors = mine.errors.saturating_add(theirs.errors);
+        }
+    }
+}
+
+impl Errors {
+    pub(crate) fn record(&mut self, kind: &str, text: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        *self.by_kind.entry(kind.to_owned()).or_default() += 1;
+        if self.told.len() < TOLD_MAX {
+            self.told.push(text());
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Errors) {
+        self.count = self.count.saturating_add(other.count);
+        for (kind, count) in other.by_kind {
+            let all = self.by_kind.entry(kind).or_default();
+            *all = all.saturating_add(count);
+        }
+        self.told.extend(other.told);
+        self.told.truncate(TOLD_MAX);
+    }
+}
+
+impl Verification {
+    pub(crate) fn record(&mut self, located: impl FnOnce() -> Located, fault: Fault) {
+        let count = match fault {
+            Fault::Corrupt => &mut self.corrupt,
+            Fault::Stale { .. } => &mut self.stale,
+            Fault::Newer { .. } => &mut self.newer,
+            Fault::Misplaced { .. } => &mut self.misplaced,
+        };
+        *count = count.saturating_add(1);
+        if self.told.len() < TOLD_MAX {
+            self.told.push(located());
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Verification) {
+        self.checked_bytes = self.checked_bytes.saturating_add(other.checked_bytes);
+        self.corrupt = self.corrupt.saturating_add(other.corrupt);
+        self.stale = self.stale.saturating_add(other.stale);
+        self.newer = self.newer.saturating_add(other.newer);
+        self.misplaced = self.misplaced.saturating_add(other.misplaced);
+        self.told.extend(other.told);
+        self.told.truncate(TOLD_MAX);
+    }
+}
+
+impl std::fmt::Display for Located {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}: ", self.path, self.offset)?;
+        match self.fault {
+            Fault::Corrupt => write!(f, "bytes that nobody wrote"),
+            Fault::Stale { version } => {
+                write!(f, "version {version} where version {} is the latest", self.expected_version)
+            }
+            Fault::Newer { version } => {
+                write!(f, "version {version} where version {} was expected", self.expected_version)
+            }
+            Fault::Misplaced { file, offset } => write!(f, "the data of file {file} at {offset}"),
+        }
+    }
+}
+
+/// A histogram travels as its V2 encoding, which is bounded before it is read.
+mod one {
+    use bench_report::histogram::Histogram;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(histogram: &Histogram, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&histogram.encode())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram, D::Error> {
+        Histogram::decode(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+mod by_name {
+    use std::collections::BTreeMap;
+
+    use bench_report::histogram::Histogram;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(map: &BTreeMap<String, Histogram>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(map.iter().map(|(name, histogram)| (name, histogram.encode())))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Histogram>, D::Error> {
+        let texts = BTreeMap::<String, String>::deserialize(from)?;
+        let decode =
+            |(name, text): (String, String)| Ok((name, Histogram::decode(&text).map_err(D::Error::custom)?));
+        texts.into_iter().map(decode).collect()
+    }
+}

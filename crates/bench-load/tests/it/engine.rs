@@ -1,0 +1,415 @@
+//! The engine over memory: what is measured, what is found wrong, and that every run ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench_load::data::{Content, Fault as Wrong, Place};
+use bench_load::engine::{Control, Gate, Job, Limits, LocalGate, Phase, run};
+use bench_load::outcome::{Outcome, Stop};
+use bench_load::pace::{Arrivals, Pace, Stagger};
+use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
+use bench_load::target::memory::MemoryTarget;
+use bench_load::target::{Client, Target, clients};
+use types::{Error, ErrorKind};
+
+use crate::faulty::{Fault, Faulty};
+
+const KIB: u64 = 1024;
+
+pub fn phase(name: &str, work: Work) -> Phase {
+    Phase { name: name.to_owned(), work, ..Phase::default() }
+}
+
+/// Sixteen files of 40,000 bytes, written by two clients with two workers each.
+fn job(phases: Vec<Phase>) -> Job {
+    Job {
+        layout: Layout { files: 16, sizes: Sizes::Equal(40_000), files_per_directory: 5, private: false },
+        content: Content { seed: 9, compressible_percent: 0 },
+        fleet: Fleet { clients: 2, first_client: 0, workers: 2 },
+        phases,
+        ..Job::default()
+    }
+}
+
+fn small(work: Work) -> Work {
+    Work { block_bytes: 16 * KIB, ..work }
+}
+
+async fn two(target: &Arc<dyn Target>) -> Vec<Arc<dyn Client>> {
+    clients(target, 0, 2).await.expect("clients")
+}
+
+fn memory() -> Arc<dyn Target> {
+    MemoryTarget::new(64 << 20)
+}
+
+async fn done(job: &Job, clients: &[Arc<dyn Client>]) -> Outcome {
+    let outcome = run(job, clients, &LocalGate, &Control::new()).await.expect("ran");
+    for phase in &outcome.phases {
+        assert_eq!(phase.faults(), Vec::<String>::new(), "{}", phase.name);
+        assert_eq!(phase.stopped, None);
+    }
+    outcome
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_is_read_back_and_every_byte_is_accounted_for() {
+    let target = memory();
+    let clients = two(&target).await;
+    let job = job(vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))]);
+    let outcome = done(&job, &clients).await;
+    let [write, read] = outcome.phases.as_slice() else { panic!("two phases") };
+    assert_eq!((write.bytes_written, write.bytes_read, write.units), (640_000, 0, 16));
+    assert_eq!((read.bytes_read, read.units), (2 * 640_000, 32), "each client reads every file");
+    assert_eq!(read.verification.checked_bytes, 2 * 640_000);
+    // Three reads of up to 16 KiB make 40,000 bytes.
+    let calls = |phase: &bench_load::outcome::PhaseOutcome, name: &str| {
+        phase.service.get(name).map_or(0, |h| h.len())
+    };
+    assert_eq!((calls(read, "open"), calls(read, "read"), calls(read, "sync")), (32, 96, 0));
+    assert_eq!((calls(write, "create"), calls(write, "write"), calls(write, "sync")), (16, 48, 16));
+    assert_eq!(
+        (read.unit.len(), read.response.len()),
+        (32, 0),
+        "a closed loop has no response time of its own"
+    );
+    assert_eq!(read.spans.len(), 4);
+    assert_eq!(read.spans.iter().map(|span| span.bytes).sum::<u64>(), 2 * 640_000);
+    let series: u64 = read.series.intervals.iter().map(|interval| interval.bytes_read).sum();
+    assert_eq!(series, 2 * 640_000);
+    for span in &read.spans {
+        assert!(!span.cut && span.start_s >= 0.0 && span.end_s >= span.start_s, "{span:?}");
+        assert!(span.progress.windows(2).all(|w| w[0].0 <= w[1].0 && w[0].1 <= w[1].1), "{span:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_shape_runs_clean_over_sizes_that_differ() {
+    let target = memory();
+    let clients = two(&target).await;
+    let mut job = job(vec![]);
+    job.layout.sizes = Sizes::Spread { min: 0, max: 100_000 };
+    let blocks = |work: Work| Work { unit: Unit::Block, ..small(work) };
+    let epochs = |order, share| blocks(Work { order, share, amount: Amount::Epochs(2), ..Work::default() });
+    let draws = |operation, order| {
+        blocks(Work { operation, order, share: Share::Client, amount: Amount::Draws(100), ..Work::default() })
+    };
+    let mix = Operation::Mixed(Mix { read: 5, write: 3, stat: 1, list: 1 });
+    job.phases = vec![
+        phase("write", small(Work::mfmw())),
+        phase("sections", epochs(Order::Sequential, Share::Split)),
+        phase("interleaved", epochs(Order::Strided(3), Share::Interleaved)),
+        phase("random", epochs(Order::Random, Share::Worker)),
+        phase("zipf", draws(Operation::Read, Order::Zipf { theta: 0.99 })),
+        phase("mixed", draws(mix, Order::Hotspot { hot_percent: 10.0, access_percent: 90.0 })),
+        phase("random files", Work { share: Share::Client, ..small(Work::random_reads(Unit::File, 20)) }),
+        phase("stat", Work { operation: Operation::Stat, ..Work::default() }),
+        phase("walk", Work::walk()),
+    ];
+    let total = job.layout.total_bytes();
+    let outcome = done(&job, &clients).await;
+    let by_name = |name: &str| outcome.phases.iter().find(|phase| phase.name == name).expect("ran");
+    assert_eq!(by_name("write").bytes_written, total);
+    assert_eq!(by_name("sections").bytes_read, 2 * total);
+    assert_eq!(by_name("interleaved").bytes_read, 2 * total);
+    assert_eq!(by_name("random").bytes_read, 2 * total * 4);
+    assert_eq!(by_name("zipf").units, 200);
+    let mixed = by_name("mixed");
+    assert!(
+        ["read", "write", "stat", "list"].iter().all(|call| mixed.service.contains_key(*call)),
+        "{mixed:?}"
+    );
+    assert_eq!(by_name("stat").service["stat"].len(), 16);
+    assert_eq!(by_name("walk").service["list"].len(), 2 * 4);
+    assert_eq!(by_name("walk").service["stat"].len(), 2 * 16);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
+    let target = memory();
+    let clients = two(&target).await;
+    let one = Layout { files: 1, sizes: Sizes::Equal(1_000_000), ..Layout::default() };
+    let interleaved = Work { share: Share::Interleaved, ..small(Work::sfmw()) };
+    let phases = vec![
+        phase("sections", small(Work::sfmw())),
+        phase("read", small(Work::sfmr())),
+        phase("turns", interleaved),
+    ];
+    let outcome = done(&Job { layout: one, ..job(phases) }, &clients).await;
+    let moved: Vec<u64> = outcome.phases.iter().map(|phase| phase.bytes()).collect();
+    assert_eq!(moved, [1_000_000, 4_000_000, 1_000_000]);
+
+    let own = Layout { files: 6, sizes: Sizes::Equal(10_000), files_per_directory: 2, private: true };
+    let phases = vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))];
+    let outcome = done(&Job { layout: own, ..job(phases) }, &clients).await;
+    assert_eq!(outcome.phases.iter().map(|phase| phase.bytes()).collect::<Vec<_>>(), [120_000, 120_000]);
+    assert_eq!(clients[0].list("c00001").await.expect("listed").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
+    let target = memory();
+    let clients = two(&target).await;
+    let write = job(vec![Phase { version: 2, ..phase("write", small(Work::mfmw())) }]);
+    done(&write, &clients).await;
+    let file = clients[0].create("d00000/f00000003").await.expect("there");
+    let byte = file.read(20_001, 1).await.expect("read")[0];
+    file.write(20_001, vec![byte ^ 0x40].into()).await.expect("written");
+    let old = write.content.generate(Place { file: 7, version: 1 }, 0, 40_000);
+    clients[0].create("d00001/f00000007").await.expect("there").write(0, old).await.expect("written");
+
+    let work = Work { share: Share::Split, ..small(Work::mfmr()) };
+    let read = job(vec![Phase { version: 2, ..phase("read", work) }]);
+    let outcome = run(&read, &clients, &LocalGate, &Control::new()).await.expect("ran");
+    let phase = &outcome.phases[0];
+    assert_eq!((phase.verification.corrupt, phase.verification.stale), (1, 3), "{:?}", phase.verification);
+    assert_eq!(phase.errors.count, 0);
+    let told = |fault| phase.verification.told.iter().find(|at| at.fault == fault).expect("told");
+    let corrupt = told(Wrong::Corrupt);
+    assert_eq!((corrupt.path.as_str(), corrupt.offset), ("d00000/f00000003", 20_001));
+    assert_eq!(told(Wrong::Stale { version: 1 }).path, "d00001/f00000007");
+    assert!(phase.faults()[0].contains("1 corrupt, 3 stale"), "{:?}", phase.faults());
+}
+
+/// One worker, 100 touches a second for ten seconds, a stall of one second in the middle.
+async fn stalled(arrivals: Arrivals) -> Outcome {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    let writer = [plain.client(0).await.expect("client")];
+    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
+    job.fleet = Fleet::default();
+    done(&job, &writer).await;
+    let stall = Fault::StallOnce { after: Duration::from_secs(5), stall: Duration::from_secs(1) };
+    let target = Faulty::new(memory, stall);
+    let work = Work { block_bytes: 4096, ..Work::random_reads(Unit::Block, 1000) };
+    job.phases = vec![Phase { pace: Pace::Open { per_second: 100.0, arrivals }, ..phase("open", work) }];
+    done(&job, &[target.client(0).await.expect("client")]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_loop_sees_a_stall_as_everybody_sees_it_who_came_meanwhile() {
+    for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+        let outcome = stalled(arrivals).await;
+        let phase = &outcome.phases[0];
+        assert_eq!((phase.units, phase.response.len()), (1000, 1000));
+        let slow = phase.response.above(20_000);
+        let wanted = if arrivals == Arrivals::Constant { 95..=101 } else { 65..=135 };
+        assert!(wanted.contains(&slow), "{arrivals:?}: {slow} slow responses");
+        assert_eq!(phase.service["read"].above(20_000), 1, "one call was slow");
+        assert!(phase.response.max() > Some(900_000), "{:?}", phase.response.max());
+        // The clock is tokio's, which wakes within two milliseconds.
+        assert!(phase.lateness.max() < Some(3_000), "{:?}", phase.lateness.max());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_loop_rests_and_staggers_as_it_is_told() {
+    let target = memory();
+    let clients = two(&target).await;
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
+    let stagger = Some(Stagger { group: 1, every_s: 7.0 });
+    let pace = Pace::Closed { think_s: 0.5, stagger };
+    let outcome = done(&job(vec![Phase { pace, ..phase("read", small(Work::mfmr())) }]), &clients).await;
+    let spans = &outcome.phases[0].spans;
+    let starts: Vec<f64> = spans.iter().map(|span| span.start_s.round()).collect();
+    assert_eq!(starts, [0.0, 0.0, 7.0, 7.0]);
+    for span in spans {
+        // Half a second after each of its touches.
+        let rest = span.units as f64 * 0.5;
+        assert!((span.end_s - span.start_s - rest).abs() < 0.1, "{span:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    let clients = two(&plain).await;
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
+    let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+    let mut job = job(vec![phase("read", endless)]);
+    job.limits.bytes = 1_000_000;
+    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
+    let phase = &outcome.phases[0];
+    assert_eq!(phase.stopped, Some(Stop::Bytes));
+    // Each of the four workers may have had one read under way.
+    assert!((1_000_000..1_000_000 + 4 * 16 * KIB).contains(&phase.bytes_read), "{}", phase.bytes_read);
+    assert_eq!(phase.bytes_read, phase.spans.iter().map(|span| span.bytes).sum::<u64>());
+
+    let slow = Faulty::new(memory, Fault::Slow(Duration::from_millis(10)));
+    job.limits = Limits { seconds: 3.0, ..Limits::default() };
+    let outcome = run(&job, &two(&slow).await, &LocalGate, &Control::new()).await.expect("ran");
+    let phase = &outcome.phases[0];
+    assert_eq!((phase.stopped, phase.faults().len()), (Some(Stop::Time), 0));
+    assert!(
+        phase.spans.iter().all(|span| !span.cut && (2.9..3.2).contains(&span.end_s)),
+        "{:?}",
+        phase.spans
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    let target = Faulty::new(memory, Fault::HangFrom(20));
+    let mut job = job(vec![phase("read", small(Work::mfmr())), phase("never", small(Work::mfmr()))]);
+    job.limits = Limits { seconds: 5.0, grace_s: 2.0, ..Limits::default() };
+    let began = tokio::time::Instant::now();
+    let outcome = run(&job, &two(&target).await, &LocalGate, &Control::new()).await.expect("ran");
+    assert!((7.0..7.5).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    assert_eq!(outcome.phases.len(), 1, "the next phase is not begun");
+    let phase = &outcome.phases[0];
+    assert_eq!(phase.stopped, Some(Stop::Hung));
+    assert!(phase.bytes_read > 0 && phase.spans.iter().all(|span| span.cut && span.end_s >= 7.0));
+    assert!(phase.faults()[0].contains("without an answer"), "{:?}", phase.faults());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    for fault in [Fault::HangFrom(0), Fault::Slow(Duration::from_millis(10))] {
+        let target = Faulty::new(memory.clone(), fault);
+        let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+        let (job, control) = (job(vec![phase("read", endless)]), Control::new());
+        let clients = two(&target).await;
+        let cancel = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            control.cancel();
+        };
+        let began = tokio::time::Instant::now();
+        let (outcome, ()) = tokio::join!(run(&job, &clients, &LocalGate, &control), cancel);
+        assert!((3.0..4.5).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+        assert_eq!(outcome.expect("ran").phases[0].stopped, Some(Stop::Cancelled));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    let target = Faulty::new(memory, Fault::FailFrom(10));
+    let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+    let (job, clients) = (job(vec![phase("read", endless)]), two(&target).await);
+    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
+    let phase = &outcome.phases[0];
+    assert_eq!(phase.stopped, Some(Stop::Errors));
+    // The ninth ends it; each of four workers may have had one more under way.
+    assert!((9..=12).contains(&phase.errors.count), "{:?}", phase.errors);
+    assert_eq!(phase.errors.by_kind["Io"], phase.errors.count);
+    assert!(phase.errors.told.len() == 8 && phase.faults()[0].contains("planted"), "{:?}", phase.errors);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_set_of_another_size_is_an_error_not_a_short_number() {
+    let target = memory();
+    let clients = two(&target).await;
+    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
+    let mut job = job(vec![phase("read", small(Work::mfmr()))]);
+    job.layout.sizes = Sizes::Equal(50_000);
+    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
+    assert!(
+        outcome.phases[0].errors.told[0].contains("is it the right data set?"),
+        "{:?}",
+        outcome.phases[0].errors
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
+    let memory = MemoryTarget::new(64 << 20);
+    let target = Faulty::new(memory, Fault::Slow(Duration::from_millis(100)));
+    let clients = two(&target).await;
+    let pace = Pace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
+    let own = Layout { files: 4, sizes: Sizes::Equal(10_000), files_per_directory: 0, private: true };
+    let write = Phase { pace, ..phase("write", small(Work::mfmw())) };
+    let read = Phase { barrier: false, forget: false, ..phase("read", small(Work::mfmr())) };
+    let mut job = Job { layout: own, ..job(vec![write, read]) };
+    job.fleet.workers = 1;
+    let outcome = done(&job, &clients).await;
+    let starts: Vec<f64> = outcome.phases[1].spans.iter().map(|span| span.start_s.round()).collect();
+    assert_eq!(starts, [0.0, 2.0], "the first client reads while the second has not begun to write");
+    assert_eq!(outcome.phases[1].bytes_read, 80_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcomes_of_processes_travel_as_json_and_add_up() {
+    let target = memory();
+    let four = clients(&target, 0, 4).await.expect("clients");
+    let mut first = job(vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))]);
+    first.fleet.clients = 4;
+    let second = Job { fleet: Fleet { first_client: 2, ..first.fleet }, ..first.clone() };
+    // One after the other would do for the sums, but the second may only read what both have written.
+    let gate = Meeting(tokio::sync::Barrier::new(2));
+    let (control_a, control_b) = (Control::new(), Control::new());
+    let (a, b) =
+        tokio::join!(run(&first, &four[..2], &gate, &control_a), run(&second, &four[2..], &gate, &control_b));
+    let text = serde_json::to_string(&b.expect("ran")).expect("serialised");
+    let mut all = a.expect("ran");
+    all.merge(serde_json::from_str(&text).expect("parsed")).expect("the same phases");
+    assert_eq!(all.processes, 2);
+    let [write, read] = all.phases.as_slice() else { panic!("two phases") };
+    assert_eq!((write.bytes_written, write.units), (640_000, 16));
+    assert_eq!((read.bytes_read, read.unit.len(), read.service["open"].len()), (4 * 640_000, 64, 64));
+    let who: Vec<(u32, u32)> = read.spans.iter().map(|span| (span.client, span.worker)).collect();
+    assert_eq!(who, (0..4).flat_map(|c| [(c, 0), (c, 1)]).collect::<Vec<_>>());
+    assert_eq!(read.faults(), Vec::<String>::new());
+
+    let other = done(&job(vec![phase("else", Work::walk())]), &four[..2]).await;
+    assert_eq!(all.merge(other).expect_err("other phases").kind(), ErrorKind::Config);
+}
+
+/// Two runs in one process that wait for each other.
+struct Meeting(tokio::sync::Barrier);
+
+#[async_trait::async_trait]
+impl Gate for Meeting {
+    async fn wait(&self, _phase: &str) -> types::Result<tokio::time::Instant> {
+        self.0.wait().await;
+        Ok(tokio::time::Instant::now())
+    }
+}
+
+struct Broken;
+
+#[async_trait::async_trait]
+impl Gate for Broken {
+    async fn wait(&self, phase: &str) -> types::Result<tokio::time::Instant> {
+        Err(Error::new(ErrorKind::Unavailable, "wait for the other processes before", phase))
+    }
+}
+
+#[tokio::test]
+async fn a_gate_that_does_not_open_ends_the_run() {
+    let target = memory();
+    let clients = two(&target).await;
+    let outcome = run(&job(vec![phase("write", Work::mfmw())]), &clients, &Broken, &Control::new()).await;
+    assert_eq!(outcome.expect_err("no run").kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
+    let target = memory();
+    let clients = two(&target).await;
+    let good = || job(vec![phase("read", small(Work::mfmr()))]);
+    let cases: Vec<(Job, &str)> = vec![
+        (Job { phases: vec![], ..good() }, "no phases"),
+        (Job { root: "../elsewhere".into(), ..good() }, "below the target"),
+        (Job { fleet: Fleet { clients: 1, ..good().fleet }, ..good() }, "not among the fleet's 1"),
+        (Job { fleet: Fleet { workers: 0, ..good().fleet }, ..good() }, "1 client or more"),
+        (Job { limits: Limits { seconds: -1.0, ..Limits::default() }, ..good() }, "time limits"),
+        (Job { limits: Limits { seconds: f64::NAN, ..Limits::default() }, ..good() }, "time limits"),
+        (Job { limits: Limits { bytes: 0, ..Limits::default() }, ..good() }, "byte budget"),
+        (Job { content: Content { seed: 0, compressible_percent: 200 }, ..good() }, "compressibility"),
+        (Job { phases: vec![Phase { verify_percent: 101, ..Phase::default() }], ..good() }, "verify"),
+    ];
+    for (job, told) in cases {
+        let error = run(&job, &clients, &LocalGate, &Control::new()).await.expect_err(told);
+        let text = error.to_string();
+        assert!(error.kind() == ErrorKind::Config && text.contains(told) && !text.contains('\n'), "{text}");
+    }
+}
