@@ -30,6 +30,7 @@ pub use line::Counts;
 pub use measure::{Measured, RoundTrips, calibrate, measure_echo, measure_null};
 pub use serve::{RelayArgs, serve};
 
+pub(crate) use jitter::Random;
 use line::{Counters, Cuts, Line};
 
 /// A running relay. Dropping it closes its port and cuts its connections.

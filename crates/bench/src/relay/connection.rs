@@ -1,7 +1,7 @@
 //! The life of a connection: accepted, opened a round trip later as on a long line, carried both ways, closed or cut.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use super::window::Window;
 
 /// For the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Privileged ports to go on from: above the well-known services, as RPC clients do.
+const PRIVILEGED: std::ops::Range<u16> = 665..1024;
 
 /// Accepts until dropped.
 pub async fn accept(listener: TcpListener, to: SocketAddr, line: Arc<Line>) {
@@ -87,7 +89,7 @@ async fn live(near: TcpStream, to: SocketAddr, line: Arc<Line>, id: u64, cut: Ar
     let _listed = Listed { line: &line, id };
     let accepted = Instant::now();
     let far = tokio::select! {
-        far = open(to, &line, accepted) => far,
+        far = open(to, &line, accepted, is_privileged(&near)) => far,
         () = cut.notified() => {
             line.counters.cut.fetch_add(1, Ordering::Relaxed);
             return reset(&near);
@@ -126,16 +128,18 @@ fn count(carried: &AtomicU64, bytes: u64, line: &Line, cut: &Notify) {
 }
 
 /// The target sees the connection come half a round trip after it was asked for here. A refusal takes the whole one.
-async fn open(to: SocketAddr, line: &Line, accepted: Instant) -> io::Result<TcpStream> {
+async fn open(to: SocketAddr, line: &Line, accepted: Instant, privileged: bool) -> io::Result<TcpStream> {
     line.clock.sleep_until(accepted + line.one_way).await;
-    let socket = match to {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
-    if let Some(bytes) = line.config.receive_buffer() {
-        socket.set_recv_buffer_size(u32::try_from(bytes).unwrap_or(u32::MAX))?;
-    }
-    let connected = match tokio::time::timeout(CONNECT, socket.connect(to)).await {
+    let dial = async {
+        match privileged {
+            true => match connect_privileged(to, line).await? {
+                Some(stream) => Ok(stream),
+                None => socket(to, line)?.connect(to).await,
+            },
+            false => socket(to, line)?.connect(to).await,
+        }
+    };
+    let connected = match tokio::time::timeout(CONNECT, dial).await {
         Ok(connected) => connected,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     };
@@ -143,6 +147,42 @@ async fn open(to: SocketAddr, line: &Line, accepted: Instant) -> io::Result<TcpS
         line.clock.sleep_until(Instant::now() + line.one_way).await;
     }
     connected
+}
+
+fn socket(to: SocketAddr, line: &Line) -> io::Result<TcpSocket> {
+    let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(bytes) = line.config.receive_buffer() {
+        socket.set_recv_buffer_size(u32::try_from(bytes).unwrap_or(u32::MAX))?;
+    }
+    Ok(socket)
+}
+
+fn is_privileged(near: &TcpStream) -> bool {
+    near.peer_addr().is_ok_and(|peer| peer.port() < 1024)
+}
+
+/// NFS servers ask for a privileged port by default; who came here from one goes on from one. `None` if none is to be
+/// had.
+async fn connect_privileged(to: SocketAddr, line: &Line) -> io::Result<Option<TcpStream>> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    for _ in PRIVILEGED {
+        let socket = socket(to, line)?;
+        // One after the other, so that a port just closed is not tried again at once.
+        let step = line.counters.privileged.fetch_add(1, Ordering::Relaxed) % (PRIVILEGED.len() as u64);
+        let port = PRIVILEGED.start + u16::try_from(step).unwrap_or(0);
+        match socket.bind(SocketAddr::new(any, port)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => continue,
+            Err(_) => return Ok(None),
+        }
+        match socket.connect(to).await {
+            Ok(stream) => return Ok(Some(stream)),
+            // The pair of ports is remembered from an earlier connection.
+            Err(e) if matches!(e.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
 }
 
 async fn carry(

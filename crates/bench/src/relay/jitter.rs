@@ -25,7 +25,7 @@ impl Jitter {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough for jitter and for which connection breaks next.
+/// SplitMix64 (Steele, Lea, Flood 2014): enough for jitter, for which connection breaks next and for what comes first.
 #[derive(Clone, Debug, Default)]
 pub struct Random(u64);
 
@@ -45,6 +45,14 @@ impl Random {
     /// From 0 to 1, without 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Every order is as likely as any other, but for what 2^64 leaves over.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.next() % (last as u64 + 1);
+            items.swap(last, usize::try_from(other).unwrap_or(last));
+        }
     }
 
     /// The gap to the next of events that happen `per_hour` times an hour, independently of each other.

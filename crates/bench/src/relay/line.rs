@@ -59,6 +59,8 @@ pub struct Counters {
     pub cut: AtomicU64,
     pub refused: AtomicU64,
     pub unreachable: AtomicU64,
+    /// Where the search for a privileged port goes on.
+    pub privileged: AtomicU64,
 }
 
 /// What a relay has carried since it was made.

@@ -311,3 +311,24 @@ async fn dropping_the_relay_ends_its_connections_and_frees_its_port() {
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     Relay::bind(address, address, Config::default()).expect("the port is free again");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_from_a_privileged_port_goes_on_from_one() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has privileged ports");
+        return;
+    }
+    let listener = TcpListener::bind(any()).await.expect("bound");
+    let relay = Relay::bind(any(), listener.local_addr().expect("bound"), Config::default()).expect("bound");
+    let from = |port: u16| {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], port))).map(|()| socket)
+    };
+    let socket = (1001..1020).find_map(|port| from(port).ok()).expect("a privileged port is free");
+    let _near = socket.connect(relay.local_addr()).await.expect("connected");
+    let (_far, peer) = within(ms(5000), listener.accept()).await.expect("accepted");
+    assert!(peer.port() < 1024, "{peer}");
+    let _ordinary = connect(&relay).await;
+    let (_far, peer) = within(ms(5000), listener.accept()).await.expect("accepted");
+    assert!(peer.port() >= 1024, "{peer}");
+}

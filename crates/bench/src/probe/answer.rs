@@ -1,0 +1,253 @@
+//! What follows from the measurement: lines through the medians, and the model T = a + n * RTT that they are. No clock
+//! and no network in here.
+
+mod findings;
+mod plots;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bench_report::fit::{self, Distance, Line, Observation};
+use bench_report::histogram::Histogram;
+use bench_report::model::{Better, Measure, ResultFile, SCHEMA};
+use bench_report::summary::median;
+use serde_json::json;
+
+use super::operation::Operation;
+use super::samples::Timed;
+use super::streams::Rate;
+use super::{Config, nfs, posix};
+use crate::relay::Profile;
+
+/// A line that explains less of the variance than this is no line.
+const R2_MIN: f64 = 0.98;
+/// Operations with fewer round trips than this may well scatter around a flat line.
+const FLAT: f64 = 0.2;
+
+/// One operation, understood.
+struct Understood {
+    operation: Operation,
+    /// Medians of what was measured without a relay, and with each.
+    direct: f64,
+    far: Vec<f64>,
+    /// Seconds over the seconds that were added.
+    line: Option<Line>,
+}
+
+impl Understood {
+    fn of(timed: &Timed, delays: &[Duration]) -> Option<Understood> {
+        let far: Vec<f64> = timed.far.iter().filter_map(|times| median(times)).collect();
+        let points: Vec<(f64, f64)> =
+            delays.iter().map(Duration::as_secs_f64).zip(far.iter().copied()).collect();
+        let line = fit::line(&points).ok();
+        Some(Understood { operation: timed.operation, direct: median(&timed.direct)?, far, line })
+    }
+
+    fn round_trips(&self) -> Option<f64> {
+        self.line.map(|line| line.slope.value)
+    }
+
+    /// Seconds that it would take without any distance: the server's time and ours.
+    fn fixed(&self, rtt_here: f64) -> Option<f64> {
+        self.round_trips().map(|n| (self.direct - n * rtt_here).max(0.0))
+    }
+
+    /// Seconds at a distance.
+    fn predict(&self, rtt: f64, rtt_here: f64) -> Option<f64> {
+        Some(self.fixed(rtt_here)? + self.round_trips()?.max(0.0) * rtt)
+    }
+
+    /// Why the line must not be believed. Times that scatter around a flat line by less than the distance that was
+    /// added may do so.
+    fn problem(&self, delays: &[Duration]) -> Option<String> {
+        let line = self.line?;
+        let spread = |values: &mut dyn Iterator<Item = f64>| {
+            let (low, high) =
+                values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+            high - low
+        };
+        let added = spread(&mut delays.iter().map(Duration::as_secs_f64));
+        let crooked = line.r2 < R2_MIN && spread(&mut self.far.iter().copied()) > FLAT * added;
+        crooked.then(|| format!("time is not a line in distance: R2 {:.3} is below {R2_MIN}", line.r2))
+    }
+}
+
+/// All that the tables, plots and findings are made of.
+struct Answer<'a> {
+    config: &'a Config,
+    measured: &'a nfs::Measured,
+    operations: Vec<Understood>,
+    /// Seconds, by TCP handshake.
+    rtt_here: f64,
+    /// T = a + n * RTT + bytes / BW, over READs of several sizes.
+    reads: Option<Distance>,
+    /// Medians of the nearer server.
+    near: Vec<(Operation, f64)>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(config: &'a Config, measured: &'a nfs::Measured) -> Answer<'a> {
+        let operations: Vec<Understood> =
+            measured.timed.iter().filter_map(|timed| Understood::of(timed, &config.delays)).collect();
+        let rtt_here = median(&measured.handshakes).unwrap_or_default();
+        let reads = reads(&operations, &config.delays, rtt_here);
+        let near = measured.near.iter().filter_map(|t| Some((t.operation, median(&t.direct)?))).collect();
+        Answer { config, measured, operations, rtt_here, reads, near }
+    }
+
+    fn operation(&self, operation: Operation) -> Option<&Understood> {
+        self.operations.iter().find(|o| o.operation == operation)
+    }
+
+    /// The round trip, in seconds, from which the nearer server is faster. Below 0: always.
+    fn break_even(&self, understood: &Understood) -> Option<f64> {
+        let (_, near) = self.near.iter().find(|(operation, _)| *operation == understood.operation)?;
+        let n = understood.round_trips().filter(|n| *n > FLAT)?;
+        Some((near - understood.fixed(self.rtt_here)?) / n)
+    }
+
+    /// The round trip at which it takes twice as long as here.
+    fn doubled(&self, understood: &Understood) -> Option<f64> {
+        let n = understood.round_trips().filter(|n| *n > FLAT)?;
+        Some(self.rtt_here + understood.direct / n)
+    }
+
+    /// What all the streams together read, by number of streams.
+    fn rates(&self, added: Option<Duration>) -> Vec<&Rate> {
+        self.measured.streams.iter().filter(|rate| rate.added == added).collect()
+    }
+
+    fn farthest(&self) -> Option<Duration> {
+        self.measured.streams.iter().filter_map(|rate| rate.added).max()
+    }
+}
+
+fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<Distance> {
+    let observations: Vec<Observation> = operations
+        .iter()
+        .filter_map(|o| Some((o.operation.read_bytes()? as f64, o)))
+        .flat_map(|(bytes, o)| {
+            delays.iter().zip(&o.far).map(move |(delay, seconds)| Observation {
+                rtt_seconds: delay.as_secs_f64() + rtt_here,
+                bytes,
+                seconds: *seconds,
+            })
+        })
+        .collect();
+    fit::distance(&observations).ok()
+}
+
+/// The number of streams after which twice as many bring less than a tenth more.
+fn knee(rates: &[&Rate]) -> Option<usize> {
+    let best = |rate: &Rate, next: &Rate| next.bytes_per_second < rate.bytes_per_second * 1.1;
+    let knee = rates.windows(2).find_map(|pair| match pair {
+        [rate, next] if best(rate, next) => Some(rate.streams),
+        _ => None,
+    });
+    knee.or(rates.last().map(|rate| rate.streams))
+}
+
+pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
+    let answer = Answer::new(config, measured);
+    let mut file = frame(config);
+    file.tables = tables::of_server(&answer);
+    file.plots = plots::of_server(&answer);
+    file.findings = findings::of_server(&answer);
+    for timed in &measured.timed {
+        let name = timed.operation.to_string();
+        file.histograms.push(histogram(&timed.direct).to_named(format!("{name}, without a relay")));
+        file.measures.push(measure(
+            format!("{name}, without a relay"),
+            "s",
+            Better::Lower,
+            timed.direct.clone(),
+        ));
+        for (added, times) in config.delays.iter().zip(&timed.far) {
+            let name = format!("{name}, {} ms added", ms(*added));
+            file.measures.push(measure(name, "s", Better::Lower, times.clone()));
+        }
+    }
+    for rate in &measured.streams {
+        let name = format!("{} streams, {}", rate.streams, place(rate.added));
+        file.measures.push(measure(name, "MiB/s", Better::Higher, vec![mib(rate.bytes_per_second)]));
+    }
+    file
+}
+
+pub fn of_path(config: &Config, measured: &posix::Measured) -> ResultFile {
+    let mut file = frame(config);
+    file.tables = vec![tables::of_path(measured)];
+    file.findings = findings::of_path(measured);
+    for (name, times) in &measured.operations {
+        file.histograms.push(histogram(times).to_named(*name));
+        file.measures.push(measure((*name).to_owned(), "s", Better::Lower, times.clone()));
+    }
+    file
+}
+
+fn frame(config: &Config) -> ResultFile {
+    let delays: Vec<f64> = config.delays.iter().map(|delay| ms(*delay)).collect();
+    let parameters = [
+        ("target", json!(config.target)),
+        ("near", json!(config.near)),
+        ("delays_ms", json!(delays)),
+        ("repetitions", json!(config.repetitions)),
+        ("samples", json!(config.samples)),
+        ("streams", json!(config.streams)),
+        ("stream_seconds", json!(config.stream_time.as_secs_f64())),
+        ("read_ahead", json!(config.read_ahead)),
+        ("write", json!(config.write)),
+    ];
+    ResultFile {
+        schema: SCHEMA,
+        experiment: "probe".to_owned(),
+        title: format!("How far is {}?", config.target),
+        preset: "modern".to_owned(),
+        command: config.command.clone(),
+        seed: config.seed,
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+        // `run` knows when it was and on what.
+        started: String::new(),
+        seconds: 0.0,
+        fingerprint: BTreeMap::new(),
+        tables: Vec::new(),
+        plots: Vec::new(),
+        measures: Vec::new(),
+        histograms: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+fn measure(name: String, unit: &str, better: Better, values: Vec<f64>) -> Measure {
+    Measure { name, unit: unit.to_owned(), better, values }
+}
+
+fn histogram(seconds: &[f64]) -> Histogram {
+    let mut histogram = Histogram::new();
+    seconds.iter().for_each(|s| histogram.record(Duration::from_secs_f64(*s)));
+    histogram
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn mib(bytes_per_second: f64) -> f64 {
+    bytes_per_second / (1 << 20) as f64
+}
+
+fn place(added: Option<Duration>) -> String {
+    match added {
+        None => "without a relay".to_owned(),
+        Some(added) => format!("{} ms added", ms(added)),
+    }
+}
+
+/// The distances that predictions are made for.
+fn named() -> [Profile; 8] {
+    Profile::ALL
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The measurement of an NFS server: without a relay, over the injected distances, with several streams, and of the
+//! nearer server that it is compared with.
+
+use types::Result;
+
+use super::Config;
+use super::far::{Far, handshake};
+use super::objects::Objects;
+use super::operation::View;
+use super::ports::Ports;
+use super::samples::{self, Effort, Seconds, Timed};
+use super::streams::{self, Rate, Reading};
+
+/// Handshakes that the round trip of the path is taken from.
+const HANDSHAKES: usize = 11;
+
+pub struct Measured {
+    /// Of the path itself: TCP handshakes, seconds.
+    pub handshakes: Seconds,
+    pub timed: Vec<Timed>,
+    pub streams: Vec<Rate>,
+    /// The nearer server, without a relay.
+    pub near: Vec<Timed>,
+    /// Bytes of one READ of a stream.
+    pub read_bytes: u64,
+    pub found: Found,
+}
+
+/// What the operations were tried on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub small_bytes: Option<u64>,
+    pub big_bytes: Option<u64>,
+    pub names: usize,
+}
+
+pub async fn measure(config: &Config) -> Result<Measured> {
+    let client = origin_nfs::Config::from_url(&config.target)?;
+    let near = config.near.as_deref().map(origin_nfs::Config::from_url).transpose()?;
+    let ports = Ports::of(&client).await?;
+    let direct = Far::direct(&client, ports).await?;
+    let mut handshakes = Vec::new();
+    for _ in 0..HANDSHAKES {
+        handshakes.push(handshake(ports.nfs).await?);
+    }
+    let (small, big) = (config.small_file.as_deref(), config.big_file.as_deref());
+    let objects = Objects::find(&*direct.view.client, small, big).await?;
+    let effort = Effort { samples: config.samples, time: config.sample_time, write: config.write };
+    let mut timed = samples::direct(&direct.view, &objects, effort).await?;
+
+    let mut fars = Vec::new();
+    for added in &config.delays {
+        fars.push(Far::relayed(&client, ports, *added).await?);
+    }
+    let views: Vec<&View> = fars.iter().map(|far| &far.view).collect();
+    samples::far(&mut timed, &views, &objects, config.repetitions, config.seed).await?;
+
+    let reading = Reading { time: config.stream_time, read_ahead: config.read_ahead };
+    let mut rates = Vec::new();
+    let farthest = config.delays.iter().zip(&fars).max_by_key(|(added, _)| **added);
+    if let Some(big) = &objects.big {
+        rates = streams::measure(&direct, None, big, &config.streams, reading).await?;
+        if let Some((added, far)) = farthest {
+            rates.extend(streams::measure(far, Some(*added), big, &config.streams, reading).await?);
+        }
+    }
+    let near = match near {
+        Some(near) => measure_near(&near, effort).await?,
+        None => Vec::new(),
+    };
+    let read_max = u64::from(origin::Origin::read_max(&*direct.view.client));
+    let size = |object: &origin::Object| object.attr.size;
+    let big_bytes = objects.big.as_ref().map(size);
+    let found = Found {
+        small_bytes: objects.small.as_ref().map(|(_, _, file)| size(file)),
+        big_bytes,
+        names: objects.names(),
+    };
+    let read_bytes = big_bytes.unwrap_or_default().min(read_max);
+    Ok(Measured { handshakes, timed, streams: rates, near, read_bytes, found })
+}
+
+async fn measure_near(near: &origin_nfs::Config, effort: Effort) -> Result<Vec<Timed>> {
+    let far = Far::direct(near, Ports::of(near).await?).await?;
+    let objects = Objects::find(&*far.view.client, None, None).await?;
+    samples::direct(&far.view, &objects, effort).await
+}

@@ -1,0 +1,150 @@
+//! The operations that are probed, and how each is done at a server through our own client.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use origin::{DirCursor, Object, Origin, Reference};
+use origin_nfs::{CreateHow, NfsOrigin, SetAttr, StableHow};
+use types::{ByteRange, Name, Result};
+
+use super::far::null_on_a_new_connection;
+use super::objects::Objects;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    Connect,
+    Null,
+    Getattr,
+    Lookup,
+    Read4K,
+    Read64K,
+    Read1M,
+    OpenReadClose,
+    List,
+    CreateWriteClose,
+}
+
+impl Operation {
+    pub const ALL: [Operation; 10] = [
+        Operation::Connect,
+        Operation::Null,
+        Operation::Getattr,
+        Operation::Lookup,
+        Operation::Read4K,
+        Operation::Read64K,
+        Operation::Read1M,
+        Operation::OpenReadClose,
+        Operation::List,
+        Operation::CreateWriteClose,
+    ];
+
+    /// The bytes that a READ brings.
+    pub fn read_bytes(self) -> Option<u64> {
+        match self {
+            Operation::Read4K => Some(4 << 10),
+            Operation::Read64K => Some(64 << 10),
+            Operation::Read1M => Some(1 << 20),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Connect => "TCP connect and first NULL",
+            Operation::Null => "NULL",
+            Operation::Getattr => "GETATTR",
+            Operation::Lookup => "LOOKUP",
+            Operation::Read4K => "READ 4 KiB",
+            Operation::Read64K => "READ 64 KiB",
+            Operation::Read1M => "READ 1 MiB",
+            Operation::OpenReadClose => "open, read, close a small file",
+            Operation::List => "list a directory",
+            Operation::CreateWriteClose => "create, write 4 KiB, close",
+        })
+    }
+}
+
+/// A server as seen over one line.
+pub struct View {
+    pub client: Arc<NfsOrigin>,
+    /// Where NFS is served, the relay's address if there is one.
+    pub nfs: SocketAddr,
+}
+
+/// Pages of a listing that are read at most: enough to see that it takes several round trips.
+const PAGES_MAX: usize = 16;
+
+impl View {
+    /// Seconds that the operation took. `None` if the target has nothing to do it with.
+    pub async fn time(&self, operation: Operation, objects: &Objects, write: bool) -> Result<Option<f64>> {
+        let start = Instant::now();
+        match operation {
+            Operation::Connect => {
+                let (connected_and_answered, _) = null_on_a_new_connection(self.nfs).await?;
+                return Ok(Some(connected_and_answered));
+            }
+            Operation::Null => {
+                let (_, second) = null_on_a_new_connection(self.nfs).await?;
+                return Ok(Some(second));
+            }
+            Operation::Getattr => drop(self.client.getattr(&objects.root).await?),
+            Operation::Lookup => {
+                let Some((dir, name)) = objects.any_name() else { return Ok(None) };
+                self.client.lookup(dir, name).await?;
+            }
+            Operation::Read4K | Operation::Read64K | Operation::Read1M => {
+                let bytes = operation.read_bytes().unwrap_or_default();
+                let Some(file) = objects.with_bytes(bytes) else { return Ok(None) };
+                if bytes > u64::from(self.client.read_max()) {
+                    return Ok(None);
+                }
+                read(&self.client, file, bytes).await?;
+            }
+            Operation::OpenReadClose => {
+                let Some((dir, name, file)) = &objects.small else { return Ok(None) };
+                let found = self.client.lookup(dir, name).await?;
+                read(&self.client, &found, file.attr.size).await?;
+            }
+            Operation::List => list(&self.client, objects.listed()).await?,
+            Operation::CreateWriteClose if write => {
+                return self.create_write_close(&objects.root).await.map(Some);
+            }
+            Operation::CreateWriteClose => return Ok(None),
+        }
+        Ok(Some(start.elapsed().as_secs_f64()))
+    }
+
+    /// Written to stable storage, as a close would have it; the removal is not counted.
+    async fn create_write_close(&self, dir: &Reference) -> Result<f64> {
+        let name = Name::new(format!(".forebay-probe-{}", std::process::id()).into_bytes())?;
+        let start = Instant::now();
+        let made = self.client.create(dir, &name, CreateHow::Unchecked, SetAttr::default()).await?;
+        let data = Bytes::from_static(&[0x5a; 4096]);
+        let written = self.client.write(&made.value.reference, 0, data, StableHow::FileSync).await;
+        let took = start.elapsed().as_secs_f64();
+        let removed = self.client.remove(dir, &name).await;
+        written?;
+        removed?;
+        Ok(took)
+    }
+}
+
+async fn read(client: &NfsOrigin, file: &Object, bytes: u64) -> Result<()> {
+    client.read(&file.reference, file.version, ByteRange::new(0, bytes)).await.map(drop)
+}
+
+async fn list(client: &NfsOrigin, dir: &Reference) -> Result<()> {
+    let mut cursor = DirCursor::default();
+    for _ in 0..PAGES_MAX {
+        match client.readdir(dir, cursor).await?.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! The measurement of a mounted directory. No relay can be put in front of a mount that is there already, so there is no
+//! slope; where the server behind the mount is known, its round trip is measured and the times are put against it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{Advice, fadvise};
+use types::{Error, ErrorKind, Result};
+
+use super::Config;
+use super::far::handshake;
+use super::samples::Seconds;
+
+/// Entries that are looked at in search of files.
+const ENTRIES_MAX: usize = 4096;
+/// Small files that are used in turn, so that a client's cache does not answer for the server, where there are many.
+const FILES_MAX: usize = 64;
+const SMALL_MAX: u64 = 64 << 10;
+const SAMPLES_MIN: usize = 6;
+const HANDSHAKES: usize = 11;
+const NFS_PORT: u16 = 2049;
+
+pub struct Measured {
+    pub kind: String,
+    /// The server behind the mount, if it can be told, and handshakes with it in seconds.
+    pub server: Option<(SocketAddr, Seconds)>,
+    pub operations: Vec<(&'static str, Seconds)>,
+    pub files: usize,
+}
+
+pub async fn measure(config: &Config) -> Result<Measured> {
+    if config.near.is_some() {
+        let what = "--near compares two servers; give the target as nfs://HOST/EXPORT, too";
+        return Err(Error::new(ErrorKind::Config, "probe", what));
+    }
+    let path = PathBuf::from(&config.target);
+    let meta = fs::metadata(&path).map_err(|e| Error::io("probe", path.display(), e))?;
+    if !meta.is_dir() {
+        let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
+        return Err(Error::new(ErrorKind::Config, "probe", what));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let whole = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    let mount = mount_of(&mounts, &whole);
+    let server = match mount.server {
+        Some(address) => {
+            let mut times = Vec::new();
+            for _ in 0..HANDSHAKES {
+                times.extend(handshake(address).await.ok());
+            }
+            Some((address, times)).filter(|(_, times)| !times.is_empty())
+        }
+        None => None,
+    };
+    let config = config.clone();
+    let work = tokio::task::spawn_blocking(move || operations(&path, &config)).await;
+    let (operations, files) =
+        work.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "probe", "a directory").with_source(e)))?;
+    Ok(Measured { kind: mount.kind, server, operations, files })
+}
+
+fn operations(dir: &Path, config: &Config) -> Result<(Vec<(&'static str, Seconds)>, usize)> {
+    let failed = |e| Error::io("probe", dir.display(), e);
+    let files = small_files(dir, config.small_file.as_deref()).map_err(failed)?;
+    let sample = |operation: &mut dyn FnMut(usize) -> io::Result<f64>| -> io::Result<Seconds> {
+        let start = Instant::now();
+        let mut times = Vec::new();
+        while times.len() < config.samples
+            && (start.elapsed() < config.sample_time || times.len() < SAMPLES_MIN)
+        {
+            times.push(operation(times.len())?);
+        }
+        Ok(times)
+    };
+    let nth = |n: usize| files.get(n.checked_rem(files.len()).unwrap_or(0));
+    let mut all = Vec::new();
+    if !files.is_empty() {
+        all.push(("stat", sample(&mut |n| nth(n).map_or(Ok(0.0), |f| timed(|| fs::metadata(f).map(drop))))));
+        let mut open_read_close = |n| {
+            let Some(file) = nth(n) else { return Ok(0.0) };
+            forget(file)?;
+            timed(|| {
+                let mut buffer = Vec::new();
+                File::open(file)?.take(SMALL_MAX).read_to_end(&mut buffer).map(drop)
+            })
+        };
+        all.push(("open, read, close a small file", sample(&mut open_read_close)));
+    }
+    let mut list = |_| timed(|| fs::read_dir(dir)?.take(ENTRIES_MAX).try_for_each(|entry| entry.map(drop)));
+    all.push(("list the directory", sample(&mut list)));
+    if config.write {
+        let name = dir.join(format!(".forebay-probe-{}", std::process::id()));
+        let mut create_write_close = |_| {
+            let took = timed(|| {
+                let mut file = File::create_new(&name)?;
+                file.write_all(&[0x5a; 4096])?;
+                file.sync_all()
+            });
+            let removed = fs::remove_file(&name);
+            took.and_then(|took| removed.map(|()| took))
+        };
+        all.push(("create, write 4 KiB, sync, close", sample(&mut create_write_close)));
+    }
+    let all = all.into_iter().map(|(name, times)| times.map(|times| (name, times)));
+    Ok((all.collect::<io::Result<_>>().map_err(failed)?, files.len()))
+}
+
+fn timed(operation: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
+    let start = Instant::now();
+    operation()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// The pages of the file, as far as the system lets go of them.
+fn forget(file: &Path) -> io::Result<()> {
+    let file = File::open(file)?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
+fn small_files(dir: &Path, named: Option<&str>) -> io::Result<Vec<PathBuf>> {
+    if let Some(named) = named {
+        let path = dir.join(named);
+        File::open(&path)?;
+        return Ok(vec![path]);
+    }
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    let mut seen = 0;
+    while let Some(dir) = left.pop() {
+        // A directory that is closed to us has nothing for us; the first one has been opened before.
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > ENTRIES_MAX || found.len() >= FILES_MAX {
+                return Ok(found);
+            }
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => left.push(entry.path()),
+                Ok(meta) if meta.is_file() && (1..=SMALL_MAX).contains(&meta.len()) => {
+                    found.push(entry.path());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Mount {
+    /// `nfs4`, `ext4`, ...
+    kind: String,
+    server: Option<SocketAddr>,
+}
+
+/// What the longest mount point above `path` is, by the lines of `/proc/self/mountinfo`.
+fn mount_of(mountinfo: &str, path: &Path) -> Mount {
+    let mut best = (0, Mount::default());
+    for line in mountinfo.lines() {
+        let Some((front, back)) = line.split_once(" - ") else { continue };
+        let Some(point) = front.split(' ').nth(4).map(unescaped) else { continue };
+        let mut words = back.split(' ');
+        let (kind, options) = (words.next().unwrap_or_default(), words.nth(1).unwrap_or_default());
+        if path.starts_with(&point) && point.len() >= best.0 {
+            let server = if kind.starts_with("nfs") { server_of(options) } else { None };
+            best = (point.len(), Mount { kind: kind.to_owned(), server });
+        }
+    }
+    best.1
+}
+
+fn server_of(options: &str) -> Option<SocketAddr> {
+    let option = |name| options.split(',').find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
+    let port = option("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+    Some(SocketAddr::new(option("addr")?.parse().ok()?, port.unwrap_or(NFS_PORT)))
+}
+
+/// Spaces and the like are written as three octal digits.
+fn unescaped(word: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .into_iter()
+        .fold(word.to_owned(), |word, (code, character)| word.replace(code, character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_behind_a_mount_is_found_in_its_options() {
+        let mounts = "22 1 0:5 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+            40 22 0:6 / /far\\040away rw - nfs4 nas:/x rw,vers=4.1,port=0,addr=10.0.0.5\n\
+            41 22 0:7 / /near rw shared:2 - nfs nas:/y rw,vers=3,port=40049,mountaddr=10.0.0.9,addr=10.0.0.6\n";
+        let far = mount_of(mounts, Path::new("/far away/data"));
+        assert_eq!(far, Mount { kind: "nfs4".into(), server: Some("10.0.0.5:2049".parse().expect("valid")) });
+        let near = mount_of(mounts, Path::new("/near"));
+        assert_eq!(near.server, Some("10.0.0.6:40049".parse().expect("valid")));
+        let local = mount_of(mounts, Path::new("/nearby"));
+        assert_eq!(local, Mount { kind: "ext4".into(), server: None });
+    }
+}

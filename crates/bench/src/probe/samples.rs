@@ -1,0 +1,80 @@
+//! Repeated operations: without a relay until there are enough for a median and a p99, and over the injected distances
+//! in turns, so that a drift of the server falls on all distances alike.
+
+use std::time::{Duration, Instant};
+
+use types::Result;
+
+use super::objects::Objects;
+use super::operation::{Operation, View};
+use crate::relay::Random;
+
+/// Fewer have no confidence interval of the median.
+const SAMPLES_MIN: usize = 6;
+
+/// The times of one operation, in seconds.
+pub type Seconds = Vec<f64>;
+
+/// What was measured at one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    pub operation: Operation,
+    /// Without a relay.
+    pub direct: Seconds,
+    /// At each of the injected distances, in their order.
+    pub far: Vec<Seconds>,
+}
+
+/// How much is measured without a relay.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub samples: usize,
+    /// Of one operation.
+    pub time: Duration,
+    pub write: bool,
+}
+
+/// Each operation that the target has something for, one after the other.
+pub async fn direct(view: &View, objects: &Objects, effort: Effort) -> Result<Vec<Timed>> {
+    let mut all = Vec::new();
+    for operation in Operation::ALL {
+        let start = Instant::now();
+        let mut times = Vec::new();
+        // The first one may find caches and connections cold that the others find warm.
+        let Some(_) = view.time(operation, objects, effort.write).await? else { continue };
+        while times.len() < effort.samples && (start.elapsed() < effort.time || times.len() < SAMPLES_MIN) {
+            times.extend(view.time(operation, objects, effort.write).await?);
+        }
+        all.push(Timed { operation, direct: times, far: Vec::new() });
+    }
+    Ok(all)
+}
+
+/// Adds the times over `lines` to what was measured without.
+pub async fn far(
+    timed: &mut [Timed],
+    lines: &[&View],
+    objects: &Objects,
+    repetitions: usize,
+    seed: u64,
+) -> Result<()> {
+    let mut random = Random::new(seed);
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    for one in timed.iter_mut() {
+        one.far = vec![Vec::new(); lines.len()];
+    }
+    // One for warming up, which is thrown away.
+    for repetition in 0..=repetitions {
+        random.shuffle(&mut order);
+        for &at in &order {
+            let Some(view) = lines.get(at) else { continue };
+            for one in timed.iter_mut() {
+                let took = view.time(one.operation, objects, true).await?;
+                if let (Some(took), Some(times), 1..) = (took, one.far.get_mut(at), repetition) {
+                    times.push(took);
+                }
+            }
+        }
+    }
+    Ok(())
+}

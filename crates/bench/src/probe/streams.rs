@@ -1,0 +1,105 @@
+//! What one stream carries over a distance, and several: each stream is a client on a connection of its own that keeps a
+//! few READs under way in one large file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use origin::{Object, Origin};
+use origin_nfs::NfsOrigin;
+use tokio::task::JoinSet;
+use types::{ByteRange, Error, ErrorKind, Result};
+
+use super::far::Far;
+
+/// A stream starts up for so many round trips, and so long at least, before it counts.
+const START_ROUND_TRIPS: u32 = 4;
+const START_MIN: Duration = Duration::from_millis(200);
+/// No READ for this long after the end: it is given up.
+const END: Duration = Duration::from_secs(30);
+
+/// One number of streams over one distance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Added round trip; `None`: without a relay.
+    pub added: Option<Duration>,
+    pub streams: usize,
+    /// All streams together.
+    pub bytes_per_second: f64,
+}
+
+/// How the streams read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    pub time: Duration,
+    pub read_ahead: usize,
+}
+
+/// Each number of streams reads `file` for a while.
+pub async fn measure(
+    far: &Far,
+    added: Option<Duration>,
+    file: &Object,
+    counts: &[usize],
+    reading: Reading,
+) -> Result<Vec<Rate>> {
+    let mut clients = Vec::new();
+    let mut rates = Vec::new();
+    for &streams in counts {
+        let missing = streams.saturating_sub(clients.len());
+        clients.extend(connect(far, missing).await?);
+        let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
+        let used = clients.get(..streams).unwrap_or(&clients);
+        let bytes_per_second = rate(used, file, start_up, reading).await?;
+        rates.push(Rate { added, streams, bytes_per_second });
+    }
+    Ok(rates)
+}
+
+async fn connect(far: &Far, count: usize) -> Result<Vec<Arc<NfsOrigin>>> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(far.another().await?);
+    }
+    Ok(clients)
+}
+
+async fn rate(clients: &[Arc<NfsOrigin>], file: &Object, start_up: Duration, how: Reading) -> Result<f64> {
+    let begin = Instant::now() + start_up;
+    let end = begin + how.time;
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for (number, client) in clients.iter().enumerate() {
+        let block = u64::from(client.read_max()).min(file.attr.size).max(1);
+        let blocks = file.attr.size.div_ceil(block).max(1);
+        // The streams begin at different places, so that none reads what another has just brought near.
+        let first = blocks / (clients.len() as u64) * (number as u64);
+        let next = Arc::new(AtomicU64::new(first));
+        for _ in 0..how.read_ahead {
+            let (client, file) = (Arc::clone(client), file.clone());
+            let (next, bytes) = (Arc::clone(&next), Arc::clone(&bytes));
+            tasks.spawn(async move {
+                while Instant::now() < end {
+                    let at = next.fetch_add(1, Ordering::Relaxed) % blocks * block;
+                    let range = ByteRange::new(at, block).clamp_to(file.attr.size);
+                    let read = client.read(&file.reference, file.version, range).await?;
+                    if (begin..end).contains(&Instant::now()) {
+                        bytes.fetch_add(read.len() as u64, Ordering::Relaxed);
+                    }
+                }
+                Ok::<_, Error>(())
+            });
+        }
+    }
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended
+                .unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "read with", "a stream").with_source(e)))?;
+        }
+        Ok(())
+    };
+    let patience = start_up + how.time + END;
+    let late = |_| Err(Error::new(ErrorKind::Unavailable, "read with", "streams: no end of it"));
+    tokio::time::timeout(patience, all).await.unwrap_or_else(late)?;
+    Ok(bytes.load(Ordering::Relaxed) as f64 / how.time.as_secs_f64())
+}

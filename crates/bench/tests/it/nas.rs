@@ -1,0 +1,53 @@
+//! A real NFS server in this process, over an origin in memory: what the probe measures.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use front_nfs::{Config, ExportRules, NfsServer, Rule, Squash};
+use namespace::{Junction, Namespace};
+use origin::Origin;
+use origin::memory::MemoryOrigin;
+use tokio::sync::watch;
+use vfs::Vfs;
+
+pub struct Nas {
+    pub address: SocketAddr,
+    _stop: watch::Sender<bool>,
+    _dir: tempfile::TempDir,
+}
+
+impl Nas {
+    /// Serves what `fill` makes, squashing nobody.
+    pub async fn start(fill: impl FnOnce(&MemoryOrigin)) -> Nas {
+        let memory = MemoryOrigin::new();
+        fill(&memory);
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let origin: Arc<dyn Origin> = memory;
+        let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
+        let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
+        let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
+        let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"));
+        let any = Rule { squash: Squash::None, ..Rule::default() };
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = Config { listen, exports: ExportRules::new(vec![any]), ..Config::default() };
+        let server = NfsServer::bind(config, vfs).await.expect("bound");
+        let address = server.local_addr().expect("bound");
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(server.serve(stopped));
+        Nas { address, _stop: stop, _dir: dir }
+    }
+
+    /// With a small and a large file.
+    pub async fn with_files() -> Nas {
+        Nas::start(|memory| {
+            memory.mkdir(b"/dir").expect("made");
+            memory.write_file(b"/dir/small", &[7; 4096]).expect("written");
+            memory.generate_file(b"/dir/big", 1, 24 << 20).expect("made");
+        })
+        .await
+    }
+
+    pub fn url(&self) -> String {
+        format!("nfs://{0}/?mountport={1}", self.address, self.address.port())
+    }
+}
