@@ -5,6 +5,7 @@
 //! median in only 93.75 % of all cases.
 
 use crate::distribution::{ALPHA, fair_binomial_cdf, student_t_quantile};
+use crate::format;
 use crate::model::{Cell, Measure, Point};
 use crate::significance::kendall;
 
@@ -126,12 +127,12 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
 pub fn drift_warning(measure: &Measure) -> Option<String> {
     let drift = drift(&measure.values)?;
     Some(format!(
-        "{}: changed by {:+.1} % over its {} repetitions (p = {:.3}): not in a steady state, so its median describes \
+        "{}: changed by {:+.1} % over its {} repetitions ({}): not in a steady state, so its median describes \
          no state at all",
         measure.name,
         drift.change * 100.0,
         measure.values.len(),
-        drift.p,
+        format::p_value(drift.p),
     ))
 }
 

@@ -66,7 +66,7 @@ pub fn plot() -> Plot {
     };
     Plot {
         title: "Avere vFXT render study".to_owned(),
-        x: Axis::named("", REGIONS.iter().map(|r| format!("{} ({} ms)", r.location, r.rtt_ms))),
+        x: Axis::named("", REGIONS.iter().map(|r| format!("{} ({}\u{a0}ms)", r.location, r.rtt_ms))),
         y: Axis::linear("500 frames (s)"),
         kind: PlotKind::Bars,
         series: series().map(by_index).into(),

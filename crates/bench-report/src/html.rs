@@ -1,0 +1,267 @@
+//! One page that can be mailed: style and drawings are in it, nothing is loaded, and no script runs (its own policy
+//! forbids both). First the answer, then the plots, then the numbers, then what it takes to make them again.
+
+use std::fmt::Write;
+
+use crate::format;
+use crate::markdown::is_text;
+use crate::markup::escape;
+use crate::model::{Cell, Plot, ResultFile, Row, Severity, Table};
+use crate::plot::{self, Width};
+use crate::report;
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The page. No browser is asked to fetch anything, which the policy in its head enforces.
+pub fn render(file: &ResultFile) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    let title = escape(&file.title);
+    // Writing to a string cannot fail, here and below.
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
+    );
+    header(&mut out, file);
+    answer(&mut out, file);
+    plots(&mut out, file);
+    for table in &file.tables {
+        section(&mut out, table);
+    }
+    for table in [report::latencies(file), report::repetitions(file)].iter().flatten() {
+        section(&mut out, table);
+    }
+    set_up(&mut out, file);
+    let _ = write!(
+        out,
+        "<footer>Result schema {}. This page loads nothing and runs nothing.</footer>\n</main></body></html>\n",
+        file.schema
+    );
+    out
+}
+
+fn header(out: &mut String, file: &ResultFile) {
+    let _ = write!(
+        out,
+        "<header><p class=\"kicker\">forebay bench <b>{}</b> <span>{}</span></p><h1>{}</h1><p class=\"meta\">{} \u{b7} {} \u{b7} seed {}</p></header>\n",
+        escape(&file.experiment),
+        escape(&file.preset),
+        escape(&file.title),
+        escape(&file.started),
+        format::duration(file.seconds),
+        file.seed,
+    );
+}
+
+/// Verdicts large, warnings and notes below them; what makes the whole result worthless above all.
+fn answer(out: &mut String, file: &ResultFile) {
+    let findings = report::findings(file);
+    if findings.is_empty() {
+        return;
+    }
+    out.push_str("<section class=\"answer\" aria-label=\"The answer\">");
+    for finding in findings {
+        let (class, mark) = match finding.severity {
+            Severity::Invalid => ("invalid", "INVALID"),
+            Severity::Verdict => ("verdict", ""),
+            Severity::Warning => ("warning", "Warning"),
+            Severity::Note => ("note", "Note"),
+        };
+        let mark = if mark.is_empty() { String::new() } else { format!("<b class=\"badge\">{mark}</b> ") };
+        let _ = write!(out, "<p class=\"{class}\">{mark}{}</p>", emphasised(&finding.text));
+    }
+    out.push_str("</section>\n");
+}
+
+/// Escaped, with what stands before the first colon in bold: `limited by: WAN RTT`.
+fn emphasised(text: &str) -> String {
+    match text.split_once(": ") {
+        Some((head, rest)) if head.len() <= 40 => {
+            format!("<strong>{}:</strong> {}", escape(head), escape(rest))
+        }
+        _ => escape(text),
+    }
+}
+
+fn plots(out: &mut String, file: &ResultFile) {
+    let latency = report::latency_plot(file);
+    let all: Vec<&Plot> = file.plots.iter().chain(&latency).collect();
+    if all.is_empty() {
+        return;
+    }
+    out.push_str("<section class=\"plots\">");
+    // Two columns have no place for an odd one: the first, which is the most important, has both.
+    let odd = !all.len().is_multiple_of(2);
+    for (i, one) in all.into_iter().enumerate() {
+        let wide = odd && i == 0;
+        let _ = write!(
+            out,
+            "<figure{}><figcaption>{}</figcaption>{}<div class=\"scroll\">{}",
+            if wide { " class=\"wide\"" } else { "" },
+            escape(&one.title),
+            plot::legend(one),
+            plot::svg(one, Width::Half)
+        );
+        if wide {
+            // Which of the two is shown depends on the room there is.
+            out.push_str(&plot::svg(one, Width::Whole));
+        }
+        out.push_str("</div></figure>");
+    }
+    out.push_str("</section>\n");
+}
+
+fn section(out: &mut String, table: &Table) {
+    out.push_str("<section>");
+    if !table.title.is_empty() {
+        let _ = write!(out, "<h2>{}</h2>", escape(&table.title));
+    }
+    out.push_str(&self::table(table));
+    out.push_str("</section>\n");
+}
+
+/// One table with its notes. Below each invalid row, which is struck, stands why.
+pub fn table(table: &Table) -> String {
+    let align: Vec<&str> =
+        (0..table.columns.len()).map(|i| if is_text(table, i) { " class=\"text\"" } else { "" }).collect();
+    let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
+    let align_of = |i: usize| align.get(i).copied().unwrap_or_default();
+    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+    for (i, column) in table.columns.iter().enumerate() {
+        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", align_of(i), escape(column));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        out.push_str(if row.invalid.is_empty() { "<tr>" } else { "<tr class=\"struck\">" });
+        for (i, cell) in row.cells.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<td{}>{}</td>",
+                align_of(i),
+                self::cell(cell, decimals.get(i).copied().flatten())
+            );
+        }
+        out.push_str("</tr>");
+        out.push_str(&reason(row, table.columns.len()));
+    }
+    out.push_str("</tbody></table></div>");
+    for note in &table.notes {
+        let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
+    }
+    out
+}
+
+/// Decimals for all numbers of a column, so that their points stand below each other. None if some have more than
+/// three, which is a column of different magnitudes.
+fn decimals(table: &Table, column: usize) -> Option<usize> {
+    let numbers = table.rows.iter().filter_map(|row| match row.cells.get(column) {
+        Some(Cell::Number(value)) => Some(format::number(*value)),
+        _ => None,
+    });
+    let of = |text: String| match text.split_once('.') {
+        Some((_, decimals)) if decimals.bytes().all(|b| b.is_ascii_digit()) => Some(decimals.len()),
+        Some(_) => None,
+        None => text.bytes().all(|b| b.is_ascii_digit() || b == b'-').then_some(0),
+    };
+    numbers.map(of).try_fold(0, |most, one| Some(most.max(one?))).filter(|most| *most <= 3)
+}
+
+fn reason(row: &Row, columns: usize) -> String {
+    if row.invalid.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<tr class=\"reason\"><td colspan=\"{}\"><b class=\"badge\">INVALID</b> {}</td></tr>",
+        columns.max(1),
+        escape(&row.invalid.join("; "))
+    )
+}
+
+/// The interval is smaller than its median; a missing value says why when pointed at.
+fn cell(cell: &Cell, decimals: Option<usize>) -> String {
+    let text = escape(&format::cell(cell));
+    match (cell, decimals) {
+        (Cell::Number(value), Some(decimals)) => return format!("{value:.decimals$}"),
+        (Cell::Missing(why), _) => {
+            return format!("<span class=\"missing\" title=\"{}\">{text}</span>", escape(why));
+        }
+        _ => {}
+    }
+    match cell {
+        Cell::Estimate { n, .. } => match text.split_once(' ') {
+            Some((median, doubt)) => {
+                format!(
+                    "<span class=\"estimate\" title=\"{n} repetitions\">{median} <small>{doubt}</small></span>"
+                )
+            }
+            None => text,
+        },
+        _ => text,
+    }
+}
+
+fn set_up(out: &mut String, file: &ResultFile) {
+    out.push_str("<section class=\"set-up\"><div><h2>Parameters</h2>");
+    pairs(out, report::parameters(file).into_iter());
+    out.push_str("</div>");
+    if !file.fingerprint.is_empty() {
+        out.push_str("<div><h2>Fingerprint</h2>");
+        pairs(out, file.fingerprint.clone().into_iter());
+        out.push_str("</div>");
+    }
+    out.push_str("</section>\n");
+    if !file.command.is_empty() {
+        let _ = write!(
+            out,
+            "<section><h2>Made by</h2><pre><code>{}</code></pre></section>\n",
+            escape(&report::command_line(file))
+        );
+    }
+}
+
+fn pairs(out: &mut String, pairs: impl Iterator<Item = (String, String)>) {
+    out.push_str("<dl>");
+    for (name, value) in pairs {
+        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value));
+    }
+    out.push_str("</dl>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Row;
+
+    #[test]
+    fn invalid_rows_are_struck_and_say_why() {
+        let row = Row { cells: vec![Cell::Number(5.0)], invalid: vec!["<too> short".to_owned()] };
+        let html = table(&Table::new("T", ["MiB/s"], vec![row]));
+        assert!(html.contains("<tr class=\"struck\"><td>5</td></tr>"), "{html}");
+        assert!(html.contains("<b class=\"badge\">INVALID</b> &lt;too&gt; short"), "{html}");
+    }
+
+    #[test]
+    fn the_points_of_a_column_stand_below_each_other() {
+        let column = |values: &[f64]| {
+            let rows = values.iter().map(|v| Row::new(vec![Cell::Number(*v)])).collect();
+            table(&Table::new("T", ["s"], rows))
+        };
+        assert!(
+            column(&[444.29, 1.125, -3.0])
+                .contains("<td>444.290</td></tr><tr><td>1.125</td></tr><tr><td>-3.000</td>")
+        );
+        assert!(column(&[0.0001, 3.0]).contains("<td>3</td>"));
+        assert!(column(&[1e-30, 3.5]).contains("<td>3.5</td>"));
+    }
+
+    #[test]
+    fn a_missing_value_is_a_dash_with_a_reason() {
+        assert_eq!(
+            cell(&Cell::missing("no \"samples\""), Some(2)),
+            "<span class=\"missing\" title=\"no &quot;samples&quot;\">\u{2013}</span>"
+        );
+    }
+}
