@@ -40,8 +40,10 @@ pub struct Config {
     pub sample_time: Duration,
     /// Parallel streams that read the big file. Default 1, 2, 4, 8, 16.
     pub streams: Vec<usize>,
-    /// How long each number of streams reads. Default 1 s, after the streams have started up.
+    /// How long each number of streams reads. Default 250 ms, after the streams have started up.
     pub stream_time: Duration,
+    /// Of each number of streams. Default 6, which is the least that has a confidence interval.
+    pub stream_repetitions: usize,
     /// READs under way in each stream. Default 8.
     pub read_ahead: usize,
     /// A file of at most 64 KiB, below the export or directory. Default: one is looked for.
@@ -66,7 +68,8 @@ impl Default for Config {
             samples: 100,
             sample_time: Duration::from_secs(3),
             streams: vec![1, 2, 4, 8, 16],
-            stream_time: Duration::from_secs(1),
+            stream_time: Duration::from_millis(250),
+            stream_repetitions: 6,
             read_ahead: 8,
             small_file: None,
             big_file: None,
@@ -92,7 +95,7 @@ impl Config {
         if delays.len() < 3 {
             return wrong("a line needs three different delays at least, for example 0,10ms,25ms,50ms");
         }
-        if self.repetitions == 0 || self.samples == 0 {
+        if self.repetitions == 0 || self.samples == 0 || self.stream_repetitions == 0 {
             return wrong("repetitions and samples are at least 1");
         }
         if self.streams.iter().any(|n| !(1..=STREAMS_MAX).contains(n)) {

@@ -78,7 +78,7 @@ struct Answer<'a> {
     config: &'a Config,
     measured: &'a nfs::Measured,
     operations: Vec<Understood>,
-    /// Seconds, by TCP handshake.
+    /// Seconds, by TCP handshake or NULL, whichever is shorter.
     rtt_here: f64,
     /// T = a + n * RTT + bytes / BW, over READs of several sizes.
     reads: Option<Distance>,
@@ -90,7 +90,10 @@ impl<'a> Answer<'a> {
     fn new(config: &'a Config, measured: &'a nfs::Measured) -> Answer<'a> {
         let operations: Vec<Understood> =
             measured.timed.iter().filter_map(|timed| Understood::of(timed, &config.delays)).collect();
-        let rtt_here = median(&measured.handshakes).unwrap_or_default();
+        // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
+        let null = operations.iter().find(|o| o.operation == Operation::Null).map(|o| o.direct);
+        let rtt_here =
+            median(&measured.handshakes).into_iter().chain(null).reduce(f64::min).unwrap_or_default();
         let reads = reads(&operations, &config.delays, rtt_here);
         let near = measured.near.iter().filter_map(|t| Some((t.operation, median(&t.direct)?))).collect();
         Answer { config, measured, operations, rtt_here, reads, near }
@@ -140,9 +143,9 @@ fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Optio
 
 /// The number of streams after which twice as many bring less than a tenth more.
 fn knee(rates: &[&Rate]) -> Option<usize> {
-    let best = |rate: &Rate, next: &Rate| next.bytes_per_second < rate.bytes_per_second * 1.1;
+    let little = |rate: &Rate, next: &Rate| next.median() < rate.median() * 1.1;
     let knee = rates.windows(2).find_map(|pair| match pair {
-        [rate, next] if best(rate, next) => Some(rate.streams),
+        [rate, next] if little(rate, next) => Some(rate.streams),
         _ => None,
     });
     knee.or(rates.last().map(|rate| rate.streams))
@@ -169,8 +172,13 @@ pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
         }
     }
     for rate in &measured.streams {
-        let name = format!("{} streams, {}", rate.streams, place(rate.added));
-        file.measures.push(measure(name, "MiB/s", Better::Higher, vec![mib(rate.bytes_per_second)]));
+        let name = format!("read with {} streams, {}", rate.streams, place(rate.added));
+        file.measures.push(measure(
+            name,
+            "MiB/s",
+            Better::Higher,
+            rate.bytes_per_second.iter().copied().map(mib).collect(),
+        ));
     }
     file
 }
@@ -196,6 +204,7 @@ fn frame(config: &Config) -> ResultFile {
         ("samples", json!(config.samples)),
         ("streams", json!(config.streams)),
         ("stream_seconds", json!(config.stream_time.as_secs_f64())),
+        ("stream_repetitions", json!(config.stream_repetitions)),
         ("read_ahead", json!(config.read_ahead)),
         ("write", json!(config.write)),
     ];
@@ -240,8 +249,17 @@ fn mib(bytes_per_second: f64) -> f64 {
 fn place(added: Option<Duration>) -> String {
     match added {
         None => "without a relay".to_owned(),
-        Some(added) => format!("{} ms added", ms(added)),
+        Some(added) => format!("with {} ms added", ms(added)),
     }
+}
+
+/// Four digits: what is measured here is not known to more.
+fn digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powf(3.0 - value.abs().log10().floor());
+    (value * scale).round() / scale
 }
 
 /// The distances that predictions are made for.

@@ -31,7 +31,7 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,2,4,8,16")]
     pub streams: Vec<usize>,
     /// How long each number of streams reads
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = quantity::duration)]
     pub stream_time: Duration,
     /// READs under way in each stream
     #[arg(long, value_name = "N", default_value_t = 8)]

@@ -55,7 +55,8 @@ pub async fn measure(config: &Config) -> Result<Measured> {
     let views: Vec<&View> = fars.iter().map(|far| &far.view).collect();
     samples::far(&mut timed, &views, &objects, config.repetitions, config.seed).await?;
 
-    let reading = Reading { time: config.stream_time, read_ahead: config.read_ahead };
+    let (time, read_ahead) = (config.stream_time, config.read_ahead);
+    let reading = Reading { time, read_ahead, repetitions: config.stream_repetitions };
     let mut rates = Vec::new();
     let farthest = config.delays.iter().zip(&fars).max_by_key(|(added, _)| **added);
     if let Some(big) = &objects.big {

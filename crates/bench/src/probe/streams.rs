@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bench_report::summary::median;
 use origin::{Object, Origin};
 use origin_nfs::NfsOrigin;
 use tokio::task::JoinSet;
@@ -19,13 +20,20 @@ const START_MIN: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_secs(30);
 
 /// One number of streams over one distance.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     /// Added round trip; `None`: without a relay.
     pub added: Option<Duration>,
     pub streams: usize,
-    /// All streams together.
-    pub bytes_per_second: f64,
+    /// All streams together; repeated.
+    pub bytes_per_second: Vec<f64>,
+}
+
+impl Rate {
+    /// 0 if nothing was measured.
+    pub fn median(&self) -> f64 {
+        median(&self.bytes_per_second).unwrap_or_default()
+    }
 }
 
 /// How the streams read.
@@ -33,9 +41,10 @@ pub struct Rate {
 pub struct Reading {
     pub time: Duration,
     pub read_ahead: usize,
+    pub repetitions: usize,
 }
 
-/// Each number of streams reads `file` for a while.
+/// Each number of streams reads `file` for a while, all in turns.
 pub async fn measure(
     far: &Far,
     added: Option<Duration>,
@@ -43,15 +52,15 @@ pub async fn measure(
     counts: &[usize],
     reading: Reading,
 ) -> Result<Vec<Rate>> {
-    let mut clients = Vec::new();
-    let mut rates = Vec::new();
-    for &streams in counts {
-        let missing = streams.saturating_sub(clients.len());
-        clients.extend(connect(far, missing).await?);
-        let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
-        let used = clients.get(..streams).unwrap_or(&clients);
-        let bytes_per_second = rate(used, file, start_up, reading).await?;
-        rates.push(Rate { added, streams, bytes_per_second });
+    let clients = connect(far, counts.iter().copied().max().unwrap_or(0)).await?;
+    let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
+    let mut rates: Vec<Rate> =
+        counts.iter().map(|&streams| Rate { added, streams, bytes_per_second: Vec::new() }).collect();
+    for _ in 0..reading.repetitions {
+        for one in &mut rates {
+            let used = clients.get(..one.streams).unwrap_or(&clients);
+            one.bytes_per_second.push(rate(used, file, start_up, reading).await?);
+        }
     }
     Ok(rates)
 }

@@ -21,6 +21,7 @@ fn config(target: String) -> Config {
         samples: 8,
         streams: vec![1, 2],
         stream_time: ms(200),
+        stream_repetitions: 2,
         ..Config::default()
     }
 }

@@ -5,6 +5,7 @@ use bench_report::summary::median;
 
 use super::super::operation::Operation;
 use super::super::posix;
+use super::super::streams::Rate;
 use super::{Answer, FLAT, knee, mib, ms, named, place};
 
 /// How far the slope of one call may be from one.
@@ -12,9 +13,8 @@ const ONE_CALL_TOLERANCE: f64 = 0.05;
 
 pub fn of_server(answer: &Answer) -> Vec<Finding> {
     let mut findings = vec![Finding::verdict(format!(
-        "The storage is {:.3} ms away (round trip, median of {} TCP handshakes).",
-        answer.rtt_here * 1e3,
-        answer.measured.handshakes.len()
+        "The storage is {:.3} ms away (round trip: the shorter of a TCP handshake and a NULL call, medians).",
+        answer.rtt_here * 1e3
     ))];
     for operation in [Operation::OpenReadClose, Operation::List, Operation::CreateWriteClose] {
         findings.extend(cost(answer, operation));
@@ -84,14 +84,14 @@ fn near<'a>(answer: &'a Answer) -> &'a str {
 }
 
 fn streams(answer: &Answer) -> Vec<Finding> {
-    let one = |added| answer.rates(added).into_iter().find(|rate| rate.streams == 1).copied();
+    let one = |added| answer.rates(added).into_iter().find(|rate| rate.streams == 1).map(Rate::median);
     let told = |added| {
         let rate = one(added)?;
         let knee = knee(&answer.rates(added))?;
-        let most = answer.rates(added).iter().map(|r| r.bytes_per_second).fold(0.0, f64::max);
+        let most = answer.rates(added).into_iter().map(Rate::median).fold(0.0, f64::max);
         Some(Finding::verdict(format!(
             "A single stream stops at {:.1} MiB/s {}; the most is {:.1} MiB/s, and more than {knee} streams bring little.",
-            mib(rate.bytes_per_second),
+            mib(rate),
             place(added),
             mib(most)
         )))
@@ -100,7 +100,7 @@ fn streams(answer: &Answer) -> Vec<Finding> {
     if let Some(added) = answer.farthest() {
         findings.extend(told(Some(added)));
         if let Some(rate) = one(Some(added)) {
-            let carried = rate.bytes_per_second * (added.as_secs_f64() + answer.rtt_here);
+            let carried = rate * (added.as_secs_f64() + answer.rtt_here);
             let asked = (answer.config.read_ahead as u64).saturating_mul(answer.measured.read_bytes);
             findings.push(Finding::new(
                 Severity::Note,

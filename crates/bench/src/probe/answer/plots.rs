@@ -53,8 +53,10 @@ fn residuals(answer: &Answer) -> Plot {
 fn streams(answer: &Answer) -> Plot {
     let places = std::iter::once(None).chain(answer.farthest().map(Some));
     let series = places.map(|added| {
-        let points =
-            answer.rates(added).into_iter().map(|r| Point::at(r.streams as f64, mib(r.bytes_per_second)));
+        let points = answer.rates(added).into_iter().filter_map(|rate| {
+            let rates: Vec<f64> = rate.bytes_per_second.iter().copied().map(mib).collect();
+            point(rate.streams as f64, &rates)
+        });
         Series::ours(place(added), points.collect())
     });
     Plot {

@@ -4,8 +4,9 @@ use bench_report::model::{Cell, Row, Table};
 use bench_report::summary::{estimate, median};
 
 use super::super::operation::Operation;
+use super::super::streams::Rate;
 use super::super::{nfs, posix};
-use super::{Answer, Understood, histogram, mib, ms, named, place};
+use super::{Answer, Understood, digits, histogram, mib, ms, named, place};
 
 pub fn of_server(answer: &Answer) -> Vec<Table> {
     let mut tables = vec![round_trips(answer), measured_back(answer), predictions(answer)];
@@ -17,7 +18,7 @@ pub fn of_server(answer: &Answer) -> Vec<Table> {
 }
 
 fn milliseconds(seconds: Option<f64>, why_not: &str) -> Cell {
-    seconds.map_or_else(|| Cell::missing(why_not), |s| Cell::Number(s * 1e3))
+    seconds.map_or_else(|| Cell::missing(why_not), |s| Cell::Number(digits(s * 1e3)))
 }
 
 fn in_ms(seconds: &[f64]) -> Cell {
@@ -48,7 +49,7 @@ fn round_trips(answer: &Answer) -> Table {
             p99(&timed.direct),
             slope,
             milliseconds(understood.fixed(answer.rtt_here), "no line"),
-            understood.line.map_or_else(none, |line| Cell::Number(line.r2)),
+            understood.line.map_or_else(none, |line| Cell::Number(digits(line.r2))),
         ];
         Some(Row { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() })
     });
@@ -99,7 +100,7 @@ fn predictions(answer: &Answer) -> Table {
     }
     let row = |understood: &Understood| {
         let mut cells =
-            vec![Cell::text(understood.operation.to_string()), Cell::Number(understood.direct * 1e3)];
+            vec![Cell::text(understood.operation.to_string()), Cell::Number(digits(understood.direct * 1e3))];
         let at = |rtt| milliseconds(understood.predict(rtt, answer.rtt_here), "no line");
         cells.extend(named().iter().map(|p| at(p.rtt.as_secs_f64())));
         cells.push(milliseconds(answer.doubled(understood), "hardly depends on it"));
@@ -132,14 +133,14 @@ fn reads(answer: &Answer) -> Option<Table> {
         )
     };
     let bandwidth = match reads.bandwidth() {
-        Some(bandwidth) => Cell::Number(mib(bandwidth)),
+        Some(bandwidth) => Cell::Number(digits(mib(bandwidth))),
         None => Cell::missing("more bytes did not clearly take longer"),
     };
     let cells = vec![
         number(Some(reads.fixed), 1e3),
         number(reads.round_trips, 1.0),
         bandwidth,
-        Cell::Number(reads.r2),
+        Cell::Number(digits(reads.r2)),
     ];
     let columns = ["a (ms)", "n, round trips", "BW (MiB/s)", "R2"];
     let mut table = Table::new("One READ: T = a + n * RTT + bytes / BW", columns, vec![Row::new(cells)]);
@@ -161,23 +162,26 @@ fn streams(answer: &Answer) -> Table {
         let mut cells = vec![Cell::Count(streams as u64)];
         for added in &places {
             let rates = answer.rates(*added);
-            let of = |streams| rates.iter().find(|rate| rate.streams == streams).map(|r| r.bytes_per_second);
+            let of = |streams| rates.iter().find(|rate| rate.streams == streams);
             let missing = || Cell::missing("not measured");
-            cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(mib(rate))));
-            cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(rate / 1e6)));
-            let times = of(streams).zip(of(1)).filter(|(_, one)| *one > 0.0);
-            cells.push(times.map_or_else(missing, |(rate, one)| Cell::Number(rate / one)));
+            let in_mib =
+                |rate: &&Rate| estimate(&rate.bytes_per_second.iter().copied().map(mib).collect::<Vec<_>>());
+            cells.push(of(streams).map_or_else(missing, in_mib));
+            cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(digits(rate.median() / 1e6))));
+            let times = of(streams).zip(of(1)).map(|(rate, one)| rate.median() / one.median());
+            cells.push(times.filter(|t| t.is_finite()).map_or_else(missing, |t| Cell::Number(digits(t))));
         }
         Row::new(cells)
     };
     let rows = answer.config.streams.iter().map(row).collect();
     let mut table = Table::new("What streams carry", columns, rows);
     table.notes.push(format!(
-        "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; one measurement of {} s \
-         each.",
+        "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; {} times {} s each, in \
+         turns.",
         answer.config.read_ahead,
         answer.measured.read_bytes,
         answer.measured.found.big_bytes.unwrap_or_default(),
+        answer.config.stream_repetitions,
         answer.config.stream_time.as_secs_f64()
     ));
     table
@@ -188,7 +192,7 @@ pub fn of_path(measured: &posix::Measured) -> Table {
     let rows = measured.operations.iter().map(|(name, times)| {
         // Below a fifth of a millisecond the kernel's own time would be taken for distance.
         let trips = match (median(times), rtt.filter(|rtt| *rtt >= 0.0002)) {
-            (Some(time), Some(rtt)) => Cell::Number(time / rtt),
+            (Some(time), Some(rtt)) => Cell::Number(digits(time / rtt)),
             (_, Some(_)) => Cell::missing("not measured"),
             (_, None) => Cell::missing("no server at a known distance"),
         };
