@@ -153,6 +153,27 @@ async fn a_change_that_never_went_out_was_not_made() {
 }
 
 #[tokio::test]
+async fn an_outage_after_a_change_was_sent_leaves_the_outcome_open() {
+    let arrived = Arc::new(tokio::sync::Notify::new());
+    let noted = Arc::clone(&arrived);
+    let server = Server::start(Tree::sample(), move |call| {
+        if !call.is(procedure::REMOVE) {
+            return Act::Honest;
+        }
+        noted.notify_one();
+        Act::Silence
+    })
+    .await;
+    let origin = server.connect().await;
+    let removal = tokio::spawn(async move { ask(&origin, procedure::REMOVE).await });
+    arrived.notified().await;
+    server.stop().await;
+    let error = removal.await.expect("no panic").expect_err("the server is gone");
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    assert_eq!(doubtful_answer(&error).map(Error::kind), Some(ErrorKind::Unavailable));
+}
+
+#[tokio::test]
 async fn an_answer_that_makes_no_sense_leaves_the_outcome_open() {
     let server = Server::start(Tree::sample(), |call| {
         // Success, and then nothing of what belongs to it.

@@ -8,6 +8,7 @@ mod lost_answers;
 mod nested;
 mod server;
 mod start;
+mod verifiers;
 mod with_ganesha;
 mod with_knfsd;
 mod writes;
