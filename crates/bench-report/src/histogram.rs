@@ -277,7 +277,7 @@ pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
         .chain(percentile_columns)
         .chain(["max (ms)".to_owned()]);
     let ms = |microseconds: Option<u64>, n: u64| match microseconds {
-        Some(v) => Cell::Number(v as f64 / 1000.0),
+        Some(v) => Cell::Number(four_digits(v) / 1000.0),
         None if n == 0 => Cell::missing("no samples"),
         None => Cell::missing(format!("{n} samples are too few")),
     };
@@ -288,6 +288,12 @@ pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
         Row::new(cells)
     };
     Table::new(title, columns, histograms.iter().map(row).collect())
+}
+
+/// The histogram knows three, the fourth is for rounding.
+fn four_digits(microseconds: u64) -> f64 {
+    let power = 10u64.pow(microseconds.checked_ilog10().unwrap_or(0).saturating_sub(3));
+    ((microseconds + power / 2) / power * power) as f64
 }
 
 #[cfg(test)]

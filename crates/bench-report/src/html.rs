@@ -44,9 +44,9 @@ pub fn render(file: &ResultFile) -> String {
 }
 
 fn header(out: &mut String, file: &ResultFile) {
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<header><p class=\"kicker\">forebay bench <b>{}</b> <span>{}</span></p><h1>{}</h1><p class=\"meta\">{} \u{b7} {} \u{b7} seed {}</p></header>\n",
+        "<header><p class=\"kicker\">forebay bench <b>{}</b> <span>{}</span></p><h1>{}</h1><p class=\"meta\">{} \u{b7} {} \u{b7} seed {}</p></header>",
         escape(&file.experiment),
         escape(&file.preset),
         escape(&file.title),
@@ -154,19 +154,21 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-/// Decimals for all numbers of a column, so that their points stand below each other. None if some have more than
-/// three, which is a column of different magnitudes.
+/// Decimals for all numbers of a column, so that their points stand below each other. None if that took more than
+/// one zero somewhere, which would pretend to digits that were not measured.
 fn decimals(table: &Table, column: usize) -> Option<usize> {
     let numbers = table.rows.iter().filter_map(|row| match row.cells.get(column) {
         Some(Cell::Number(value)) => Some(format::number(*value)),
         _ => None,
     });
-    let of = |text: String| match text.split_once('.') {
-        Some((_, decimals)) if decimals.bytes().all(|b| b.is_ascii_digit()) => Some(decimals.len()),
-        Some(_) => None,
-        None => text.bytes().all(|b| b.is_ascii_digit() || b == b'-').then_some(0),
+    let of = |text: String| {
+        let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+        let plain = whole.trim_start_matches('-').bytes().chain(decimals.bytes()).all(|b| b.is_ascii_digit());
+        plain.then_some(decimals.len())
     };
-    numbers.map(of).try_fold(0, |most, one| Some(most.max(one?))).filter(|most| *most <= 3)
+    let all: Vec<usize> = numbers.map(of).collect::<Option<_>>()?;
+    let most = all.iter().copied().max()?;
+    all.iter().all(|d| d + 1 >= most).then_some(most)
 }
 
 fn reason(row: &Row, columns: usize) -> String {
@@ -174,7 +176,7 @@ fn reason(row: &Row, columns: usize) -> String {
         return String::new();
     }
     format!(
-        "<tr class=\"reason\"><td colspan=\"{}\"><b class=\"badge\">INVALID</b> {}</td></tr>",
+        "<tr class=\"reason\"><td colspan=\"{}\"><div><b class=\"badge\">INVALID</b> {}</div></td></tr>",
         columns.max(1),
         escape(&row.invalid.join("; "))
     )
@@ -214,9 +216,9 @@ fn set_up(out: &mut String, file: &ResultFile) {
     }
     out.push_str("</section>\n");
     if !file.command.is_empty() {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<section><h2>Made by</h2><pre><code>{}</code></pre></section>\n",
+            "<section><h2>Made by</h2><pre><code>{}</code></pre></section>",
             escape(&report::command_line(file))
         );
     }
@@ -249,10 +251,8 @@ mod tests {
             let rows = values.iter().map(|v| Row::new(vec![Cell::Number(*v)])).collect();
             table(&Table::new("T", ["s"], rows))
         };
-        assert!(
-            column(&[444.29, 1.125, -3.0])
-                .contains("<td>444.290</td></tr><tr><td>1.125</td></tr><tr><td>-3.000</td>")
-        );
+        assert!(column(&[444.29, -1.125]).contains("<td>444.290</td></tr><tr><td>-1.125</td>"));
+        assert!(column(&[1129.0, 4.867]).contains("<td>1129</td></tr><tr><td>4.867</td>"));
         assert!(column(&[0.0001, 3.0]).contains("<td>3</td>"));
         assert!(column(&[1e-30, 3.5]).contains("<td>3.5</td>"));
     }

@@ -202,7 +202,9 @@ impl Frame {
 }
 
 fn draw_lines(out: &mut String, kind: PlotKind, series: &[Series], x: &dyn Fn(f64) -> f64, frame: &Frame) {
-    for (i, one) in series.iter().enumerate() {
+    // Ours last, and so on top.
+    let theirs = series.iter().enumerate().filter(|(_, s)| s.published);
+    for (i, one) in theirs.chain(series.iter().enumerate().filter(|(_, s)| !s.published)) {
         let class = class(series, i);
         let mut path = String::new();
         for (n, point) in one.points.iter().enumerate() {

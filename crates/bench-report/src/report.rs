@@ -1,6 +1,8 @@
 //! What every output shows beyond the tables that the experiment made itself: findings in order, the latencies of the
 //! histograms, the repetitions with their noise and drift. Markdown and HTML both draw from here.
 
+use serde_json::Value;
+
 use crate::format;
 use crate::histogram::{self, Histogram};
 use crate::model::{Axis, Cell, Finding, Measure, Plot, PlotKind, ResultFile, Row, Severity, Table};
@@ -77,10 +79,11 @@ pub fn repetitions(file: &ResultFile) -> Option<Table> {
         return None;
     }
     let rows = file.measures.iter().map(|measure| Row::new(repetition_row(measure))).collect();
-    let columns = ["Measure", "Unit", "n", "Median [95 %]", "Noise (CV)", "Detectable change"];
+    let columns = ["Measure", "Unit", "n", "Median [95 %]", "Noise (%)", "Detectable change (%)"];
     let mut table = Table::new("Repetitions", columns, rows);
     if let Some(noise) = noise_floor(file.measures.iter().map(|m| m.values.as_slice())) {
-        table.notes.push(format!("Noise floor over all measures: {:.1} %.", noise * 100.0));
+        let percent = noise * 100.0;
+        table.notes.push(format!("Noise: coefficient of variation; {percent:.1} % over all measures."));
     }
     table.notes.push(
         "Detectable: the smallest change that a comparison of two such runs finds four times out of five."
@@ -94,7 +97,7 @@ fn repetition_row(measure: &Measure) -> Vec<Cell> {
     let noise = coefficient_of_variation(&measure.values);
     let detectable = noise.and_then(|noise| minimum_detectable_effect(noise, n));
     let percent = |fraction: Option<f64>| match fraction {
-        Some(fraction) => Cell::text(format!("{:.1} %", fraction * 100.0)),
+        Some(fraction) => Cell::Number((fraction * 1000.0).round() / 10.0),
         None => Cell::missing(format!("{n} repetitions are too few")),
     };
     vec![
@@ -109,16 +112,18 @@ fn repetition_row(measure: &Measure) -> Vec<Cell> {
 
 /// The parameters, name and value.
 pub fn parameters(file: &ResultFile) -> Vec<(String, String)> {
-    let text = |value: &serde_json::Value| match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(n) => {
-            n.as_f64().filter(|_| n.is_f64()).map_or(n.to_string(), format::number)
-        }
-        other => other.to_string(),
-    };
-    let mut all: Vec<_> = file.parameters.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    let mut all: Vec<_> = file.parameters.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
     all.push(("seed".to_owned(), file.seed.to_string()));
     all
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(n) => n.as_f64().filter(|_| n.is_f64()).map_or(n.to_string(), format::number),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 /// The command that makes the result again, quoted for a shell.

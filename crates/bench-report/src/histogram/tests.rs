@@ -74,6 +74,12 @@ fn counts_that_do_not_fit_stay_at_the_largest() {
 }
 
 #[test]
+fn a_table_shows_no_more_digits_than_are_known() {
+    assert_eq!(four_digits(1_959_935), 1_960_000.0);
+    assert_eq!((four_digits(0), four_digits(9_999), four_digits(10_004)), (0.0, 9_999.0, 10_000.0));
+}
+
+#[test]
 fn the_cumulative_curve_rises_to_a_hundred() {
     let points = of(&[(1000, 50), (2000, 49), (90_000, 1)]).cumulative("read").points;
     assert_eq!(points.first().map(|p| p.y), Some(0.0));

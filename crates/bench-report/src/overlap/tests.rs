@@ -3,9 +3,11 @@ use crate::published::tryggve::SOB;
 
 const MIB: f64 = 1048576.0;
 
+type Expected = (&'static str, f64, &'static str, f64, Option<(f64, f64)>);
+
 /// Sum of write rates, bytes over the last finisher, sum of read rates, seconds in which all three read. Of the five
 /// runs of test 1; the sums are what the study would have printed, and what is refused here.
-const EXPECTED: [(&str, f64, &str, f64, Option<(f64, f64)>); 5] = [
+const EXPECTED: [Expected; 5] = [
     ("Knox x3", 90.2, "62.4", 157.8, None),
     ("ePouta x3", 73.3, "58.3", 116.8, Some((123.0, 382.0))),
     ("1 Knox + 2 ePouta", 74.7, "58.0", 121.3, Some((54.0, 440.0))),
