@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::clock::{Clock, Exchange};
 use crate::options::Options;
 use crate::protocol::{Message, Place, Skew, Step};
+use crate::terminate::told_to_end;
 use crate::wire::{Arrival, QUEUE};
 
 /// Exchanges in a row when a member has joined: enough that one of them met no other traffic.
@@ -28,6 +28,9 @@ const REASON_WAIT: Duration = Duration::from_millis(500);
 /// For the answer to an abort.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
+/// More often would be a load.
+pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
+
 /// Why the run has ended, once it has.
 pub type Ending = Option<Arc<str>>;
 
@@ -36,6 +39,7 @@ pub enum Request {
     Enter { step: Step, payload: Bytes, answer: oneshot::Sender<Answer> },
     Woke { round: u64, at: Instant },
     Skew { round: u64, answer: oneshot::Sender<Skew> },
+    Note { bytes: Bytes },
     Abort { reason: String },
 }
 
@@ -43,6 +47,14 @@ pub enum Request {
 pub enum Answer {
     Go { round: u64, start: Instant },
     Done { payload: Bytes, parts: Vec<Bytes> },
+}
+
+/// The agent's ends of the channels between it and the member.
+pub struct Ends {
+    pub requests: mpsc::Receiver<Request>,
+    pub ending: watch::Sender<Ending>,
+    pub notes: mpsc::Sender<(u32, Vec<u8>)>,
+    pub joined: oneshot::Sender<Vec<Place>>,
 }
 
 /// To the coordinator.
@@ -58,6 +70,7 @@ pub struct Agent {
     clock: Arc<Mutex<Clock>>,
     requests: mpsc::Receiver<Request>,
     ending: watch::Sender<Ending>,
+    notes: mpsc::Sender<(u32, Vec<u8>)>,
     options: Options,
     round: u64,
     /// The step that the member is in.
@@ -73,19 +86,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(
-        link: Link,
-        clock: Arc<Mutex<Clock>>,
-        requests: mpsc::Receiver<Request>,
-        ending: watch::Sender<Ending>,
-        joined: oneshot::Sender<Vec<Place>>,
-        options: Options,
-    ) -> Agent {
+    pub fn new(link: Link, clock: Arc<Mutex<Clock>>, ends: Ends, options: Options) -> Agent {
         Agent {
             link,
             clock,
-            requests,
-            ending,
+            requests: ends.requests,
+            ending: ends.ending,
+            notes: ends.notes,
             options,
             round: 0,
             step: None,
@@ -93,7 +100,7 @@ impl Agent {
             wants_skew: None,
             heard: Instant::now(),
             exchanges_left: FIRST_EXCHANGES,
-            joined: Some(joined),
+            joined: Some(ends.joined),
             finished: false,
             told: false,
         }
@@ -110,9 +117,8 @@ impl Agent {
     }
 
     async fn take_part(&mut self) -> Result<(), String> {
-        let mut terminate =
-            self.options.catch_terminate.then(|| signal(SignalKind::terminate()).ok()).flatten();
-        let mut tick = interval(self.options.heartbeat);
+        let mut terminate = self.options.catch_terminate.then(told_to_end).flatten();
+        let mut tick = interval(self.options.heartbeat.max(HEARTBEAT_MIN));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
         let mut told_to_end: Option<Instant> = None;
@@ -184,6 +190,8 @@ impl Agent {
                 self.step_is_over(round, Answer::Done { payload, parts })?;
             }
             Message::Skew(skew) => self.keep_skew(skew),
+            // Nobody looks, or not fast enough: the next one says more.
+            Message::Note { rank, payload } => drop(self.notes.try_send((rank, Vec::from(payload)))),
             Message::Ended { reason } => {
                 self.told = true;
                 return Err(reason);
@@ -252,6 +260,12 @@ impl Agent {
                 }
                 Ok(())
             }
+            Request::Note { bytes } => {
+                if self.link.outbox.capacity() > QUEUE / 2 {
+                    let _ = self.link.outbox.try_send(Message::Note { rank: 0, payload: bytes });
+                }
+                Ok(())
+            }
             Request::Abort { .. } => Ok(()),
         }
     }
@@ -305,11 +319,11 @@ impl Agent {
 }
 
 /// For ever, if it is not caught.
-async fn received(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
-        }
-        None => std::future::pending().await,
+async fn received(terminate: &mut Option<watch::Receiver<bool>>) {
+    if let Some(told) = terminate
+        && told.wait_for(|told| *told).await.is_ok()
+    {
+        return;
     }
+    std::future::pending().await
 }

@@ -1,8 +1,8 @@
 //! The ranks that rank 0 starts itself: processes here, or there over ssh.
 //!
 //! Their standard output is closed, as rank 0 alone prints; their errors go where ours do. They get the same arguments
-//! and, in the environment, their rank and the way to rank 0. The token goes through the environment of local
-//! processes, and through ssh's standard input: no other user sees either, as they would a command line.
+//! and, in the environment, their rank and the way to rank 0. The token comes on their standard input, where nobody else
+//! sees it, as on a command line; its end is how they learn early that rank 0 is gone.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -49,11 +49,18 @@ impl Children {
             let rank = start.rank;
             let mut child = match &start.host {
                 None => local(rank, orders)?,
-                Some(host) => remote(rank, host, orders).await?,
+                Some(host) => remote(rank, host, orders)?,
             };
+            let mut stdin = child.stdin.take();
+            if let Some(stdin) = &mut stdin {
+                // If the process is gone already, how it ended says why.
+                let _ = stdin.write_all(format!("{}\n", orders.token.reveal()).as_bytes()).await;
+            }
             let over_ssh = start.host.is_some();
             let events = events.clone();
             waiting.spawn(async move {
+                // Open as long as we are there.
+                let _stdin = stdin;
                 let how = match child.wait().await {
                     Ok(status) => describe(status, over_ssh),
                     Err(e) => e.to_string(),
@@ -79,12 +86,12 @@ fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
     let mut command = Command::new(&orders.options.program);
     command.args(&orders.options.arguments);
     command.env(RANK, rank.to_string()).env(SIZE, orders.size.to_string());
-    command.env(COORDINATOR, format!("127.0.0.1:{}", orders.port)).env(TOKEN, orders.token.reveal());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.env(COORDINATOR, format!("127.0.0.1:{}", orders.port)).env(TOKEN, TOKEN_ON_STDIN);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
     command.spawn().map_err(|e| Error::io("start a process of", orders.options.program.display(), e))
 }
 
-async fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
+fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
     let ssh = &orders.options.ssh;
     let Some((program, options)) = ssh.split_first() else {
         return Err(Error::new(ErrorKind::Config, "--ssh", "is no command"));
@@ -94,12 +101,7 @@ async fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
     command.args(options).args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", host]);
     command.arg(remote_line(rank, orders)?);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|e| Error::io("reach a host by", program, e))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If ssh is gone already, how it ended says why.
-        let _ = stdin.write_all(format!("{}\n", orders.token.reveal()).as_bytes()).await;
-    }
-    Ok(child)
+    command.spawn().map_err(|e| Error::io("reach a host by", program, e))
 }
 
 /// For the shell on the other side: the same program with the same arguments, in the same directory if there is one.

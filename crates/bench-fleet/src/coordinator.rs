@@ -4,6 +4,7 @@
 //! loop and is sent to all: a run with a rank missing would measure something else. Rank 0 is a peer like the others,
 //! over channels instead of a socket, and hears of the end last, because its process may be gone right after.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::admission::Candidate;
+use crate::agent::HEARTBEAT_MIN;
 use crate::clock::{Clock, nanoseconds};
 use crate::options::Options;
 use crate::protocol::{Message, Place, Step};
@@ -55,8 +57,8 @@ pub struct Terms {
     pub size: u32,
     pub build: String,
     pub token: Token,
-    /// For each rank where it was to run, if known: for a message about one that did not come.
-    pub planned: Vec<(u32, String)>,
+    /// The ranks that this process has started, and where.
+    pub started: BTreeMap<u32, String>,
     pub options: Options,
 }
 
@@ -139,7 +141,7 @@ impl Coordinator {
     async fn hold_together(&mut self) -> Result<(), String> {
         let deadline = tokio::time::sleep(self.terms.options.join_deadline);
         tokio::pin!(deadline);
-        let period = self.terms.options.heartbeat;
+        let period = self.terms.options.heartbeat.max(HEARTBEAT_MIN);
         let mut tick = interval(period);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
@@ -175,8 +177,11 @@ impl Coordinator {
                 self.hear(rank, Instant::now());
                 Ok(())
             }
+            Event::Arrived(rank, Arrival::Lost(how)) if !self.terms.started.contains_key(&rank) => {
+                Err(self.lost(rank, &how))
+            }
             Event::Arrived(rank, Arrival::Lost(how)) => {
-                // If its process is a child, how that ended says more.
+                // It is a child: how its process ended says more.
                 let sender = self.sender.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(HOW_IT_ENDED).await;
@@ -279,6 +284,10 @@ impl Coordinator {
                 Some(skew) => self.tell_all(&Message::Skew(skew)),
                 None => Ok(()),
             },
+            Message::Note { payload, .. } => {
+                self.pass_on(rank, payload);
+                Ok(())
+            }
             Message::Abort { reason } => Err(format!("{} ended the run: {reason}", self.describe(rank))),
             other => Err(format!("{} said what only a coordinator says: {other:?}", self.describe(rank))),
         }
@@ -310,6 +319,13 @@ impl Coordinator {
                 self.finished = true;
                 self.tell_all(&Message::Done { round, payload: Bytes::new(), parts: Vec::new() })
             }
+        }
+    }
+
+    /// A note is for rank 0's eyes while it is new. One that finds its queue half full is dropped.
+    fn pass_on(&self, rank: u32, payload: Bytes) {
+        if let Some(root) = self.peer(0).filter(|root| root.outbox.capacity() > QUEUE / 2) {
+            let _ = root.outbox.try_send(Message::Note { rank, payload });
         }
     }
 
@@ -360,8 +376,8 @@ impl Coordinator {
     }
 
     fn planned(&self, rank: u32) -> String {
-        let host = self.terms.planned.iter().find(|(planned, _)| *planned == rank);
-        host.map_or_else(|| format!("rank {rank}"), |(_, host)| format!("rank {rank} (host {host})"))
+        let host = self.terms.started.get(&rank);
+        host.map_or_else(|| format!("rank {rank}"), |host| format!("rank {rank} (host {host})"))
     }
 
     fn lost(&self, rank: u32, how: &str) -> String {

@@ -1,7 +1,6 @@
 //! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,16 +10,17 @@ use tokio::task::AbortHandle;
 use types::{Error, ErrorKind, Result};
 
 use crate::addresses::{host_name, ways_in};
-use crate::admission::{Connection, NotIn, admit, enter};
-use crate::agent::{Agent, Ending, Link, Request};
+use crate::admission::{Connection, admit};
+use crate::agent::{Agent, Ends, Link};
 use crate::children::{Children, Orders};
 use crate::clock::Clock;
 use crate::coordinator::{Coordinator, Event, Terms};
-use crate::launch::{Launch, Meeting, Start, TOKEN, TOKEN_ON_STDIN, detect};
+use crate::launch::{Launch, Meeting, Start, detect, node_name};
 use crate::member::{Fleet as Handle, Member, run_ended};
 use crate::options::Options;
 use crate::protocol::{Message, Place};
-use crate::rendezvous::{Left, find};
+use crate::rendezvous::Left;
+use crate::search::{Found, Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
 use crate::token::Token;
 use crate::wire::{Arrival, QUEUE, write_all};
@@ -29,10 +29,10 @@ use crate::wire::{Arrival, QUEUE, write_all};
 const EVENTS: usize = 1024;
 /// Connections that have not proved themselves; more wait in the listen queue.
 const STRANGERS_MAX: usize = 128;
-/// Between looks for rank 0.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// In an address: where our ssh connection came from.
-const SSH_CLIENT: &str = "ssh-client";
+/// Notes that wait for rank 0 to look: four of a thousand ranks.
+const NOTES: usize = 4096;
+/// After a failure to accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 pub struct Fleet;
 
@@ -43,13 +43,6 @@ struct Role {
     size: u32,
     clock: Arc<Mutex<Clock>>,
     epoch: Instant,
-}
-
-/// The ends of the channels between a member and its thread, on the thread's side.
-struct Ends {
-    requests: mpsc::Receiver<Request>,
-    ending: watch::Sender<Ending>,
-    joined: oneshot::Sender<Vec<Place>>,
 }
 
 impl Fleet {
@@ -63,6 +56,7 @@ impl Fleet {
             Launch::Start(starts) => (0, u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1)),
             Launch::Started { rank, size, .. } => (*rank, *size),
         };
+        let host = node_name(&options.environment).map_or(host, str::to_owned);
         let site = site_of(options.site.as_deref(), &host, rank)?;
         let place = Place { rank, host, site, process: std::process::id() };
         if launch == Launch::Alone {
@@ -76,7 +70,8 @@ impl Fleet {
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, reason) = watch::channel(None);
         let (joined, roster) = oneshot::channel();
-        let ends = Ends { requests: theirs, ending, joined };
+        let (notes, noted) = mpsc::channel(NOTES);
+        let ends = Ends { requests: theirs, ending, notes, joined };
         let (failed, failure) = oneshot::channel();
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
@@ -85,7 +80,9 @@ impl Fleet {
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        let fleet = Handle { requests, ending: reason.clone(), thread: Some(thread), payload_bytes_max };
+        let notes = tokio::sync::Mutex::new(noted);
+        let fleet =
+            Handle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
         match roster.await {
             Ok(roster) => Ok(Member::of(fleet, roster, rank, clock)),
             Err(_) => match failure.await {
@@ -117,7 +114,7 @@ impl Role {
     /// Rank 0: hold the run together, and be a rank of it.
     async fn lead(self, starts: Option<&[Start]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
         let token = match meeting {
-            Some(Meeting::At(_)) => given_token(&self.options)?,
+            Some(Meeting::At(_)) => Given::of(&self.options)?.token,
             _ => Token::random()?,
         };
         let listener = self.listen(starts, meeting).await?;
@@ -137,7 +134,7 @@ impl Role {
             size: self.size,
             build: self.options.build.clone(),
             token,
-            planned: starts.iter().map(name).collect(),
+            started: starts.iter().map(name).collect(),
             options: self.options.clone(),
         };
         let (own, link) = loopback(&sender, &self.place);
@@ -153,7 +150,8 @@ impl Role {
     }
 
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
-        let (connection, coordinator) = self.find_rank_0(meeting).await?;
+        let Found { connection, coordinator } =
+            find_rank_0(meeting, &self.options, &self.place, self.size).await?;
         let Connection { mut reader, writer } = connection;
         reader.trust(self.options.payload_bytes_max);
         let (outbox, messages) = mpsc::channel(QUEUE);
@@ -168,8 +166,7 @@ impl Role {
     }
 
     fn agent(&self, link: Link, ends: Ends) -> Agent {
-        let Ends { requests, ending, joined } = ends;
-        Agent::new(link, self.clock.clone(), requests, ending, joined, self.options.clone())
+        Agent::new(link, self.clock.clone(), ends, self.options.clone())
     }
 
     /// On loopback if no other machine is in the run.
@@ -211,96 +208,9 @@ impl Role {
         }
         match meeting {
             Some(Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
-            Some(_) => ways_in(&self.place.host, port),
+            Some(_) => ways_in(port),
             // The address by which ssh's own connection reached the host is the best guess.
-            None => std::iter::once(format!("{SSH_CLIENT}:{port}"))
-                .chain(ways_in(&self.place.host, port))
-                .collect(),
-        }
-    }
-
-    /// Try all ways in, again and again, until one lets us in or the time is over. Also its name, for messages.
-    async fn find_rank_0(&self, meeting: &Meeting) -> Result<(Connection, String)> {
-        let deadline = Instant::now() + self.options.join_deadline;
-        let given = match meeting {
-            Meeting::At(addresses) => Some((addresses.clone(), given_token(&self.options)?)),
-            Meeting::File { .. } => None,
-        };
-        let mut last = String::new();
-        while Instant::now() < deadline {
-            let found = match (meeting, &given) {
-                (Meeting::File { path, .. }, _) => look_in(path, &mut last)?,
-                (_, given) => given.clone(),
-            };
-            if let Some((addresses, token)) = found {
-                last.clear();
-                for address in addresses {
-                    match self.try_way(&address, &token).await {
-                        Ok(connection) => return Ok((connection, address)),
-                        Err(NotIn::Refused(reason)) => return Err(run_ended(&reason)),
-                        Err(NotIn::Try(why)) => last = format!("{last}{address}: {why}; "),
-                    }
-                }
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-        let seconds = self.options.join_deadline.as_secs_f64();
-        let reason = last.trim_end_matches("; ");
-        Err(run_ended(&format!(
-            "rank {} did not find rank 0 within {seconds:.0} s: {reason}",
-            self.place.rank
-        )))
-    }
-
-    async fn try_way(&self, address: &str, token: &Token) -> std::result::Result<Connection, NotIn> {
-        let resolved = match address.strip_prefix(SSH_CLIENT) {
-            None => address.to_owned(),
-            Some(port) => {
-                match self.options.environment.get("SSH_CONNECTION").and_then(|c| c.split(' ').next()) {
-                    Some(client) if client.contains(':') => format!("[{client}]{port}"),
-                    Some(client) => format!("{client}{port}"),
-                    None => return Err(NotIn::Try("there is no SSH_CONNECTION".into())),
-                }
-            }
-        };
-        let addresses = tokio::net::lookup_host(&resolved).await.map_err(|e| NotIn::Try(e.to_string()))?;
-        let mut last = NotIn::Try("the name has no address".into());
-        for address in addresses {
-            match enter(address, token, &self.place, self.size, &self.options.build).await {
-                Err(NotIn::Try(why)) => last = NotIn::Try(why),
-                other => return other,
-            }
-        }
-        Err(last)
-    }
-}
-
-/// What rank 0 has left in the file, if it is there yet.
-fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, Token)>> {
-    let Some(found) = find(path)? else {
-        let path = path.display();
-        *last = format!("there is no {path}: do all machines see that directory (--rendezvous DIR)?");
-        return Ok(None);
-    };
-    Ok(Some((found.addresses, Token::new(found.token)?)))
-}
-
-/// Where no file tells it, the environment must, on all ranks the same.
-fn given_token(options: &Options) -> Result<Token> {
-    match options.environment.get(TOKEN) {
-        Some(TOKEN_ON_STDIN) => {
-            let mut line = String::new();
-            std::io::stdin()
-                .read_line(&mut line)
-                .map_err(|e| Error::io("read the run's token from", "stdin", e))?;
-            Token::new(line.trim().to_owned())
-        }
-        Some(token) => Token::new(token.to_owned()),
-        None => {
-            let what = format!(
-                "{TOKEN} must be the same secret in the environment of all ranks: openssl rand -hex 16"
-            );
-            Err(Error::new(ErrorKind::Config, "--coordinator", what))
+            None => std::iter::once(format!("{SSH_CLIENT}:{port}")).chain(ways_in(port)).collect(),
         }
     }
 }
@@ -346,7 +256,7 @@ async fn let_in(listener: TcpListener, token: Token, events: mpsc::Sender<Event>
             Err(e) => {
                 // Out of file descriptors, mostly: some may come back.
                 tracing::warn!("cannot accept a rank: {e}");
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             }
         };

@@ -76,6 +76,11 @@ pub fn detect(options: &Options, this_host: &str) -> Result<Launch> {
     }
 }
 
+/// What the launcher calls this machine, if it has a name of its own for it.
+pub fn node_name(environment: &Environment) -> Option<&str> {
+    slurm::node_name(environment)
+}
+
 /// What the launcher's variables say, if there is one.
 fn launcher(environment: &Environment) -> Option<Found> {
     let (mpi, slurm) = (mpi::found(environment), slurm::found(environment));

@@ -32,7 +32,9 @@ mod options;
 mod protocol;
 mod rendezvous;
 mod rounds;
+mod search;
 mod site;
+mod terminate;
 mod token;
 mod wire;
 

@@ -21,6 +21,7 @@ use crate::protocol::{Place, Skew, Step};
 const FINE_WAIT: Duration = Duration::from_millis(2);
 /// The thread ends by itself; this is for one that cannot.
 const THREAD_END: Duration = Duration::from_secs(6);
+const NOTE_BYTES_MAX: usize = 64 << 10;
 const BARRIER_NAME_MAX: usize = 200;
 
 pub struct Member {
@@ -34,6 +35,7 @@ pub struct Member {
 pub(crate) struct Fleet {
     pub requests: mpsc::Sender<Request>,
     pub ending: watch::Receiver<Ending>,
+    pub notes: tokio::sync::Mutex<mpsc::Receiver<(u32, Vec<u8>)>>,
     pub thread: Option<JoinHandle<()>>,
     pub payload_bytes_max: usize,
 }
@@ -63,7 +65,9 @@ impl std::fmt::Display for RunEnded {
 
 impl std::error::Error for RunEnded {}
 
+/// One line, whatever another rank gave as its reason.
 pub(crate) fn run_ended(reason: &str) -> Error {
+    let reason = reason.replace(char::is_control, " ");
     Error::new(ErrorKind::Io, "the run on many processes ended", "").with_source(RunEnded(reason.into()))
 }
 
@@ -151,6 +155,27 @@ impl Member {
             Answer::Done { payload, .. } => Ok(Vec::from(payload)),
             Answer::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
         }
+    }
+
+    /// Show rank 0 something while the run goes on: progress, a histogram of the last second. At most 64 KiB; no step,
+    /// and no promise: what finds a queue full is dropped, so that it costs the run nothing.
+    pub async fn note(&self, bytes: Vec<u8>) -> Result<()> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        if bytes.len() > NOTE_BYTES_MAX {
+            let what = format!("{} bytes of at most {NOTE_BYTES_MAX}", bytes.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, "note for rank 0", what));
+        }
+        fleet.ask(Request::Note { bytes: Bytes::from(bytes) }).await
+    }
+
+    /// On rank 0: the next note, and whose it is. Waits for ever where there are none. Safe to cancel.
+    pub async fn next_note(&self) -> (u32, Vec<u8>) {
+        if let Some(fleet) = &self.fleet
+            && let Some(note) = fleet.notes.lock().await.recv().await
+        {
+            return note;
+        }
+        std::future::pending().await
     }
 
     /// Do `work` for as long as the run holds: if a rank is lost, `work` is dropped and the error says which.

@@ -16,6 +16,7 @@
 //! Enter { round, step }          -->
 //!                                <--       Go | Done            when all ranks are in the same step
 //! Woke                           -->  <--  Skew                 after a barrier
+//! Note                           -->                            at any time, for rank 0
 //! Abort { reason }               -->  <--  Ended { reason }     at any time
 //! ```
 //!
@@ -91,6 +92,12 @@ pub enum Message {
         error: u64,
     },
     Skew(Skew),
+    /// Something for rank 0 to look at now; from a member, its rank is not looked at.
+    Note {
+        rank: u32,
+        #[serde(skip)]
+        payload: Bytes,
+    },
     Abort {
         reason: String,
     },
@@ -178,14 +185,18 @@ impl std::fmt::Display for Malformed {
 impl Message {
     pub fn payload_mut(&mut self) -> Option<&mut Bytes> {
         match self {
-            Message::Enter { payload, .. } | Message::Done { payload, .. } => Some(payload),
+            Message::Enter { payload, .. }
+            | Message::Done { payload, .. }
+            | Message::Note { payload, .. } => Some(payload),
             _ => None,
         }
     }
 
     fn payload(&self) -> &[u8] {
         match self {
-            Message::Enter { payload, .. } | Message::Done { payload, .. } => payload,
+            Message::Enter { payload, .. }
+            | Message::Done { payload, .. }
+            | Message::Note { payload, .. } => payload,
             _ => &[],
         }
     }

@@ -15,3 +15,8 @@ pub(super) fn found(environment: &Environment) -> Option<Found> {
     let job = format!("slurm{}x{}", plain(job), plain(step));
     Some(Found { launcher: "srun", rank, size, job, one_machine: nodes == Some(1) })
 }
+
+/// What Slurm calls this machine: the name that its users know, and, where one machine plays several, the only one.
+pub(super) fn node_name(environment: &Environment) -> Option<&str> {
+    environment.get("SLURM_STEP_NUM_TASKS").and_then(|_| environment.get("SLURMD_NODENAME"))
+}

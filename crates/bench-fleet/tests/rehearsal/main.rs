@@ -3,9 +3,9 @@
 //!
 //!   fleet-rehearsal [--procs N] [--hosts LIST] [--coordinator HOST:PORT] [--rendezvous DIR] [--site SPEC] [--ssh CMD]
 //!                   [--join-seconds N] [--silence-seconds N] [--bytes N] [--work-seconds N] [--abort-rank R]
-//!                   [--leave-rank R] [--stray-rank R] [--pids DIR] [--skew]
+//!                   [--leave-rank R] [--stray-rank R] [--pids DIR] [--linger-seconds N] [--skew]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bench_fleet::{Fleet, Member, Options};
@@ -24,6 +24,8 @@ struct Play {
     /// Each rank leaves its process's id here when work begins.
     pids: Option<PathBuf>,
     skew: bool,
+    /// After the run, on rank 0.
+    linger: Duration,
 }
 
 fn main() -> std::process::ExitCode {
@@ -36,7 +38,8 @@ fn main() -> std::process::ExitCode {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             // In one piece, as all ranks write to one terminal.
-            eprint!("{}", format_args!("fleet-rehearsal: {error}\n").to_string());
+            let line = format!("fleet-rehearsal: {error}\n");
+            eprint!("{line}");
             std::process::ExitCode::FAILURE
         }
     }
@@ -44,13 +47,19 @@ fn main() -> std::process::ExitCode {
 
 async fn rehearse() -> Result<()> {
     let (options, play) = parse()?;
+    if options
+        .environment
+        .get("FLEET_REHEARSAL_REFUSE")
+        .and(options.environment.get("FOREBAY_BENCH_RANK"))
+        .is_some()
+    {
+        std::process::exit(3);
+    }
     let member = Fleet::join(options).await?;
     let plan = member.broadcast(format!("plan of {}", member.size()).into_bytes()).await?;
     let begin = member.barrier("begin").await?;
     if let Some(dir) = &play.pids {
-        let path = dir.join(member.rank().to_string());
-        std::fs::write(&path, std::process::id().to_string())
-            .map_err(|e| Error::io("write", path.display(), e))?;
+        leave_id(dir, member.rank())?;
     }
     if play.abort_rank == Some(member.rank()) {
         return Err(member.abort("its target is full").await);
@@ -75,7 +84,25 @@ async fn rehearse() -> Result<()> {
     let stamp = member.stamp(Instant::now());
     let stamps = member.gather(stamp.at.as_nanos().to_le_bytes().to_vec()).await?;
     assert!(stamps.is_none_or(|all| all.len() == member.size() as usize));
-    member.finish().await
+    let is_root = member.is_root();
+    member.finish().await?;
+    if is_root && !play.linger.is_zero() {
+        leave_id(&play.pids.unwrap_or_default().join("done"), 0)?;
+        tokio::time::sleep(play.linger).await;
+    }
+    Ok(())
+}
+
+/// Renamed, so that it is seen whole.
+fn leave_id(dir: &Path, rank: u32) -> Result<()> {
+    let path = dir.join(rank.to_string());
+    let put = || {
+        std::fs::create_dir_all(dir)?;
+        let partial = dir.join(format!("{rank}.partial"));
+        std::fs::write(&partial, std::process::id().to_string())?;
+        std::fs::rename(&partial, &path)
+    };
+    put().map_err(|e| Error::io("write", path.display(), e))
 }
 
 /// `rank site plan`, a line feed, and as many bytes as were asked for.
@@ -118,6 +145,7 @@ fn parse() -> Result<(Options, Play)> {
             "--silence-seconds" => options.silence_max = seconds()?,
             "--bytes" => play.bytes = number()? as usize,
             "--work-seconds" => play.work = seconds()?,
+            "--linger-seconds" => play.linger = seconds()?,
             "--abort-rank" => play.abort_rank = Some(number()?),
             "--leave-rank" => play.leave_rank = Some(number()?),
             "--stray-rank" => play.stray_rank = Some(number()?),

@@ -1,0 +1,226 @@
+//! However a run ends early, it ends on all ranks, soon, with a line that says why.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use testkit::lab::{NotRun, not_run};
+use testkit::mpi::open_mpi;
+use testkit::slurm::with_slurm;
+use testkit::ssh::with_sshd;
+
+use crate::rehearsal::{PROGRAM, lines, process_of, rehearsal, run, start};
+
+/// "Within seconds": no run here waits for a silent one.
+const SOON: Duration = Duration::from_secs(5);
+
+fn kill(process: i32, signal: Signal) {
+    let process = rustix::process::Pid::from_raw(process).expect("a process's id");
+    rustix::process::kill_process(process, signal).expect("it is there");
+}
+
+/// Start four ranks that work for a minute, send `signal` to rank 2, and see how the run ends.
+fn with_rank_2_sent(mut command: Command, signal: Signal) -> (Output, Duration) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    command.args(["--work-seconds", "50", "--pids"]).arg(dir.path()).current_dir(&dir);
+    let run = start(&mut command);
+    let processes: Vec<i32> = (0..4).map(|rank| process_of(dir.path(), rank)).collect();
+    kill(processes[2], signal);
+    let (output, took) = run.end();
+    // Nobody is left behind.
+    let begun = Instant::now();
+    let alive = |process: &&i32| std::path::Path::new(&format!("/proc/{process}")).exists();
+    while let Some(process) = processes.iter().find(alive) {
+        assert!(begun.elapsed() < SOON, "process {process} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (output, took)
+}
+
+fn assert_rank_2_was_lost((output, took): (Output, Duration)) {
+    let said = lines(&output);
+    assert_all_said_that_rank_2_was_lost(&said, &output, took);
+}
+
+fn assert_all_said_that_rank_2_was_lost(said: &[String], output: &Output, took: Duration) {
+    assert!(!output.status.success(), "{output:?}");
+    assert!(took < SOON, "{took:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert_eq!(said.len(), 3, "one line of each other rank: {said:?} {output:?}");
+    for line in said {
+        assert!(line.contains("rank 2 (host ") && line.contains("was lost"), "{line}");
+    }
+}
+
+#[test]
+fn a_killed_local_process_ends_the_run() {
+    let lost = with_rank_2_sent(rehearsal(&["--procs", "4"]), Signal::KILL);
+    assert!(lines(&lost.0)[0].contains("signal: 9"), "{:?}", lost.0);
+    assert_rank_2_was_lost(lost);
+}
+
+/// `mpirun` itself ends the other ranks too, and passes on what they say then or not. So they say it to files here.
+#[test]
+fn a_rank_killed_under_mpirun_ends_the_run() {
+    match open_mpi(4) {
+        Ok(mut mpirun) => {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let script = "exec \"$0\" \"$@\" 2>\"$ERRORS/$OMPI_COMM_WORLD_RANK\"";
+            mpirun.args(["sh", "-c", script, PROGRAM]).env("ERRORS", dir.path());
+            let (output, took) = with_rank_2_sent(mpirun, Signal::KILL);
+            let errors = std::fs::read_dir(&dir).expect("it is there").flatten();
+            let text: String = errors.flat_map(|file| std::fs::read_to_string(file.path())).collect();
+            let said: Vec<String> = text.lines().map(str::to_owned).collect();
+            assert_all_said_that_rank_2_was_lost(&said, &output, took);
+        }
+        Err(NotRun(reason)) => not_run("a_rank_killed_under_mpirun_ends_the_run", &reason),
+    }
+}
+
+#[test]
+fn a_rank_killed_under_srun_ends_the_run() {
+    with_slurm("a_rank_killed_under_srun_ends_the_run", 2, |slurm| {
+        let mut srun = slurm.srun(2, 4);
+        srun.arg(PROGRAM);
+        assert_rank_2_was_lost(with_rank_2_sent(srun, Signal::KILL));
+    });
+}
+
+#[test]
+fn a_rank_killed_behind_ssh_ends_the_run() {
+    with_sshd("a_rank_killed_behind_ssh_ends_the_run", |sshd| {
+        let ssh = sshd.command().join(" ");
+        assert_rank_2_was_lost(with_rank_2_sent(
+            rehearsal(&["--hosts", "n1,n2:2", "--ssh", &ssh]),
+            Signal::KILL,
+        ));
+    });
+}
+
+/// As a host that is gone: no connection is closed.
+#[test]
+fn a_rank_that_falls_silent_ends_the_run() {
+    // The stopped process is killed by its parent.
+    let (output, took) =
+        with_rank_2_sent(rehearsal(&["--procs", "4", "--silence-seconds", "2"]), Signal::STOP);
+    assert!(!output.status.success());
+    assert!(took > Duration::from_secs(1) && took < 3 * SOON, "{took:?}");
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 3, "{output:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("rank 2 (host ") && line.contains("silent for")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_run_that_is_told_to_end_says_so_on_all_ranks() {
+    let (output, took) = with_rank_2_sent(rehearsal(&["--procs", "4"]), Signal::TERM);
+    assert!(!output.status.success() && took < SOON, "{took:?} {output:?}");
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 4, "{output:?}");
+    assert!(lines.iter().all(|line| line.contains("rank 2 (host ") && line.contains("SIGTERM")), "{lines:?}");
+}
+
+/// Which has caught it for the run before.
+#[test]
+fn after_the_run_the_signal_still_ends_the_process() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut command = rehearsal(&["--procs", "2", "--linger-seconds", "50", "--pids"]);
+    let run = start(command.arg(dir.path()));
+    let process = process_of(&dir.path().join("done"), 0);
+    kill(process, Signal::TERM);
+    let (output, took) = run.end();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(output.status.code(), Some(143));
+}
+
+#[test]
+fn the_loss_of_rank_0_ends_the_others() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut command = rehearsal(&["--procs", "3", "--work-seconds", "50", "--pids"]);
+    let run = start(command.arg(dir.path()));
+    let processes: Vec<i32> = (0..3).map(|rank| process_of(dir.path(), rank)).collect();
+    kill(processes[0], Signal::KILL);
+    let (output, _) = run.end();
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 2, "{output:?}");
+    assert!(lines.iter().all(|line| line.contains("rank 0 (") && line.contains("was lost")), "{lines:?}");
+}
+
+fn assert_all_say(arguments: &[&str], ranks: usize, what: &str) {
+    let output = run(&mut rehearsal(arguments));
+    assert!(!output.status.success());
+    let lines = lines(&output);
+    assert_eq!(lines.iter().filter(|line| line.contains(what)).count(), ranks, "{output:?}");
+}
+
+#[test]
+fn a_rank_that_aborts_gives_its_reason_to_all() {
+    for rank in ["0", "2"] {
+        let reason = format!("rank {rank} (host ");
+        let arguments = ["--procs", "3", "--abort-rank", rank];
+        assert_all_say(&arguments, 3, "ended the run: its target is full");
+        assert_all_say(&arguments, 3, &reason);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_early_ends_the_run() {
+    assert_all_say(&["--procs", "3", "--leave-rank", "1"], 2, "it left the run before the end");
+    assert_all_say(&["--procs", "3", "--leave-rank", "0"], 2, "it left the run before the end");
+}
+
+#[test]
+fn ranks_that_go_different_ways_do_not_wait_for_each_other() {
+    assert_all_say(&["--procs", "3", "--stray-rank", "1"], 3, "is out of step");
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named() {
+    let mut command = rehearsal(&["--join-seconds", "1"]);
+    command.env("FOREBAY_BENCH_RANK", "0").env("FOREBAY_BENCH_SIZE", "3");
+    command
+        .env("FOREBAY_BENCH_COORDINATOR", "localhost:1")
+        .env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    command.env("FOREBAY_BENCH_COORDINATOR", format!("localhost:{port}"));
+    let output = run(&mut command);
+    assert!(!output.status.success());
+    let lines = lines(&output);
+    assert!(lines[0].contains("1 of 3 ranks came within 1 s; missing: rank 1, rank 2"), "{lines:?}");
+
+    command.env("FOREBAY_BENCH_RANK", "2");
+    let output = run(&mut command);
+    assert!(!output.status.success());
+    let text = &crate::rehearsal::lines(&output)[0];
+    assert!(text.contains("rank 2 did not find rank 0 within 1 s") && text.contains("refused"), "{text}");
+}
+
+#[test]
+fn a_process_that_ends_before_it_joins_is_named_at_once() {
+    // By this the others refuse to work.
+    let begun = Instant::now();
+    let output = run(rehearsal(&["--procs", "2"]).env("FLEET_REHEARSAL_REFUSE", "1"));
+    assert!(!output.status.success() && begun.elapsed() < SOON);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("rank 1 (host ") && text.contains("ended before it joined the run: exit status: 3"),
+        "{text}"
+    );
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_in_a_line() {
+    for (arguments, what) in [
+        (&["--procs", "0"][..], "--procs"),
+        (&["--procs", "2", "--hosts", "a"], "cannot go together"),
+        (&["--hosts", "-oProxyCommand=x"], "--hosts"),
+        (&["--procs", "2", "--site", "a=b,c"], "--site"),
+    ] {
+        let output = run(&mut rehearsal(arguments));
+        let lines = lines(&output);
+        assert!(!output.status.success() && lines.len() == 1 && lines[0].contains(what), "{output:?}");
+    }
+}

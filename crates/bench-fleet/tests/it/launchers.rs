@@ -1,0 +1,152 @@
+//! The same run by local processes, mpirun, srun and ssh gives the same table.
+
+use std::process::Command;
+
+use testkit::lab::{NotRun, not_run};
+use testkit::mpi::{mpich_on_two_machines, open_mpi};
+use testkit::slurm::with_slurm;
+use testkit::ssh::with_sshd;
+
+use crate::rehearsal::{PROGRAM, printed, rehearsal, run, table};
+
+/// On one command line for all launchers.
+const SITES: [&str; 2] = ["--site", "0-1=north,2-3=south"];
+
+fn expected() -> String {
+    table(4, 1000, |rank| if rank < 2 { "north".into() } else { "south".into() })
+}
+
+fn with_program(mut command: Command) -> Command {
+    command.arg(PROGRAM).args(SITES);
+    command
+}
+
+#[test]
+fn local_processes_print_the_table() {
+    assert_eq!(printed(rehearsal(&["--procs", "4"]).args(SITES)), expected());
+}
+
+#[test]
+fn one_process_needs_nothing() {
+    let expected = table(1, 1000, |_| "here".into());
+    assert_eq!(printed(&mut rehearsal(&["--site", "here"])), expected);
+    assert_eq!(printed(&mut rehearsal(&["--site", "here", "--procs", "1"])), expected);
+}
+
+#[test]
+fn open_mpis_mpirun_prints_the_same_table() {
+    match open_mpi(4) {
+        Ok(mpirun) => assert_eq!(printed(&mut with_program(mpirun)), expected()),
+        Err(NotRun(reason)) => not_run("open_mpis_mpirun_prints_the_same_table", &reason),
+    }
+}
+
+/// Which then meet in the working directory, and leave nothing there.
+#[test]
+fn mpichs_mpirun_on_two_machines_prints_the_same_table() {
+    match mpich_on_two_machines(4) {
+        Ok(mpirun) => {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            assert_eq!(printed(with_program(mpirun).current_dir(&dir)), expected());
+            assert_eq!(std::fs::read_dir(&dir).expect("it is there").count(), 0);
+        }
+        Err(NotRun(reason)) => not_run("mpichs_mpirun_on_two_machines_prints_the_same_table", &reason),
+    }
+}
+
+#[test]
+fn srun_prints_the_same_table_on_one_node_and_on_two() {
+    with_slurm("srun_prints_the_same_table_on_one_node_and_on_two", 2, |slurm| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        assert_eq!(printed(with_program(slurm.srun(1, 4)).current_dir(&dir)), expected());
+        assert_eq!(printed(with_program(slurm.srun(2, 4)).current_dir(&dir)), expected());
+        assert_eq!(std::fs::read_dir(&dir).expect("it is there").count(), 0);
+
+        // A rank is known by the node that Slurm has put it on.
+        let mut cyclic = slurm.srun(2, 4);
+        cyclic.args(["--ntasks-per-node=2", "--distribution=cyclic", PROGRAM]).current_dir(&dir);
+        assert_eq!(printed(&mut cyclic), table(4, 1000, |rank| format!("n{}", rank % 2 + 1)));
+
+        // The program's own processes in one task of a job.
+        let own = printed(slurm.srun(1, 1).arg(PROGRAM).args(["--procs", "4"]).args(SITES).current_dir(&dir));
+        assert_eq!(own, expected());
+    });
+}
+
+#[test]
+fn a_batch_script_that_forgets_srun_is_one_process() {
+    with_slurm("a_batch_script_that_forgets_srun_is_one_process", 1, |slurm| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let script = dir.path().join("job.sh");
+        std::fs::write(&script, format!("#!/bin/sh\n{PROGRAM} --site here\n")).expect("written");
+        let mut sbatch = slurm.command("sbatch");
+        sbatch.args(["--wait", "--ntasks=4", "--output=out"]).arg(&script).current_dir(&dir);
+        printed(&mut sbatch);
+        let out = std::fs::read_to_string(dir.path().join("out")).expect("the job's output");
+        assert_eq!(out, table(1, 1000, |_| "here".into()));
+    });
+}
+
+#[test]
+fn hosts_over_ssh_print_the_same_table() {
+    with_sshd("hosts_over_ssh_print_the_same_table", |sshd| {
+        let ssh = sshd.command().join(" ");
+        let others = printed(rehearsal(&["--hosts", "n1,n2:2", "--ssh", &ssh]).args(SITES));
+        assert_eq!(others, expected());
+        let with_this = printed(rehearsal(&["--hosts", "localhost:2,n1,n2", "--ssh", &ssh]).args(SITES));
+        assert_eq!(with_this, expected());
+    });
+}
+
+#[test]
+fn a_host_that_ssh_cannot_reach_is_named_at_once() {
+    with_sshd("a_host_that_ssh_cannot_reach_is_named_at_once", |sshd| {
+        let ssh = sshd.command().join(" ");
+        let output = run(&mut rehearsal(&["--hosts", "n1,unknown.invalid", "--ssh", &ssh]));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        assert!(errors.contains("rank 2 (host unknown.invalid) ended before it joined"), "{errors}");
+        // The one that was reached is gone too, however far it had come.
+        let mark = ssh.split('/').find(|part| part.starts_with("forebay-sshd-")).expect("its directory");
+        let begun = std::time::Instant::now();
+        while is_running(mark) {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "a rank is left behind");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+}
+
+/// By an address of our own choice, without a file: for machines that share no directory.
+#[test]
+fn a_launcher_that_says_nothing_is_helped_by_variables() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let coordinator = format!("localhost:{port}");
+    let mut ranks: Vec<_> = (0..4_u32)
+        .map(|rank| {
+            let mut command = rehearsal(&SITES);
+            command.env("FOREBAY_BENCH_RANK", rank.to_string()).env("FOREBAY_BENCH_SIZE", "4");
+            command
+                .env("FOREBAY_BENCH_COORDINATOR", &coordinator)
+                .env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
+            crate::rehearsal::start(&mut command)
+        })
+        .collect();
+    let (first, _) = ranks.remove(0).end();
+    assert_eq!(String::from_utf8_lossy(&first.stdout), expected(), "{first:?}");
+    for rank in ranks {
+        let (output, _) = rank.end();
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+/// Whether there is a rehearsal with `mark` in its arguments.
+fn is_running(mark: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default()).any(
+        |arguments| {
+            let arguments = String::from_utf8_lossy(&arguments).into_owned();
+            arguments.starts_with(PROGRAM) && arguments.contains(mark)
+        },
+    )
+}

@@ -1,0 +1,175 @@
+//! Many ranks, in one process to be kind to the machine: each is a member with sockets and a thread of its own.
+
+use std::time::{Duration, Instant};
+
+use bench_fleet::{Environment, Fleet, Member, Options};
+use types::Result;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+pub fn options(rank: u32, size: u32, port: u16) -> Options {
+    let (rank, size) = (rank.to_string(), size.to_string());
+    let coordinator = format!("127.0.0.1:{port}");
+    let environment = Environment::from([
+        ("FOREBAY_BENCH_RANK", rank.as_str()),
+        ("FOREBAY_BENCH_SIZE", size.as_str()),
+        ("FOREBAY_BENCH_COORDINATOR", coordinator.as_str()),
+        ("FOREBAY_BENCH_TOKEN", TOKEN),
+    ]);
+    Options { environment, catch_terminate: false, ..Options::default() }
+}
+
+/// Let `play` be played by `size` ranks.
+async fn with_ranks<F>(size: u32, play: impl Fn(Member) -> F) -> Vec<Result<()>>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let port = free_port();
+    let joining: Vec<_> =
+        (0..size).map(|rank| tokio::spawn(Fleet::join(options(rank, size, port)))).collect();
+    let mut playing = Vec::new();
+    for member in joining {
+        playing.push(tokio::spawn(play(member.await.expect("no panic").expect("joined"))));
+    }
+    let mut results = Vec::new();
+    for played in playing {
+        results.push(played.await.expect("no panic"));
+    }
+    results
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_members_gather_broadcast_and_meet() {
+    let results = with_ranks(64, |member| async move {
+        assert_eq!((member.size(), member.roster().len()), (64, 64));
+        for round in 0..3_u8 {
+            // Ranks give very different amounts, some of them more than a frame.
+            let mine = vec![member.rank() as u8 ^ round; member.rank() as usize * 40_000];
+            if let Some(all) = member.gather(mine).await? {
+                assert_eq!(all.len(), 64);
+                for (rank, given) in all.iter().enumerate() {
+                    assert_eq!(given.len(), rank * 40_000);
+                    assert!(given.iter().all(|byte| *byte == rank as u8 ^ round));
+                }
+            }
+            let plan = if member.is_root() { vec![round; 3_000_000] } else { Vec::new() };
+            assert_eq!(member.broadcast(plan).await?, vec![round; 3_000_000]);
+            let barrier = member.barrier("go").await?;
+            let skew = member.skew(&barrier).await?;
+            assert_eq!(skew.name, "go");
+            assert!(skew.last_rank < 64);
+        }
+        member.finish().await
+    })
+    .await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
+
+/// All ranks share this process's clock, so that the truth is known: one instant has one time in the fleet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleets_time_is_right_within_its_bound() {
+    let instants = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let results = with_ranks(8, move |member| {
+        let instants = instants.clone();
+        async move {
+            for round in 0..5 {
+                if member.is_root() {
+                    instants.lock().expect("no panic").push(Instant::now());
+                }
+                let barrier = member.barrier("look").await?;
+                let instant: Instant = instants.lock().expect("no panic")[round];
+                let stamp = member.stamp(instant);
+                let mine =
+                    [stamp.at, stamp.error_bound].map(|d| (d.as_nanos() as u64).to_le_bytes()).concat();
+                if let Some(all) = member.gather(mine).await? {
+                    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight"));
+                    let stamps = all.iter().map(|row| (number(&row[..8]), number(&row[8..])));
+                    // Rank 0's clock is the fleet's, and has no error.
+                    assert_eq!(number(&all[0][8..]), 0);
+                    for (at, error) in stamps {
+                        let apart = at.abs_diff(number(&all[0][..8]));
+                        assert!(apart <= error, "{apart} ns off, of at most {error}");
+                        assert!(error < 1_000_000_000, "the bound is one: {error} ns");
+                    }
+                }
+                let skew = member.skew(&barrier).await?;
+                assert!(skew.error_bound < Duration::from_secs(2), "{skew:?}");
+            }
+            member.finish().await
+        }
+    })
+    .await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_beyond_the_limit_is_refused_where_it_is_given() {
+    let results = with_ranks(2, |member| async move {
+        let error = member.gather(vec![0; (64 << 20) + 1]).await.expect_err("too long");
+        assert!(error.to_string().contains("of at most 67108864"), "{error}");
+        member.gather(vec![1]).await?;
+        member.finish().await
+    })
+    .await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_under_guard_ends_when_another_rank_aborts() {
+    let begun = Instant::now();
+    let results = with_ranks(3, |member| async move {
+        if member.rank() == 1 {
+            return Err(member.abort("enough").await);
+        }
+        member.guard(tokio::time::sleep(Duration::from_secs(100))).await
+    })
+    .await;
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    for result in results {
+        let error = result.expect_err("the run has ended").to_string();
+        assert!(error.contains("rank 1 (host ") && error.ends_with("ended the run: enough"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_of_another_build_or_size_end_the_run() {
+    for wrong in ["build", "size"] {
+        let port = free_port();
+        let mut other = options(1, if wrong == "size" { 3 } else { 2 }, port);
+        if wrong == "build" {
+            other.build = "0.0.0".into();
+        }
+        let joining = tokio::spawn(Fleet::join(options(0, 2, port)));
+        let refused = Fleet::join(other).await.err().expect("refused").to_string();
+        let error = joining.await.expect("no panic").err().expect("ended").to_string();
+        assert!(error.contains("rank 1 (host ") && refused.contains("rank 1 (host "), "{error} / {refused}");
+        assert!(
+            error.contains(if wrong == "build" { "runs build 0.0.0" } else { "there are 3 ranks" }),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rank_0_sees_the_notes_of_the_others_while_they_work() {
+    let results = with_ranks(4, |member| async move {
+        if member.is_root() {
+            let mut seen = std::collections::BTreeSet::new();
+            while seen.len() < 3 {
+                let (rank, note) = member.next_note().await;
+                assert_eq!(note, vec![rank as u8; 1000]);
+                seen.insert(rank);
+            }
+        } else {
+            assert!(member.note(vec![0; 70_000]).await.is_err());
+            member.note(vec![member.rank() as u8; 1000]).await?;
+        }
+        member.finish().await
+    })
+    .await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
