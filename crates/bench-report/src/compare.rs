@@ -89,7 +89,9 @@ const COLUMNS: [&str; 7] =
 pub fn compare(a: &ResultFile, b: &ResultFile, config: &Config) -> Outcome {
     let mut table = Table::new(format!("A: {}; B: {}", a.started, b.started), COLUMNS, Vec::new());
     if let Some(why) = mismatch(a, b, config) {
-        return Outcome { verdict: Verdict::NotComparable(why), measures: Vec::new(), table };
+        // Its words are from files.
+        let verdict = Verdict::NotComparable(format::one_line(&why));
+        return Outcome { verdict, measures: Vec::new(), table };
     }
     let pairs = pairs(a, b, &mut table.notes);
     if pairs.is_empty() {

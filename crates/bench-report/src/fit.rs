@@ -5,6 +5,8 @@
 //! the measurements is not fitted, and two that varied together are refused instead of told apart by luck.
 
 use crate::distribution::{CONFIDENCE, student_t_quantile};
+use crate::format;
+use crate::model::Cell;
 
 /// Two predictors whose correlation leaves less than this share of their variance are not told apart.
 const SEPARATE_MIN: f64 = 1e-6;
@@ -27,6 +29,10 @@ pub struct Line {
     /// Share of the variance of y that the line explains.
     pub r2: f64,
     pub n: usize,
+    /// Of the points: the mean of x, the sum of squares around it, and the variance of the residuals.
+    x_mean: f64,
+    x_squares: f64,
+    variance: Option<f64>,
 }
 
 /// One measured job of the fit with three terms.
@@ -87,7 +93,15 @@ pub fn line(points: &[(f64, f64)]) -> Result<Line, Unfit> {
     }
     let fitted = least_squares(&[&x], &y)?;
     let slope = fitted.slopes.first().copied().ok_or(Unfit::NothingVaries)?;
-    Ok(Line { intercept: fitted.intercept, slope, r2: fitted.r2, n: points.len() })
+    Ok(Line {
+        intercept: fitted.intercept,
+        slope,
+        r2: fitted.r2,
+        n: points.len(),
+        x_mean: mean(&x),
+        x_squares: product(&x, &x),
+        variance: fitted.variance,
+    })
 }
 
 /// The fit with three terms; two where only one of round trip and bytes varied.
@@ -121,6 +135,12 @@ impl Line {
         self.intercept.value + self.slope.value * x
     }
 
+    /// The same with its doubt: where the line itself, not a single measurement, lies at `x`.
+    pub fn predict_with_interval(&self, x: f64) -> Coefficient {
+        let factor = (self.n as f64).recip() + (x - self.x_mean).powi(2) / self.x_squares;
+        Coefficient::new(self.predict(x), self.variance, factor, self.n.saturating_sub(2))
+    }
+
     /// The x at which two lines meet: the round trip from which the tier pays. None for parallel lines.
     pub fn meets(&self, other: &Line) -> Option<f64> {
         let slopes = self.slope.value - other.slope.value;
@@ -144,6 +164,21 @@ impl Distance {
 }
 
 impl Coefficient {
+    /// Whose variance is `factor` times that of the residuals.
+    fn new(value: f64, variance: Option<f64>, factor: f64, freedom: usize) -> Coefficient {
+        let standard_error = variance.map(|v| (v * factor).max(0.0).sqrt());
+        let interval = standard_error.map(|error| {
+            let half = student_t_quantile(0.5 + CONFIDENCE / 2.0, freedom as f64) * error;
+            (value - half, value + half)
+        });
+        Coefficient { value, standard_error, interval }
+    }
+
+    /// From so many points.
+    pub fn cell(self, n: usize) -> Cell {
+        Cell::Estimate { median: self.value, interval: self.interval, n }
+    }
+
     /// In another unit: seconds per second to seconds per millisecond, say.
     pub fn times(self, factor: f64) -> Coefficient {
         let interval = self.interval.map(|(low, high)| {
@@ -160,30 +195,59 @@ impl Coefficient {
     }
 }
 
+/// `33.10 [31.02, 35.18]`
+impl std::fmt::Display for Coefficient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&format::interval(self.value, self.interval))
+    }
+}
+
 struct Fitted {
     intercept: Coefficient,
     slopes: Vec<Coefficient>,
     r2: f64,
+    /// Of the residuals; None without a degree of freedom.
+    variance: Option<f64>,
 }
 
 /// For one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no digits.
 fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
     let n = y.len();
-    if n < predictors.len() + 1 {
-        return Err(Unfit::TooFewPoints);
+    let freedom = n.checked_sub(predictors.len() + 1).ok_or(Unfit::TooFewPoints)?;
+    let (inverse, slopes) = solve(predictors, y)?;
+    let means: Vec<f64> = predictors.iter().map(|x| mean(x)).collect();
+    let intercept = mean(y) - slopes.iter().zip(&means).map(|(b, m)| b * m).sum::<f64>();
+    let residuals = residuals(predictors, y, intercept, &slopes);
+    if !intercept.is_finite() || !residuals.is_finite() {
+        return Err(Unfit::NotFinite);
     }
-    let count = n as f64;
-    let mean = |v: &[f64]| v.iter().sum::<f64>() / count;
-    let product = |a: &[f64], b: &[f64]| -> f64 {
-        let (a_mean, b_mean) = (mean(a), mean(b));
-        a.iter().zip(b).map(|(a, b)| (a - a_mean) * (b - b_mean)).sum()
-    };
+    let variance = (freedom > 0).then(|| residuals / freedom as f64);
+    // Of the mean, and of the slopes carried to x = 0.
+    let mut carried = (n as f64).recip();
+    for (row, a) in inverse.iter().zip(&means) {
+        carried += row.iter().zip(&means).map(|(v, b)| v * a * b).sum::<f64>();
+    }
+    let diagonal = inverse.iter().enumerate().map(|(i, row)| row.get(i).copied().unwrap_or(f64::NAN));
     let total = product(y, y);
-    // The inverse of the matrix of products, and the slopes; the second row is unused with one predictor.
-    let (inverse, slopes) = match predictors {
+    Ok(Fitted {
+        intercept: Coefficient::new(intercept, variance, carried, freedom),
+        slopes: slopes
+            .iter()
+            .zip(diagonal)
+            .map(|(b, v)| Coefficient::new(*b, variance, v, freedom))
+            .collect(),
+        // A level line through level points explains all there is.
+        r2: if total > 0.0 { (1.0 - residuals / total).clamp(0.0, 1.0) } else { 1.0 },
+        variance,
+    })
+}
+
+/// The inverse of the matrix of the predictors' products, and the slopes.
+fn solve(predictors: &[&[f64]], y: &[f64]) -> Result<(Vec<Vec<f64>>, Vec<f64>), Unfit> {
+    match predictors {
         [x] => {
             let xx = product(x, x);
-            (vec![vec![xx.recip()]], vec![product(x, y) / xx])
+            Ok((vec![vec![xx.recip()]], vec![product(x, y) / xx]))
         }
         [x, z] => {
             let (xx, zz, xz) = (product(x, x), product(z, z), product(x, z));
@@ -194,45 +258,27 @@ fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
             let (xy, zy) = (product(x, y), product(z, y));
             let inverse =
                 vec![vec![zz / determinant, -xz / determinant], vec![-xz / determinant, xx / determinant]];
-            (inverse, vec![(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant])
+            Ok((inverse, vec![(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant]))
         }
-        _ => return Err(Unfit::NothingVaries),
-    };
-    let means: Vec<f64> = predictors.iter().map(|x| mean(x)).collect();
-    let intercept = mean(y) - slopes.iter().zip(&means).map(|(b, m)| b * m).sum::<f64>();
-    let residuals: f64 = (0..n)
-        .map(|i| {
-            let at = |v: &[f64]| v.get(i).copied().unwrap_or(f64::NAN);
-            let line: f64 = slopes.iter().zip(predictors).map(|(b, x)| b * at(x)).sum();
-            (at(y) - intercept - line).powi(2)
-        })
-        .sum();
-    if !intercept.is_finite() || !residuals.is_finite() {
-        return Err(Unfit::NotFinite);
+        _ => Err(Unfit::NothingVaries),
     }
+}
 
-    let freedom = n - predictors.len() - 1;
-    let variance = (freedom > 0).then(|| residuals / freedom as f64);
-    let coefficient = |value: f64, factor: f64| {
-        let standard_error = variance.map(|v| (v * factor).max(0.0).sqrt());
-        let interval = standard_error.map(|error| {
-            let half = student_t_quantile(0.5 + CONFIDENCE / 2.0, freedom as f64) * error;
-            (value - half, value + half)
-        });
-        Coefficient { value, standard_error, interval }
-    };
-    // Of the mean, and of the slopes carried to x = 0.
-    let mut carried = count.recip();
-    for (row, a) in inverse.iter().zip(&means) {
-        carried += row.iter().zip(&means).map(|(v, b)| v * a * b).sum::<f64>();
-    }
-    let diagonal = inverse.iter().enumerate().map(|(i, row)| row.get(i).copied().unwrap_or(f64::NAN));
-    Ok(Fitted {
-        intercept: coefficient(intercept, carried),
-        slopes: slopes.iter().zip(diagonal).map(|(b, factor)| coefficient(*b, factor)).collect(),
-        // A level line through level points explains all there is.
-        r2: if total > 0.0 { (1.0 - residuals / total).clamp(0.0, 1.0) } else { 1.0 },
-    })
+/// Sum of the squares of what the fit leaves over.
+fn residuals(predictors: &[&[f64]], y: &[f64], intercept: f64, slopes: &[f64]) -> f64 {
+    let at = |v: &[f64], i: usize| v.get(i).copied().unwrap_or(f64::NAN);
+    let fitted = |i| intercept + slopes.iter().zip(predictors).map(|(b, x)| b * at(x, i)).sum::<f64>();
+    y.iter().enumerate().map(|(i, y)| (y - fitted(i)).powi(2)).sum()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Sum of the products around the means.
+fn product(a: &[f64], b: &[f64]) -> f64 {
+    let (a_mean, b_mean) = (mean(a), mean(b));
+    a.iter().zip(b).map(|(a, b)| (a - a_mean) * (b - b_mean)).sum()
 }
 
 fn varies(values: &[f64]) -> bool {

@@ -39,6 +39,20 @@ fn aligned(value: f64, like: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// `12.35 [12.10, 12.61]`
+pub fn interval(value: f64, interval: Option<(f64, f64)>) -> String {
+    let shown = aligned(value, value);
+    match interval {
+        Some((low, high)) => format!("{shown} [{}, {}]", aligned(low, value), aligned(high, value)),
+        None => shown,
+    }
+}
+
+/// Without line breaks and other control characters: a text from a file, for a terminal.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// `1.50 GiB`, `312 B`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -105,10 +119,8 @@ pub fn cell(cell: &Cell) -> String {
         Cell::Number(value) => number(*value),
         Cell::Count(value) => count(*value),
         Cell::Bytes(value) => bytes(*value),
-        Cell::Estimate { median, interval: Some((low, high)), .. } => {
-            format!("{} [{}, {}]", aligned(*median, *median), aligned(*low, *median), aligned(*high, *median))
-        }
         Cell::Estimate { median, interval: None, n } => format!("{} (n = {n})", aligned(*median, *median)),
+        Cell::Estimate { median, interval, .. } => self::interval(*median, *interval),
         Cell::Missing(_) => MISSING.to_owned(),
     }
 }

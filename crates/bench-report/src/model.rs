@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Of the JSON file; a file of another one is refused.
 pub const SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
     pub schema: u32,
     /// `render`, `probe`, ...
@@ -154,6 +154,17 @@ pub enum Severity {
     Warning,
     /// The result as a whole must not be believed.
     Invalid,
+}
+
+impl Measure {
+    pub fn new(
+        name: impl Into<String>,
+        unit: impl Into<String>,
+        better: Better,
+        values: Vec<f64>,
+    ) -> Measure {
+        Measure { name: name.into(), unit: unit.into(), better, values }
+    }
 }
 
 impl Cell {

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::model::Cell;
+
 /// Rates of workers that shared a smaller part of the run than this are not added.
 pub const OVERLAP_MIN: f64 = 0.95;
 
@@ -30,6 +32,13 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
+    }
+}
+
+/// In a table it is a missing value with a reason.
+impl From<Refusal> for Cell {
+    fn from(refusal: Refusal) -> Cell {
+        Cell::Missing(refusal.reason)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::summary::median;
 
 /// Pooled sizes up to this are tested exactly: the counts of splits (up to C(50, 25)) are exact in an f64.
 const EXACT_MAX: usize = 50;
-/// Beyond this many repetitions the pairs (their square) would be slow, and nobody measures so often.
-const REPETITIONS_MAX: usize = 2000;
+/// Of larger samples so many order statistics stand for all when pairs are formed: a million pairs are enough.
+const PAIRED_MAX: usize = 1000;
 
 /// Mann-Whitney's test, and Hodges-Lehmann's shift.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,9 +33,9 @@ pub struct Effect {
     pub interval: Option<(f64, f64)>,
 }
 
-/// None if a side is empty, has a value that is not finite, or more than 2000.
+/// None if a side is empty or has a value that is not finite.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
-    if a.is_empty() || b.is_empty() || a.len().max(b.len()) > REPETITIONS_MAX {
+    if a.is_empty() || b.is_empty() {
         return None;
     }
     if a.iter().chain(b).any(|v| !v.is_finite()) {
@@ -53,9 +53,6 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
 /// The effect as a ratio: the Hodges-Lehmann shift of the logarithms, or, where a value is not positive, the shift
 /// relative to the median of `a`.
 pub fn effect(a: &[f64], b: &[f64]) -> Option<Effect> {
-    if a.len().max(b.len()) > REPETITIONS_MAX {
-        return None;
-    }
     if a.iter().chain(b).all(|v| *v > 0.0 && v.is_finite()) {
         let logs = |values: &[f64]| values.iter().map(|v| v.ln()).collect::<Vec<_>>();
         let (shift, interval) = hodges_lehmann(&logs(a), &logs(b))?;
@@ -90,10 +87,10 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 }
 
 /// Mann-Kendall: the two-sided probability that values in random order have a trend so strong. None below five
-/// values, where no order is improbable enough to say anything.
+/// values, where no order is improbable enough to say anything, and above a thousand, whose pairs would take long.
 pub fn kendall(values: &[f64]) -> Option<f64> {
     let n = values.len();
-    if !(5..=REPETITIONS_MAX).contains(&n) {
+    if !(5..=PAIRED_MAX).contains(&n) {
         return None;
     }
     let mut score = 0i64;
@@ -219,15 +216,29 @@ type Shift = (f64, Option<(f64, f64)>);
 
 /// The median of all differences, and the differences that enclose the true shift.
 fn hodges_lehmann(a: &[f64], b: &[f64]) -> Option<Shift> {
-    let mut differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
+    let (few_a, few_b) = (thinned(a), thinned(b));
+    let mut differences: Vec<f64> = few_b.iter().flat_map(|b| few_a.iter().map(move |a| b - a)).collect();
     let shift = median(&differences)?;
     differences.sort_by(f64::total_cmp);
     let interval = differences_outside(a.len(), b.len()).and_then(|outside| {
+        let share = (few_a.len() * few_b.len()) as f64 / (a.len() * b.len()) as f64;
+        let outside = (outside as f64 * share) as usize;
         let low = differences.get(outside)?;
         let high = differences.get(differences.len().checked_sub(outside + 1)?)?;
         Some((*low, *high))
     });
     Some((shift, interval))
+}
+
+/// All values, or that many order statistics at even distances.
+fn thinned(values: &[f64]) -> Vec<f64> {
+    if values.len() <= PAIRED_MAX {
+        return values.to_vec();
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = |i: usize| (2 * i + 1) * sorted.len() / (2 * PAIRED_MAX);
+    (0..PAIRED_MAX).filter_map(|i| sorted.get(place(i)).copied()).collect()
 }
 
 /// How many of the sorted differences lie outside the 95 % interval, at each end.

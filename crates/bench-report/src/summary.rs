@@ -107,9 +107,13 @@ pub struct Drift {
     pub p: f64,
 }
 
-/// A trend over the repetitions in the order they were measured (Mann-Kendall, Theil-Sen).
+/// A trend over the repetitions in the order they were measured (Mann-Kendall, Theil-Sen). Of more than some hundred,
+/// over the means of so many blocks.
 pub fn drift(values: &[f64]) -> Option<Drift> {
+    const BLOCKS: usize = 200;
     let median_value = median(values).filter(|m| *m != 0.0)?;
+    let blocks: Vec<f64> = values.chunks(values.len().div_ceil(BLOCKS)).filter_map(mean).collect();
+    let values = blocks.as_slice();
     let p = kendall(values)?;
     if p > DRIFT_ALPHA {
         return None;

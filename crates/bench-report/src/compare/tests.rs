@@ -171,8 +171,9 @@ fn different_experiments_are_not_compared() {
     });
     assert!(parameters.contains("file_bytes is 1024 in A and 2048 in B, nodes is unset in A and 3 in B"));
     assert!(reason(&|b| b.measures[0].unit = "ms".to_owned()).contains("no measure in common"));
-    let broken = reason(&|b| b.findings.push(Finding::new(Severity::Invalid, "the cache was not cold")));
-    assert!(broken.contains("B is INVALID: the cache was not cold"), "{broken}");
+    let broken =
+        reason(&|b| b.findings.push(Finding::new(Severity::Invalid, "the cache\n\u{1b}was not cold")));
+    assert!(broken.contains("B is INVALID: the cache  was not cold"), "{broken}");
 }
 
 #[test]

@@ -18,6 +18,17 @@ fn a_line_has_the_errors_of_the_textbook() {
     close(fit.slope.value - low, high - fit.slope.value, 1e-9);
     assert!(fit.slope.is_significant());
     close(fit.predict(100.0), 872.2203, 1e-3);
+    assert_eq!(fit.slope.to_string(), "3.381 [1.976, 4.786]");
+}
+
+/// The line is surest in the middle of its points; at x = 0 its doubt is that of the intercept.
+#[test]
+fn a_prediction_has_its_doubt() {
+    let fit = line(&[(1.9, 497.0), (69.5, 836.0), (194.0, 1168.0), (221.0, 1280.0)]).unwrap();
+    let width = |x: f64| fit.predict_with_interval(x).interval.map(|(low, high)| high - low).unwrap();
+    assert!(width(121.6) < width(69.5) && width(69.5) < width(0.0) && width(221.0) < width(500.0));
+    close(fit.predict_with_interval(0.0).standard_error.unwrap(), 49.33522414783078, 1e-9);
+    assert_eq!(line(&[(0.0, 1.0), (1.0, 3.0)]).unwrap().predict_with_interval(2.0).interval, None);
 }
 
 #[test]
