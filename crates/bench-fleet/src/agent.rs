@@ -25,6 +25,8 @@ const BARRIER_EXCHANGES: u32 = 4;
 const SKEWS: usize = 1024;
 /// A launcher that lost a rank tells the others to end at once; a moment later the coordinator says why.
 const REASON_WAIT: Duration = Duration::from_millis(500);
+/// A launcher may kill all ranks as soon as one has ended, so the others give rank 0 the time to say why.
+const AFTER_RANK_0: Duration = Duration::from_millis(200);
 /// For the answer to an abort.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
@@ -63,6 +65,8 @@ pub struct Link {
     pub arrivals: mpsc::Receiver<Arrival>,
     /// For a message about its loss.
     pub coordinator: String,
+    /// Rank 0's own.
+    pub is_near: bool,
 }
 
 pub struct Agent {
@@ -111,6 +115,9 @@ impl Agent {
         let ended = self.take_part().await;
         if let Err(reason) = ended {
             let reason = if self.told { reason } else { self.abort(&reason).await };
+            if !self.link.is_near {
+                tokio::time::sleep(AFTER_RANK_0).await;
+            }
             // Before the answers are dropped: who waits for one looks here for the reason.
             self.ending.send_replace(Some(reason.into()));
         }

@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -24,6 +24,8 @@ const ENDING: Duration = Duration::from_secs(3);
 
 pub struct Children {
     waiting: JoinSet<()>,
+    /// Their standard inputs, open as long as the run is.
+    inputs: Vec<ChildStdin>,
 }
 
 /// What the processes must know.
@@ -44,23 +46,21 @@ impl Children {
         orders: &Orders<'_>,
         events: &mpsc::Sender<Event>,
     ) -> Result<Children> {
-        let mut waiting = JoinSet::new();
+        let mut children = Children { waiting: JoinSet::new(), inputs: Vec::with_capacity(starts.len()) };
         for start in starts {
             let rank = start.rank;
             let mut child = match &start.host {
                 None => local(rank, orders)?,
                 Some(host) => remote(rank, host, orders)?,
             };
-            let mut stdin = child.stdin.take();
-            if let Some(stdin) = &mut stdin {
+            if let Some(mut input) = child.stdin.take() {
                 // If the process is gone already, how it ended says why.
-                let _ = stdin.write_all(format!("{}\n", orders.token.reveal()).as_bytes()).await;
+                let _ = input.write_all(format!("{}\n", orders.token.reveal()).as_bytes()).await;
+                children.inputs.push(input);
             }
             let over_ssh = start.host.is_some();
             let events = events.clone();
-            waiting.spawn(async move {
-                // Open as long as we are there.
-                let _stdin = stdin;
+            children.waiting.spawn(async move {
                 let how = match child.wait().await {
                     Ok(status) => describe(status, over_ssh),
                     Err(e) => e.to_string(),
@@ -69,11 +69,12 @@ impl Children {
                 let _ = events.send(Event::ChildEnded(rank, how)).await;
             });
         }
-        Ok(Children { waiting })
+        Ok(children)
     }
 
     /// Let them end, and kill those that do not.
     pub async fn end(mut self) {
+        self.inputs.clear();
         let all = async { while self.waiting.join_next().await.is_some() {} };
         if timeout(ENDING, all).await.is_err() {
             tracing::warn!(left = self.waiting.len(), "processes of the run did not end, and are killed");

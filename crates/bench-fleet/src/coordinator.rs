@@ -24,7 +24,9 @@ use crate::wire::{Arrival, QUEUE, write_all};
 /// From the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns of a
 /// busy machine's scheduler.
 const GO_LEAD: Duration = Duration::from_millis(10);
-/// No round trip makes it longer than this.
+/// More for each rank: on this machine or theirs, they are told and woken one after the other.
+const GO_LEAD_PER_RANK: Duration = Duration::from_micros(100);
+/// Nothing makes it longer than this.
 const GO_LEAD_MAX: Duration = Duration::from_secs(5);
 /// For the last words to reach the other ranks.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -301,7 +303,8 @@ impl Coordinator {
             Step::Barrier { .. } => {
                 // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
                 let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
-                let lead = GO_LEAD.saturating_add(travel).min(GO_LEAD_MAX);
+                let ranks = GO_LEAD_PER_RANK.saturating_mul(self.terms.size);
+                let lead = GO_LEAD.saturating_add(ranks).saturating_add(travel).min(GO_LEAD_MAX);
                 let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
                 self.tell_all(&Message::Go { round, at })
             }

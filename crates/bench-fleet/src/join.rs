@@ -158,7 +158,7 @@ impl Role {
         let (sender, arrivals) = mpsc::channel(QUEUE);
         tokio::spawn(reader.run(sender, |arrival| arrival));
         let writer = tokio::spawn(write_all(writer, messages, self.options.silence_max));
-        let agent = self.agent(Link { outbox, arrivals, coordinator }, ends);
+        let agent = self.agent(Link { outbox, arrivals, coordinator, is_near: false }, ends);
         agent.run().await;
         // With the agent its outbox is gone, so that the writer ends when all is written.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
@@ -237,7 +237,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Messag
             }
         }
     });
-    (own, Link { outbox, arrivals, coordinator: place.host.clone() })
+    (own, Link { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
 }
 
 /// Once all ranks are in, nobody else needs to get in, or to find us.

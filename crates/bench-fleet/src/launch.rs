@@ -1,6 +1,17 @@
 //! How this process was started, and so what it is in the run.
 //!
-//! A function of the options and the environment. Our own variables count first, as the processes that we start
+//! | started by            | rank and size from         | rank 0 is found by                                      |
+//! |-----------------------|----------------------------|---------------------------------------------------------|
+//! | `--procs N`           | our variables              | our variables: loopback and a port                      |
+//! | `--hosts a,b:4`, ssh  | our variables              | our variables: where ssh came from, names and addresses |
+//! | `mpirun`, one machine | `OMPI_COMM_WORLD_*`, `PMI_*` | a file in the temporary directory, loopback           |
+//! | `mpirun`, several     | the same                   | a file in the working directory, or `--rendezvous DIR`  |
+//! | `srun`                | `SLURM_PROCID`, the step   | as `mpirun`                                             |
+//! | anything else         | our variables, by a script | the same: `FOREBAY_BENCH_COORDINATOR`                   |
+//!
+//! With `--coordinator HOST:PORT` and a `FOREBAY_BENCH_TOKEN` in the environment of all, no file is needed.
+//!
+//! All is a function of the options and the environment. Our own variables count first, as the processes that we start
 //! inherit those of a batch system. Open MPI's and PMI's count before Slurm's, as `mpirun` in a Slurm job starts its
 //! ranks from processes that have Slurm ranks of their own; unless both agree, which is `srun` with a PMI plugin.
 
