@@ -3,14 +3,17 @@
 //! A [`target::Target`] makes clients; a [`shape::Work`] says which client touches which bytes in which order;
 //! a [`pace::Pace`] says when; [`engine::run`] does it and returns an [`outcome::Outcome`]. What is written is
 //! generated ([`data::Content`]) and can be checked byte by byte, version included. This crate knows no
-//! experiment, no statistics and no other process: those are `bench`, `bench-report` and `bench-fleet`.
+//! experiment, no statistics and no other process: those are `bench`, `bench-report` and `bench-fleet`. Everything is
+//! written below a [`safety::RunDir`]; a [`dataset::Dataset`] there is laid out once and used again.
 //!
 //! Start with `target.rs` (what a client can do), then `shape.rs` (the plan), then `engine.rs`.
 
 pub mod data;
+pub mod dataset;
 pub mod engine;
 pub mod outcome;
 pub mod pace;
 pub mod process;
+pub mod safety;
 pub mod shape;
 pub mod target;

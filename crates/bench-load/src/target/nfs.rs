@@ -3,20 +3,24 @@
 //! A client costs the server what a kernel client costs it. Opening a file asks for each component of its path
 //! that is not known yet (LOOKUP), then once more for the file itself: GETATTR, as close-to-open wants it (where
 //! the kernel sends ACCESS after a fresh LOOKUP, this is that call). Reads go out in READs of a stated size, with
-//! a stated read-ahead behind a sequential reader; nothing that was read is kept.
+//! a stated read-ahead behind a sequential reader; nothing that was read is kept. Writes go out unstable, some at
+//! a time, and COMMIT ends them when the file is closed.
 
 mod file;
+mod write;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use origin::{DirCursor, Object, Origin, Reference};
-use origin_nfs::NfsOrigin;
+use origin_nfs::{CreateHow, NfsOrigin, SetAttr, doubtful_answer};
 use types::{Error, ErrorKind, FileKind, Name, Result};
 
 use super::url::parse_size;
-use super::{Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components};
+use super::{
+    Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last,
+};
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
 /// 10 MB, and 500 clients must fit into one process.
@@ -95,6 +99,7 @@ impl NfsTarget {
         let root = origin.root().await?;
         Ok(NfsClient(Arc::new(Inner {
             read_size: self.options.read_size.min(origin.read_max()).max(1),
+            write_size: self.options.write_size.min(origin.write_max()).max(1),
             options: self.options.clone(),
             origin,
             root: root.reference,
@@ -145,6 +150,8 @@ struct Inner {
     options: Options,
     /// Bytes of a READ that one call can carry.
     read_size: u32,
+    /// Bytes of a WRITE that one call can carry.
+    write_size: u32,
     root: Reference,
     /// What the paths looked up so far led to.
     names: Mutex<HashMap<String, Reference>>,
@@ -198,6 +205,33 @@ impl Inner {
             };
         }
         Ok(at)
+    }
+
+    /// The directory of the path, and the last name.
+    async fn parent(&self, path: &str) -> Result<(Reference, Name)> {
+        components(path)?.for_each(drop);
+        let (dir, name) = split_last(path);
+        Ok((self.walk(dir).await?, Name::new(name.as_bytes().to_vec())?))
+    }
+
+    /// A change that failed; what is known may be why.
+    fn changed(&self, error: Error, path: &str) -> Error {
+        if error.kind() == ErrorKind::Stale {
+            self.names().clear();
+        }
+        named(error, path)
+    }
+
+    /// A name that is gone, whoever removed it.
+    fn removed(&self, done: Result<()>, path: &str) -> Result<()> {
+        self.names().remove(path);
+        match done {
+            Err(error) if error.kind() != ErrorKind::NotFound && answer_is(&error, ErrorKind::NotFound) => {
+                Ok(())
+            }
+            Err(error) => Err(self.changed(error, path)),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// The object at the path as it is now. What is known may be out of date; then all is looked up again.
@@ -263,24 +297,65 @@ impl Client for NfsClient {
     }
 
     async fn mkdir(&self, path: &str) -> Result<()> {
-        Err(read_only("make directory", path))
+        let (dir, name) = self.0.parent(path).await?;
+        self.0.count("mkdir");
+        let mode = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+        match self.0.origin.mkdir(&dir, &name, mode).await {
+            Ok(made) => self.0.remember(path, &made.value.reference),
+            Err(error) if answer_is(&error, ErrorKind::Exists) => {
+                if self.stat(path).await?.kind != Kind::Directory {
+                    return Err(Error::new(ErrorKind::NotADirectory, "make directory", path));
+                }
+            }
+            Err(error) => return Err(self.0.changed(error, path)),
+        }
+        Ok(())
     }
 
+    /// As the kernel does it: a name that is not known is asked for first.
     async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
-        Err(read_only("create", path))
+        let (dir, name) = self.0.parent(path).await?;
+        let known = self.0.names().get(path).cloned();
+        let found = match known {
+            Some(reference) => self.0.getattr(&reference).await,
+            None => {
+                self.0.count("lookup");
+                self.0.origin.lookup(&dir, &name).await
+            }
+        };
+        let object = match found {
+            Ok(object) if object.attr.is_file() => object,
+            Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "create", path)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
+                self.0.count("create");
+                let mode = SetAttr { mode: Some(0o644), ..SetAttr::default() };
+                let made = self.0.origin.create(&dir, &name, CreateHow::Unchecked, mode).await;
+                made.map_err(|e| self.0.changed(e, path))?.value
+            }
+            Err(error) => return Err(self.0.changed(error, path)),
+        };
+        self.0.remember(path, &object.reference);
+        Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object)))
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
-        Err(read_only("remove", path))
+        let (dir, name) = self.0.parent(path).await?;
+        self.0.count("remove");
+        let done = self.0.origin.remove(&dir, &name).await;
+        self.0.removed(done.map(|_| ()), path)
     }
 
     async fn rmdir(&self, path: &str) -> Result<()> {
-        Err(read_only("remove directory", path))
+        let (dir, name) = self.0.parent(path).await?;
+        self.0.count("rmdir");
+        let done = self.0.origin.rmdir(&dir, &name).await;
+        self.0.removed(done.map(|_| ()), path)
     }
 }
 
-fn read_only(operation: &'static str, path: &str) -> Error {
-    Error::new(ErrorKind::ReadOnly, operation, path)
+/// Whether the server said that, perhaps to a call that it had carried out already the first time it came.
+fn answer_is(error: &Error, kind: ErrorKind) -> bool {
+    error.kind() == kind || doubtful_answer(error).is_some_and(|answer| answer.kind() == kind)
 }
 
 fn kind_of(kind: FileKind) -> Kind {

@@ -58,7 +58,10 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
             "drop=1" => options.drop_pages = true,
             "drop=0" => options.drop_pages = false,
             _ => {
-                return Err(wrong(url, format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1")));
+                return Err(wrong(
+                    url,
+                    format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1"),
+                ));
             }
         }
     }

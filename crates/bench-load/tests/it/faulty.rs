@@ -14,10 +14,7 @@ use types::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Reads that begin within the first period, after the first read, last until the end of the second.
-    StallOnce {
-        after: Duration,
-        stall: Duration,
-    },
+    StallOnce { after: Duration, stall: Duration },
     /// Reads from the n-th on never return.
     HangFrom(u64),
     /// Reads from the n-th on fail.

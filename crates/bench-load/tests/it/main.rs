@@ -1,4 +1,10 @@
 //! Load as an experiment uses it: jobs over every kind of target, with faults planted.
 
+mod dataset;
 mod engine;
 mod faulty;
+mod nfs;
+mod safety;
+mod served;
+mod targets;
+mod with_ganesha;

@@ -1,6 +1,7 @@
 //! One open file of an NFS client: READs ahead of a sequential reader, exact READs for any other.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -9,7 +10,8 @@ use origin::{Object, Origin, Reference};
 use tokio::task::JoinHandle;
 use types::{ByteRange, Error, ErrorKind, Result, Version};
 
-use super::{File, Inner, read_only};
+use super::{File, Inner};
+use crate::target::nfs::write::Writes;
 
 /// A file that changes between READs shows other attributes in the reply; after that many changes during one
 /// READ somebody else is writing it all the time.
@@ -18,13 +20,15 @@ const CHANGES_MAX: u32 = 3;
 pub struct NfsFile {
     shared: Arc<Shared>,
     path: String,
-    size: u64,
+    /// Bytes; grows with what is written here.
+    size: AtomicU64,
     window: Mutex<Window>,
+    writes: Writes,
 }
 
-struct Shared {
-    client: Arc<Inner>,
-    reference: Reference,
+pub(super) struct Shared {
+    pub client: Arc<Inner>,
+    pub reference: Reference,
     version: Mutex<Version>,
 }
 
@@ -53,7 +57,9 @@ impl NfsFile {
     pub(super) fn new(client: Arc<Inner>, path: &str, object: Object) -> NfsFile {
         let version = Mutex::new(object.version);
         let shared = Arc::new(Shared { client, reference: object.reference, version });
-        NfsFile { shared, path: path.to_owned(), size: object.attr.size, window: Mutex::default() }
+        let writes = Writes::new(Arc::clone(&shared));
+        let size = AtomicU64::new(object.attr.size);
+        NfsFile { shared, path: path.to_owned(), size, window: Mutex::default(), writes }
     }
 
     fn window(&self) -> MutexGuard<'_, Window> {
@@ -62,8 +68,9 @@ impl NfsFile {
 
     fn piece_range(&self, piece: u64) -> ByteRange {
         let size = u64::from(self.shared.client.read_size);
-        let start = piece.saturating_mul(size).min(self.size);
-        ByteRange::new(start, size.min(self.size - start))
+        let end = self.size.load(Ordering::Acquire);
+        let start = piece.saturating_mul(size).min(end);
+        ByteRange::new(start, size.min(end - start))
     }
 
     /// Bytes that a sequential reader wants: from pieces that are under way, with new ones sent ahead.
@@ -184,11 +191,13 @@ impl Shared {
 #[async_trait]
 impl File for NfsFile {
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Acquire)
     }
 
     async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        let range = ByteRange::new(offset, length as u64).clamp_to(self.size);
+        let range = ByteRange::new(offset, length as u64).clamp_to(self.size());
+        // What was written here is read here, as the page cache of a kernel sees to.
+        self.writes.settle().await?;
         if range.is_empty() {
             return Ok(Bytes::new());
         }
@@ -203,15 +212,24 @@ impl File for NfsFile {
         read.map_err(|e| super::named(e, &self.path))
     }
 
-    async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
-        Err(read_only("write", &self.path))
+    async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        let end = offset.checked_add(data.len() as u64);
+        let end = end.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "write", &self.path))?;
+        {
+            // What was read ahead may be what is overwritten now.
+            let mut window = self.window();
+            window.pieces.clear();
+        }
+        self.writes.write(offset, data).await.map_err(|e| self.shared.client.changed(e, &self.path))?;
+        self.size.fetch_max(end, Ordering::AcqRel);
+        Ok(())
     }
 
     async fn sync(&self) -> Result<()> {
-        Ok(())
+        self.writes.commit().await.map_err(|e| self.shared.client.changed(e, &self.path))
     }
 
     async fn close(&self) -> Result<()> {
-        Ok(())
+        self.sync().await
     }
 }

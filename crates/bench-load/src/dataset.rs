@@ -1,0 +1,186 @@
+//! A data set on a target: laid out once, and used again as long as it is what is wanted.
+//!
+//! The directory's description says seed, generator, layout and version, and whether the writing came to its
+//! end. Only a data set that agrees in all of it is used again; one that differs in its version alone is
+//! overwritten in place (so a stale copy of it can be found out); any other is refused, not replaced.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use types::{Error, ErrorKind, Result};
+
+use crate::data::{Content, GENERATOR};
+use crate::engine::{Control, Job, Limits, LocalGate, Phase, run};
+use crate::outcome::Outcome;
+use crate::safety::{RunDir, read_small, write_small};
+use crate::shape::{Fleet, Layout, Share, Unit, Work};
+use crate::target::Client;
+
+pub(crate) const DESCRIPTION: &str = ".forebay-dataset";
+const SCHEMA: u32 = 1;
+/// Files whose sizes are looked at before a data set is used again.
+const LOOKED_AT: u64 = 16;
+
+/// What should lie there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dataset {
+    pub layout: Layout,
+    pub content: Content,
+    /// Of the contents.
+    pub version: u32,
+    /// How many clients have a tree of their own, if the layout is private; otherwise 1.
+    pub trees: u32,
+}
+
+/// How it is laid out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Laying {
+    /// Files that each client writes at the same time. Default 4.
+    pub workers: u32,
+    /// Bytes of one write. Default 1 MiB.
+    pub block_bytes: u64,
+    pub limits: Limits,
+}
+
+impl Default for Laying {
+    fn default() -> Laying {
+        Laying { workers: 4, block_bytes: 1 << 20, limits: Limits::default() }
+    }
+}
+
+#[derive(Debug)]
+pub enum Prepared {
+    /// It was there.
+    Reused,
+    Written(Box<Outcome>),
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Description {
+    schema: u32,
+    generator: u16,
+    dataset: Dataset,
+    /// All of it was written and made durable.
+    complete: bool,
+}
+
+/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process.
+pub async fn prepare(
+    dataset: &Dataset,
+    dir: &RunDir,
+    clients: &[Arc<dyn Client>],
+    laying: &Laying,
+    control: &Arc<Control>,
+) -> Result<Prepared> {
+    dataset.layout.check()?;
+    let client =
+        clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
+    let wanted =
+        Description { schema: SCHEMA, generator: GENERATOR, dataset: dataset.clone(), complete: true };
+    let found = describe(&**client, dir).await?;
+    if let Some(found) = &found {
+        if *found == wanted {
+            look_at_files(dataset, dir, &**client).await?;
+            return Ok(Prepared::Reused);
+        }
+        check_same_but_version(found, &wanted, dir)?;
+    }
+    put(&**client, dir, &Description { complete: false, ..wanted }).await?;
+    let outcome = lay_out(dataset, dir, clients, laying, control).await?;
+    put(&**client, dir, &Description { complete: true, dataset: dataset.clone(), ..wanted }).await?;
+    Ok(Prepared::Written(Box::new(outcome)))
+}
+
+fn path(dir: &RunDir) -> String {
+    format!("{}/{DESCRIPTION}", dir.path())
+}
+
+async fn describe(client: &dyn Client, dir: &RunDir) -> Result<Option<Description>> {
+    let text = match read_small(client, &path(dir)).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|_| other_data(dir, "a description that cannot be read"))
+}
+
+async fn put(client: &dyn Client, dir: &RunDir, description: &Description) -> Result<()> {
+    let text = serde_json::to_vec(description).expect("a description is plain data");
+    write_small(client, &path(dir), text).await
+}
+
+fn other_data(dir: &RunDir, what: &str) -> Error {
+    let reason = format!("{} holds {what}; clean it up, or give another id", dir.path());
+    Error::new(ErrorKind::Config, "data set", reason)
+}
+
+fn check_same_but_version(found: &Description, wanted: &Description, dir: &RunDir) -> Result<()> {
+    let (have, want) = (&found.dataset, &wanted.dataset);
+    if found.schema != wanted.schema || found.generator != wanted.generator {
+        return Err(other_data(dir, "a data set of another version of this program"));
+    }
+    if have.content != want.content {
+        let told = format!("data of seed {}, not {}", have.content.seed, want.content.seed);
+        return Err(other_data(dir, &told));
+    }
+    if (&have.layout, have.trees) != (&want.layout, want.trees) {
+        let told = format!(
+            "{} files of {:?}, not {} of {:?}",
+            have.layout.files, have.layout.sizes, want.layout.files, want.layout.sizes
+        );
+        return Err(other_data(dir, &told));
+    }
+    Ok(())
+}
+
+/// A few of the files; somebody may have removed or cut them since.
+async fn look_at_files(dataset: &Dataset, dir: &RunDir, client: &dyn Client) -> Result<()> {
+    let files = dataset.layout.files;
+    for step in 0..LOOKED_AT.min(files) {
+        let file =
+            (u128::from(step) * u128::from(files - 1) / u128::from(LOOKED_AT.min(files).max(2) - 1)) as u64;
+        let path = dataset.layout.path(&dir.path(), dataset.trees.saturating_sub(1), file);
+        let size = client.stat(&path).await.map(|status| status.size);
+        if size.as_ref().ok() != Some(&dataset.layout.size_of(file)) {
+            let found = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
+            return Err(other_data(dir, &format!("a data set with a damaged file ({path}: {found})")));
+        }
+    }
+    Ok(())
+}
+
+async fn lay_out(
+    dataset: &Dataset,
+    dir: &RunDir,
+    clients: &[Arc<dyn Client>],
+    laying: &Laying,
+    control: &Arc<Control>,
+) -> Result<Outcome> {
+    // A tree for each client of the later run, whoever writes it now.
+    let trees = if dataset.layout.private { dataset.trees as usize } else { clients.len() };
+    let clients: Vec<Arc<dyn Client>> = clients.iter().cycle().take(trees).map(Arc::clone).collect();
+    let fleet =
+        Fleet { clients: u32::try_from(trees).unwrap_or(u32::MAX), first_client: 0, workers: laying.workers };
+    // Few large files are written by several workers each.
+    let unit = if dataset.layout.files < fleet.workers_in_all() { Unit::Block } else { Unit::File };
+    let work = Work { unit, share: Share::Split, block_bytes: laying.block_bytes, ..Work::mfmw() };
+    let name = "lay out".to_owned();
+    let phase = Phase { name, work, version: dataset.version, forget: false, ..Phase::default() };
+    let job = Job {
+        root: dir.path(),
+        layout: dataset.layout.clone(),
+        content: dataset.content,
+        fleet,
+        phases: vec![phase],
+        limits: laying.limits,
+    };
+    let outcome = run(&job, &clients, &LocalGate, control).await?;
+    let phase = outcome.phases.first();
+    let fault = phase.and_then(|phase| phase.faults().into_iter().next());
+    let stopped = phase.and_then(|phase| phase.stopped).map(|stop| format!("it was stopped: {stop:?}"));
+    match fault.or(stopped) {
+        Some(fault) => {
+            Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", dir.path())))
+        }
+        None => Ok(outcome),
+    }
+}

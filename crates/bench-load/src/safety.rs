@@ -1,0 +1,176 @@
+//! What keeps a bench from doing harm: it writes only below a directory of its own, removes only what it could
+//! have made there, and says before it begins what it will take.
+//!
+//! The directory is `forebay-bench-<id>` and holds the marker `.forebay-bench`. Without the marker nothing is
+//! written into it and nothing is removed from it; with it, names that no layout makes are left and reported.
+
+mod cleanup;
+mod plan;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use types::{Error, ErrorKind, Result};
+
+use crate::engine::Job;
+use crate::target::{Client, Target};
+
+pub use cleanup::Cleanup;
+pub use plan::{PhasePlan, Plan, Speed, plan};
+
+const PREFIX: &str = "forebay-bench-";
+pub(crate) const MARKER: &str = ".forebay-bench";
+/// Of the marker's form.
+const MARKER_SCHEMA: u32 = 1;
+/// Markers and descriptions are smaller; something larger is not ours.
+const SMALL_FILE_MAX: u64 = 64 << 10;
+/// Room that must be left besides the data: directories, and what others write meanwhile.
+const ROOM_SPARE: f64 = 1.05;
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    forebay_bench: u32,
+    id: String,
+}
+
+/// A directory on a target that is ours to write and to remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    id: String,
+}
+
+impl RunDir {
+    /// The directory's path below the target: `root` of a [`Job`].
+    pub fn path(&self) -> String {
+        format!("{PREFIX}{}", self.id)
+    }
+
+    pub(crate) fn marker(&self) -> String {
+        format!("{}/{MARKER}", self.path())
+    }
+
+    fn named(id: &str) -> Result<RunDir> {
+        let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if id.is_empty() || id.len() > 100 || !id.bytes().all(good) {
+            let reason = format!("{id:?}: a run's id has 1 to 100 letters, digits, '-', '_' or '.'");
+            return Err(Error::new(ErrorKind::Config, "run directory", reason));
+        }
+        Ok(RunDir { id: id.to_owned() })
+    }
+
+    /// The directory of that id, made if it is missing. One that is there must have the marker, or be empty.
+    pub async fn create(client: &dyn Client, id: &str) -> Result<RunDir> {
+        let dir = RunDir::named(id)?;
+        let path = dir.path();
+        client.mkdir(&path).await.map_err(|error| not_writable(error, &path))?;
+        match dir.check_marker(client).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => return other.map(|()| dir),
+        }
+        if !client.list(&path).await?.is_empty() {
+            return Err(foreign(&path, "is there and holds something, but no marker of a bench"));
+        }
+        let marker = Marker { forebay_bench: MARKER_SCHEMA, id: dir.id.clone() };
+        let text = serde_json::to_vec(&marker).expect("a marker is plain data");
+        let wrote = write_small(client, &dir.marker(), text).await;
+        wrote.map_err(|error| not_writable(error, &path))?;
+        Ok(dir)
+    }
+
+    /// The directory of that id as it was left by an earlier run, or is seen through another target.
+    pub async fn open(client: &dyn Client, id: &str) -> Result<RunDir> {
+        let dir = RunDir::named(id)?;
+        dir.check_marker(client).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => foreign(&dir.path(), "is not there, or has no marker of a bench"),
+            _ => error,
+        })?;
+        Ok(dir)
+    }
+
+    async fn check_marker(&self, client: &dyn Client) -> Result<()> {
+        let text = read_small(client, &self.marker()).await?;
+        let marker: Option<Marker> = serde_json::from_slice(&text).ok();
+        match marker {
+            Some(marker) if marker.forebay_bench == MARKER_SCHEMA && marker.id == self.id => Ok(()),
+            _ => Err(foreign(&self.path(), "has a marker, but not the one of this run")),
+        }
+    }
+
+    /// Removes what runs made in the directory, and the directory if nothing else is in it. `Config`, and
+    /// nothing removed, if the marker is missing.
+    pub async fn cleanup(&self, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
+        let client = clients
+            .first()
+            .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
+        RunDir::open(&**client, &self.id).await?;
+        cleanup::remove(self, clients).await
+    }
+}
+
+fn foreign(path: &str, why: &str) -> Error {
+    let reason = format!("{path} {why}; it is left alone: give another id");
+    Error::new(ErrorKind::Config, "run directory", reason)
+}
+
+fn not_writable(error: Error, path: &str) -> Error {
+    match error.kind() {
+        ErrorKind::ReadOnly | ErrorKind::AccessDenied | ErrorKind::NotSupported => {
+            let reason =
+                format!("{path} cannot be made: {error}; choose a shape that reads, or a writable target");
+            Error::new(ErrorKind::Config, "run directory", reason)
+        }
+        _ => error,
+    }
+}
+
+/// A small file as a whole.
+pub(crate) async fn read_small(client: &dyn Client, path: &str) -> Result<Bytes> {
+    let file = client.open(path).await?;
+    if file.size() > SMALL_FILE_MAX {
+        return Err(Error::new(ErrorKind::Config, "read", format!("{path}: too large to be ours")));
+    }
+    let text = file.read(0, SMALL_FILE_MAX as usize).await?;
+    file.close().await?;
+    Ok(text)
+}
+
+/// Replaces a small file; readers may find it missing for a moment.
+pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) -> Result<()> {
+    match client.remove(path).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = client.create(path).await?;
+    file.write(0, text.into()).await?;
+    file.close().await
+}
+
+/// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
+/// process; `new_bytes` is what will be written where nothing is yet, see [`Plan::new_bytes`].
+pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Result<()> {
+    let wrong =
+        |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
+    let can = target.capabilities();
+    let writing = job.phases.iter().any(|phase| phase.work.operation.writes());
+    if !writing && new_bytes == 0 {
+        return Ok(());
+    }
+    if can.read_only {
+        return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
+    }
+    let one_file = job.layout.files == 1 && !job.layout.private && job.fleet.workers_in_all() > 1;
+    if one_file && writing && !can.parallel_write {
+        return wrong("it does not let several writers write one file; write a file each".to_owned());
+    }
+    if let Some(space) = target.space().await? {
+        let wanted = new_bytes as f64 * ROOM_SPARE;
+        if wanted > space.available as f64 {
+            let (wanted, free) = (wanted / f64::from(1 << 20), space.available as f64 / f64::from(1 << 20));
+            return wrong(format!(
+                "{wanted:.0} MiB are needed, {free:.0} MiB are free; make it smaller with --scale"
+            ));
+        }
+    }
+    Ok(())
+}

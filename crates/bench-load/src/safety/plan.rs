@@ -1,0 +1,174 @@
+//! What a job will take, computed before it is run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Job, Phase};
+use crate::pace::Pace;
+use crate::shape::{Amount, Operation, Sequence, Share, Unit};
+
+/// Calls besides reads and writes that a file costs: LOOKUP, GETATTR, and COMMIT or CREATE.
+const CALLS_PER_FILE: f64 = 2.0;
+
+/// What a target does, for a prediction: measured by a probe or assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Seconds of one call that moves next to nothing.
+    pub call_s: f64,
+    /// Bytes a second of all clients together.
+    pub bytes_per_second: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub phases: Vec<PhasePlan>,
+    /// Files that the layout has, of all clients.
+    pub files: u64,
+    /// Bytes that the files hold, of all clients.
+    pub data_bytes: u64,
+    /// Of these, what phases of the job write.
+    pub new_bytes: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Most memory for blocks under way in one process with as many clients as the fleet has.
+    pub memory_bytes: u64,
+    /// Predicted; `None` without a speed. The time budget is the limit of each phase.
+    pub seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhasePlan {
+    pub name: String,
+    /// Touches, of all workers.
+    pub units: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub seconds: Option<f64>,
+}
+
+/// Of the whole fleet. Draws are counted with their mean size.
+pub fn plan(job: &Job, speed: Option<Speed>) -> Plan {
+    let trees = if job.layout.private { u64::from(job.fleet.clients) } else { 1 };
+    let data_bytes = job.layout.total_bytes().saturating_mul(trees);
+    let phases: Vec<PhasePlan> = job.phases.iter().map(|phase| phase_plan(job, phase, speed)).collect();
+    let sum =
+        |pick: fn(&PhasePlan) -> u64| phases.iter().fold(0_u64, |sum, phase| sum.saturating_add(pick(phase)));
+    let block = job.phases.iter().map(|phase| phase.work.block_bytes).max().unwrap_or(0);
+    let writes = job.phases.iter().any(|phase| phase.work.operation.writes());
+    Plan {
+        files: job.layout.files.saturating_mul(trees),
+        data_bytes,
+        new_bytes: if writes { data_bytes } else { 0 },
+        bytes_read: sum(|phase| phase.bytes_read),
+        bytes_written: sum(|phase| phase.bytes_written),
+        // One being moved and one being generated or compared.
+        memory_bytes: block.saturating_mul(2).saturating_mul(job.fleet.workers_in_all()),
+        seconds: phases.iter().map(|phase| phase.seconds).sum(),
+        phases,
+    }
+}
+
+fn phase_plan(job: &Job, phase: &Phase, speed: Option<Speed>) -> PhasePlan {
+    let work = &phase.work;
+    let runs = match work.share {
+        Share::Worker => job.fleet.workers_in_all(),
+        Share::Client => job.fleet.clients.into(),
+        Share::Split | Share::Interleaved if job.layout.private => job.fleet.clients.into(),
+        Share::Split | Share::Interleaved => 1,
+    };
+    let sequence = Sequence::new(&job.layout, work, 0, 0);
+    let (total, units) = (job.layout.total_bytes(), sequence.len());
+    let per_run = match (work.amount, work.unit) {
+        (Amount::Epochs(epochs), _) => total as f64 * epochs as f64,
+        (Amount::Draws(draws), Unit::File) => total as f64 / job.layout.files.max(1) as f64 * draws as f64,
+        (Amount::Draws(draws), Unit::Block) => {
+            let blocks: f64 = total as f64 / work.block_bytes.max(1) as f64;
+            total as f64 / blocks.ceil().max(1.0) * draws as f64
+        }
+    };
+    let (read, write) = match work.operation {
+        Operation::Read => (1.0, 0.0),
+        Operation::Write => (0.0, 1.0),
+        Operation::Stat | Operation::Walk => (0.0, 0.0),
+        Operation::Mixed(mix) => {
+            let sum = [mix.read, mix.write, mix.stat, mix.list].iter().map(|w| f64::from(*w)).sum::<f64>();
+            (f64::from(mix.read) / sum.max(1.0), f64::from(mix.write) / sum.max(1.0))
+        }
+    };
+    // Casts of floats saturate.
+    let bytes = |share: f64| (per_run * share * runs as f64) as u64;
+    let (bytes_read, bytes_written) = (bytes(read), bytes(write));
+    let units = units.saturating_mul(runs);
+    let seconds = speed.map(|speed| seconds(job, phase, units, (bytes_read + bytes_written) as f64, speed));
+    PhasePlan { name: phase.name.clone(), units, bytes_read, bytes_written, seconds }
+}
+
+fn seconds(job: &Job, phase: &Phase, units: u64, bytes: f64, speed: Speed) -> f64 {
+    let workers = job.fleet.workers_in_all().max(1) as f64;
+    let seconds = match phase.pace {
+        Pace::Open { per_second, .. } => units as f64 / per_second,
+        Pace::Closed { think_s, .. } => {
+            let files = match (phase.work.operation, phase.work.unit) {
+                (Operation::Walk, _) => job.layout.files as f64 / job.layout.directories().max(1) as f64,
+                (_, Unit::File) => CALLS_PER_FILE,
+                (_, Unit::Block) => 0.0,
+            };
+            let calls =
+                units as f64 * files + (bytes / phase.work.block_bytes.max(1) as f64).max(units as f64);
+            let waiting = (calls * speed.call_s + units as f64 * think_s) / workers;
+            waiting + bytes / speed.bytes_per_second.max(1.0)
+        }
+    };
+    seconds.min(job.limits.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::{Fleet, Layout, Order, Sizes, Work};
+
+    fn job(work: Work) -> Job {
+        Job {
+            layout: Layout { files: 100, sizes: Sizes::Equal(1 << 20), ..Layout::default() },
+            fleet: Fleet { clients: 5, first_client: 0, workers: 2 },
+            phases: vec![Phase { work, ..Phase::default() }],
+            ..Job::default()
+        }
+    }
+
+    #[test]
+    fn shares_multiply_what_is_read() {
+        let read = |work| plan(&job(work), None).bytes_read >> 20;
+        assert_eq!(read(Work::sfmr_sections()), 100);
+        assert_eq!(read(Work::mfmr()), 500);
+        assert_eq!(read(Work::sfmr()), 1000);
+        let draws = Work { block_bytes: 64 << 10, ..Work::random_reads(Unit::Block, 16) };
+        assert_eq!(read(draws), 5);
+        let draws = Work { order: Order::Uniform, amount: Amount::Draws(7), ..Work::default() };
+        assert_eq!(read(draws), 7);
+    }
+
+    #[test]
+    fn the_data_set_and_its_room_are_told() {
+        let whole = plan(&job(Work::mfmw()), None);
+        assert_eq!((whole.files, whole.data_bytes >> 20, whole.new_bytes >> 20), (100, 100, 100));
+        assert_eq!((whole.bytes_written >> 20, whole.seconds), (100, None));
+        assert_eq!(plan(&job(Work::mfmr()), None).new_bytes, 0);
+        let mut own = job(Work::mfmw());
+        own.layout.private = true;
+        let own = plan(&own, None);
+        assert_eq!((own.files, own.data_bytes >> 20, own.bytes_written >> 20), (500, 500, 500));
+    }
+
+    #[test]
+    fn time_follows_calls_bytes_and_schedules() {
+        let speed = Some(Speed { call_s: 0.01, bytes_per_second: f64::from(1 << 20) * 100.0 });
+        // 500 files of a MiB by ten workers: three calls each, then five seconds for the bytes.
+        let closed = plan(&job(Work::mfmr()), speed).seconds.expect("predicted");
+        assert!((closed - (500.0 * 3.0 * 0.01 / 10.0 + 5.0)).abs() < 1e-6, "{closed}");
+        let mut open = job(Work::mfmr());
+        open.phases[0].pace = Pace::Open { per_second: 50.0, arrivals: crate::pace::Arrivals::Constant };
+        assert_eq!(plan(&open, speed).seconds, Some(10.0));
+        open.limits.seconds = 4.0;
+        assert_eq!(plan(&open, speed).seconds, Some(4.0), "the budget ends it");
+    }
+}

@@ -1,0 +1,147 @@
+//! A data set is laid out once, and used again only if it is the one that is wanted.
+
+use std::sync::Arc;
+
+use bench_load::data::Content;
+use bench_load::dataset::{Dataset, Laying, Prepared, prepare};
+use bench_load::engine::{Control, Job, LocalGate, Phase, run};
+use bench_load::safety::RunDir;
+use bench_load::shape::{Fleet, Layout, Sizes, Work};
+use bench_load::target::posix::{Options, PosixTarget};
+use bench_load::target::{Client, Target, clients};
+use types::ErrorKind;
+
+use crate::engine::phase;
+
+fn dataset() -> Dataset {
+    let layout = Layout {
+        files: 30,
+        sizes: Sizes::Spread { min: 1000, max: 90_000 },
+        files_per_directory: 8,
+        private: false,
+    };
+    Dataset { layout, content: Content { seed: 4, compressible_percent: 0 }, version: 1, trees: 1 }
+}
+
+struct Place {
+    clients: Vec<Arc<dyn Client>>,
+    dir: RunDir,
+    path: std::path::PathBuf,
+    _temporary: tempfile::TempDir,
+}
+
+async fn place() -> Place {
+    let temporary = tempfile::tempdir().expect("directory");
+    let target: Arc<dyn Target> = PosixTarget::open(temporary.path(), Options::default()).expect("opened");
+    let clients = clients(&target, 0, 2).await.expect("clients");
+    let dir = RunDir::create(&*clients[0], "set").await.expect("made");
+    Place { path: temporary.path().join(dir.path()), clients, dir, _temporary: temporary }
+}
+
+impl Place {
+    async fn prepare(&self, dataset: &Dataset) -> types::Result<Prepared> {
+        prepare(dataset, &self.dir, &self.clients, &Laying::default(), &Control::new()).await
+    }
+
+    async fn read(&self, dataset: &Dataset) -> bench_load::outcome::Outcome {
+        let job = Job {
+            root: self.dir.path(),
+            layout: dataset.layout.clone(),
+            content: dataset.content,
+            fleet: Fleet { clients: 2, ..Fleet::default() },
+            phases: vec![Phase { version: dataset.version, ..phase("read", Work::mfmr()) }],
+            ..Job::default()
+        };
+        run(&job, &self.clients, &LocalGate, &Control::new()).await.expect("ran")
+    }
+}
+
+#[tokio::test]
+async fn it_is_written_once_and_then_found() {
+    let place = place().await;
+    let Prepared::Written(outcome) = place.prepare(&dataset()).await.expect("laid out") else {
+        panic!("new")
+    };
+    assert_eq!(outcome.phases[0].bytes_written, dataset().layout.total_bytes());
+    assert_eq!(place.read(&dataset()).await.phases[0].faults(), Vec::<String>::new());
+    assert!(matches!(place.prepare(&dataset()).await.expect("there"), Prepared::Reused));
+    let done = place.dir.cleanup(&place.clients).await.expect("cleaned up");
+    assert!(done.complete() && !place.path.exists(), "{done:?}");
+}
+
+#[tokio::test]
+async fn another_one_is_refused_and_left_as_it_is() {
+    let place = place().await;
+    place.prepare(&dataset()).await.expect("laid out");
+    let other_seed = Dataset { content: Content { seed: 5, ..dataset().content }, ..dataset() };
+    let other_files = Dataset { layout: Layout { files: 31, ..dataset().layout }, ..dataset() };
+    for (other, told) in [(other_seed, "seed 4, not 5"), (other_files, "30 files")] {
+        let error = place.prepare(&other).await.expect_err("another one");
+        let text = error.to_string();
+        assert!(error.kind() == ErrorKind::Config && text.contains(told) && !text.contains('\n'), "{text}");
+    }
+    assert_eq!(place.read(&dataset()).await.phases[0].faults(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_new_version_overwrites_the_old_one_and_a_stale_copy_is_found_out() {
+    let place = place().await;
+    place.prepare(&dataset()).await.expect("laid out");
+    let old = std::fs::read(place.path.join("d00001/f00000009")).expect("read");
+    let next = Dataset { version: 2, ..dataset() };
+    assert!(matches!(place.prepare(&next).await.expect("overwritten"), Prepared::Written(_)));
+    assert_eq!(place.read(&next).await.phases[0].faults(), Vec::<String>::new());
+    std::fs::write(place.path.join("d00001/f00000009"), old).expect("written");
+    let found = &place.read(&next).await.phases[0].verification;
+    assert_eq!((found.stale, found.wrong()), (2, 2), "once for each client: {found:?}");
+    let before = &place.read(&dataset()).await.phases[0].verification;
+    // All others are newer than version 1; each file has one block of a MiB.
+    assert_eq!((before.newer, before.stale), (2 * 29, 0), "{before:?}");
+}
+
+#[tokio::test]
+async fn one_that_was_not_finished_or_was_damaged_is_not_used() {
+    let place = place().await;
+    place.prepare(&dataset()).await.expect("laid out");
+    let description = place.path.join(".forebay-dataset");
+    let text = std::fs::read_to_string(&description).expect("read");
+    std::fs::write(&description, text.replace("\"complete\":true", "\"complete\":false")).expect("written");
+    std::fs::remove_file(place.path.join("d00000/f00000003")).expect("removed");
+    assert!(matches!(place.prepare(&dataset()).await.expect("again"), Prepared::Written(_)));
+    assert_eq!(place.read(&dataset()).await.phases[0].faults(), Vec::<String>::new());
+    std::fs::remove_file(place.path.join("d00003/f00000029")).expect("removed");
+    let error = place.prepare(&dataset()).await.expect_err("damaged");
+    assert!(error.to_string().contains("damaged file"), "{error}");
+    std::fs::write(&description, b"{").expect("written");
+    assert!(place.prepare(&dataset()).await.expect_err("garbage").to_string().contains("cannot be read"));
+}
+
+#[tokio::test]
+async fn private_trees_are_laid_out_for_clients_that_come_later() {
+    let place = place().await;
+    let layout = Layout { files: 3, private: true, ..dataset().layout };
+    let dataset = Dataset { layout: layout.clone(), trees: 5, ..dataset() };
+    place.prepare(&dataset).await.expect("laid out");
+    assert!(matches!(place.prepare(&dataset).await.expect("there"), Prepared::Reused));
+    let five: Vec<_> = place.clients.iter().cycle().take(5).map(Arc::clone).collect();
+    let job = Job {
+        root: place.dir.path(),
+        layout,
+        content: dataset.content,
+        fleet: Fleet { clients: 5, first_client: 0, workers: 1 },
+        phases: vec![phase("read", Work::mfmr())],
+        ..Job::default()
+    };
+    let outcome = run(&job, &five, &LocalGate, &Control::new()).await.expect("ran");
+    assert_eq!((outcome.phases[0].faults(), outcome.phases[0].units), (vec![], 15));
+}
+
+#[tokio::test]
+async fn one_large_file_is_written_by_several_workers() {
+    let place = place().await;
+    let layout = Layout { files: 1, sizes: Sizes::Equal(5_000_001), ..Layout::default() };
+    let dataset = Dataset { layout, ..dataset() };
+    let Prepared::Written(outcome) = place.prepare(&dataset).await.expect("laid out") else { panic!("new") };
+    assert!(outcome.phases[0].spans.iter().filter(|span| span.bytes > 0).count() > 1);
+    assert_eq!(place.read(&dataset).await.phases[0].faults(), Vec::<String>::new());
+}
