@@ -6,7 +6,7 @@
 
 use crate::distribution::{CONFIDENCE, student_t_quantile};
 use crate::format;
-use crate::model::Cell;
+use crate::model::{Cell, Point, Series};
 
 /// Two predictors whose correlation leaves less than this share of their variance are not told apart.
 const SEPARATE_MIN: f64 = 1e-6;
@@ -139,6 +139,14 @@ impl Line {
     pub fn predict_with_interval(&self, x: f64) -> Coefficient {
         let factor = (self.n as f64).recip() + (x - self.x_mean).powi(2) / self.x_squares;
         Coefficient::new(self.predict(x), self.variance, factor, self.n.saturating_sub(2))
+    }
+
+    /// The line itself, for a plot, from one x to another.
+    pub fn series(&self, name: impl Into<String>, from: f64, to: f64) -> Series {
+        /// It is a curve on a logarithmic axis.
+        const POINTS: u32 = 60;
+        let place = |i| from + (to - from) * f64::from(i) / f64::from(POINTS);
+        Series::model(name, (0..=POINTS).map(|i| Point::at(place(i), self.predict(place(i)))).collect())
     }
 
     /// The x at which two lines meet: the round trip from which the tier pays. None for parallel lines.

@@ -122,6 +122,9 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Values that somebody else published, drawn so that they are not taken for ours.
     pub published: bool,
+    /// A fit or an ideal: a thin line without points, as nothing was measured there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub model: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -219,12 +222,17 @@ impl Point {
 impl Series {
     /// Measured here.
     pub fn ours(name: impl Into<String>, points: Vec<Point>) -> Series {
-        Series { name: name.into(), points, published: false }
+        Series { name: name.into(), points, published: false, model: false }
     }
 
     /// Measured by somebody else.
     pub fn published(name: impl Into<String>, points: Vec<Point>) -> Series {
-        Series { name: name.into(), points, published: true }
+        Series { name: name.into(), points, published: true, model: false }
+    }
+
+    /// Calculated: a fit, an ideal.
+    pub fn model(name: impl Into<String>, points: Vec<Point>) -> Series {
+        Series { name: name.into(), points, published: false, model: true }
     }
 }
 

@@ -2,7 +2,8 @@
 //! font and its printer. Colours and strokes are classes (`c0` to `c7`, `published`) that the page's style defines.
 //!
 //! Series are told apart by colour and by the shape of their points. Published ones are dashed and hollow; they take
-//! the colours in the same order as ours, so that their direct column looks like our direct column, but not ours.
+//! the colours in the same order as ours, so that their direct column looks like our direct column, but not ours. A
+//! model is a thin line without points, in the colours of what it models if they have the same order.
 
 use std::fmt::Write;
 
@@ -11,8 +12,10 @@ use crate::markup::escape;
 use crate::model::{Plot, PlotKind, Point, Series};
 
 mod scale;
+mod slots;
 
 use scale::Scale;
+use slots::Slots;
 
 /// Of half a page and of a telephone, and of a whole page: the same height, so that text has one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,8 @@ const MARGIN: f64 = 18.0;
 const COLOURS: usize = 8;
 /// Advance of a digit in the 13 px font of the ticks, generously.
 const DIGIT: f64 = 7.6;
-/// Bars narrower than this have no room for their value.
-const LABELLED_BAR: f64 = 30.0;
+/// Height of a line of text below the x axis.
+const LINE: f64 = 15.0;
 
 /// The drawing without title and legend.
 pub fn svg(plot: &Plot, width: Width) -> String {
@@ -63,29 +66,35 @@ pub fn svg(plot: &Plot, width: Width) -> String {
     let ys: Vec<f64> = points(&series)
         .flat_map(|p| [p.y, p.interval.map_or(p.y, |i| i.0), p.interval.map_or(p.y, |i| i.1)])
         .collect();
-    let bars = plot.kind == PlotKind::Bars;
-    let categories = categories(&series);
-    let named = bars || !plot.x.names.is_empty();
-    let bottom = if named { HEIGHT - 76.0 } else { HEIGHT - 52.0 };
-    let y = Scale::new(&ys, plot.y.logarithmic, true, (bottom, TOP));
+    let mut y = Scale::new(&ys, plot.y.logarithmic, true);
     let widest = y.ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(1);
-    let left = 22.0 + DIGIT * widest as f64;
-    let right = width.units() - MARGIN;
+    let (left, right) = (22.0 + DIGIT * widest as f64, width.units() - MARGIN);
+    let bars = plot.kind == PlotKind::Bars;
+    let slots =
+        (bars || !plot.x.names.is_empty()).then(|| Slots::new(plot, categories(&series), left, right));
+    let lines = slots.as_ref().map_or(1, Slots::lines);
+    let label = if plot.x.label.is_empty() { 0.0 } else { 24.0 };
+    let bottom = HEIGHT - 13.0 - LINE * lines as f64 - label;
+    y.place(bottom, TOP);
     let frame = Frame { left, right, bottom, y };
     frame.draw_y(&mut out, &plot.y.label);
-    if named {
-        let slots = Slots { frame: &frame, categories: &categories };
-        slots.draw_x(&mut out, plot);
-        if bars {
-            slots.draw_bars(&mut out, &series)
-        } else {
-            draw_lines(&mut out, plot.kind, &series, &|x| slots.middle(x), &frame)
+    frame.draw_x_label(&mut out, &plot.x.label);
+    match slots {
+        Some(slots) => {
+            slots.draw_names(&mut out, &frame);
+            if bars {
+                slots.draw_bars(&mut out, &series, &frame);
+            } else {
+                draw_lines(&mut out, plot.kind, &series, &|x| slots.middle(x), &frame);
+            }
         }
-    } else {
-        let xs: Vec<f64> = points(&series).map(|p| p.x).collect();
-        let x = Scale::new(&xs, plot.x.logarithmic, false, (left + 8.0, right - 8.0));
-        frame.draw_x(&mut out, &x, &plot.x.label);
-        draw_lines(&mut out, plot.kind, &series, &|v| x.at(v), &frame);
+        None => {
+            let xs: Vec<f64> = points(&series).map(|p| p.x).collect();
+            let mut x = Scale::new(&xs, plot.x.logarithmic, false);
+            x.place(left + 8.0, right - 8.0);
+            frame.draw_x(&mut out, &x);
+            draw_lines(&mut out, plot.kind, &series, &|v| x.at(v), &frame);
+        }
     }
     out.push_str("</svg>");
     out
@@ -101,10 +110,9 @@ pub fn legend(plot: &Plot) -> String {
                 format!("<rect class=\"bar {class}\" x=\"5\" y=\"2\" width=\"18\" height=\"12\" rx=\"2\"/>")
             }
             PlotKind::Lines => {
-                format!(
-                    "<path class=\"line {class}\" d=\"M1 8H27\"/>{}",
-                    marker(&class, order(&plot.series, i), 14.0, 8.0, "")
-                )
+                let line = format!("<path class=\"line {class}\" d=\"M1 8H27\"/>");
+                let point = marker(&class, order(&plot.series, i), 14.0, 8.0, "");
+                if series.model { line } else { line + &point }
             }
             PlotKind::Steps => format!("<path class=\"line {class}\" d=\"M1 12H14V4H27\"/>"),
         };
@@ -141,15 +149,20 @@ fn categories(series: &[Series]) -> Vec<f64> {
     all
 }
 
-/// Place of a series among those of its kind, ours or published.
+/// Place of a series among those of its kind: ours, published, calculated.
 fn order(series: &[Series], index: usize) -> usize {
-    let published = series.get(index).is_some_and(|s| s.published);
-    series.iter().take(index).filter(|s| s.published == published).count()
+    let kind = |s: &Series| (s.published, s.model);
+    let Some(one) = series.get(index) else { return 0 };
+    series.iter().take(index).filter(|s| kind(s) == kind(one)).count()
 }
 
 fn class(series: &[Series], index: usize) -> String {
-    let published = if series.get(index).is_some_and(|s| s.published) { " published" } else { "" };
-    format!("c{}{published}", order(series, index) % COLOURS)
+    let kind = match series.get(index) {
+        Some(Series { model: true, .. }) => " model",
+        Some(Series { published: true, .. }) => " published",
+        _ => "",
+    };
+    format!("c{}{kind}", order(series, index) % COLOURS)
 }
 
 /// The area of the drawing, and its y axis.
@@ -172,10 +185,14 @@ impl Frame {
                 at + 4.5
             );
         }
+        let zero = self.y.at(self.y.floor());
+        if zero < self.bottom {
+            let _ = write!(out, "<path class=\"rule\" d=\"M{:.1} {zero:.1}H{}\"/>", self.left, self.right);
+        }
         let _ = write!(out, "<text class=\"axis\" x=\"4\" y=\"16\">{}</text>", escape(label));
     }
 
-    fn draw_x(&self, out: &mut String, x: &Scale, label: &str) {
+    fn draw_x(&self, out: &mut String, x: &Scale) {
         let _ =
             write!(out, "<path class=\"rule\" d=\"M{:.1} {:.1}H{}\"/>", self.left, self.bottom, self.right);
         for (value, text) in &x.ticks {
@@ -187,7 +204,6 @@ impl Frame {
                 self.bottom + 20.0
             );
         }
-        self.draw_x_label(out, label);
     }
 
     fn draw_x_label(&self, out: &mut String, label: &str) {
@@ -202,9 +218,10 @@ impl Frame {
 }
 
 fn draw_lines(out: &mut String, kind: PlotKind, series: &[Series], x: &dyn Fn(f64) -> f64, frame: &Frame) {
-    // Ours last, and so on top.
-    let theirs = series.iter().enumerate().filter(|(_, s)| s.published);
-    for (i, one) in theirs.chain(series.iter().enumerate().filter(|(_, s)| !s.published)) {
+    // What we measured last, and so on top.
+    let mut ordered: Vec<(usize, &Series)> = series.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, s)| !(s.published || s.model));
+    for (i, one) in ordered {
         let class = class(series, i);
         let mut path = String::new();
         for (n, point) in one.points.iter().enumerate() {
@@ -216,7 +233,7 @@ fn draw_lines(out: &mut String, kind: PlotKind, series: &[Series], x: &dyn Fn(f6
             };
         }
         let _ = write!(out, "<path class=\"line {class}\" d=\"{path}\"/>");
-        if kind == PlotKind::Steps {
+        if kind == PlotKind::Steps || one.model {
             continue;
         }
         for point in &one.points {
@@ -263,112 +280,6 @@ fn marker(class: &str, order: usize, x: f64, y: f64, tip: &str) -> String {
     let end = if order.is_multiple_of(4) { "circle" } else { "path" };
     let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
     format!("{shape}{title}</{end}>")
-}
-
-/// An x axis of categories, each with the same room.
-struct Slots<'a> {
-    frame: &'a Frame,
-    categories: &'a [f64],
-}
-
-impl Slots<'_> {
-    fn width(&self) -> f64 {
-        (self.frame.right - self.frame.left) / self.categories.len().max(1) as f64
-    }
-
-    fn middle(&self, x: f64) -> f64 {
-        let index = self.categories.iter().position(|c| *c == x).unwrap_or(0);
-        self.frame.left + (index as f64 + 0.5) * self.width()
-    }
-
-    fn draw_x(&self, out: &mut String, plot: &Plot) {
-        let bottom = self.frame.bottom;
-        let room = ((self.width() - 6.0) / (DIGIT - 0.8)).max(3.0) as usize;
-        // Where many categories leave no room for names, only some have one.
-        let every = (34.0 / self.width()).ceil().max(1.0) as usize;
-        for x in self.categories.iter().step_by(every) {
-            let name = if plot.x.names.is_empty() { None } else { plot.x.names.get(*x as usize) };
-            let text = name.cloned().unwrap_or_else(|| format::number(*x));
-            let middle = self.middle(*x);
-            for (line, part) in wrap(&text, room * every).iter().enumerate() {
-                let y = bottom + 19.0 + 15.0 * line as f64;
-                let part = escape(part);
-                let _ = write!(
-                    out,
-                    "<text class=\"tick\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{part}</text>"
-                );
-            }
-        }
-        self.frame.draw_x_label(out, &plot.x.label);
-    }
-
-    fn draw_bars(&self, out: &mut String, series: &[Series]) {
-        let group = (self.width() * 0.8).min(170.0);
-        let width = group / series.len().max(1) as f64;
-        let y = &self.frame.y;
-        let floor = y.at(y.floor());
-        for (i, one) in series.iter().enumerate() {
-            let class = class(series, i);
-            for point in &one.points {
-                let left = self.middle(point.x) - group / 2.0 + width * i as f64;
-                let (top, height) = (y.at(point.y).min(floor), (y.at(point.y) - floor).abs());
-                let bar = (width - 3.0).max(1.0);
-                let tip = escape(&format!("{}: {}{}", one.name, format::number(point.y), doubt(point)));
-                let _ = write!(
-                    out,
-                    "<rect class=\"bar {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{height:.1}\" rx=\"2\"><title>{tip}</title></rect>"
-                );
-                let middle = left + bar / 2.0;
-                whisker(out, &format!("{class} on-bar"), middle, point, self.frame);
-                if width >= LABELLED_BAR {
-                    let above = point.interval.map_or(top, |(_, high)| y.at(high).min(top)) - 6.0;
-                    let value = short(point.y);
-                    let _ = write!(
-                        out,
-                        "<text class=\"value\" x=\"{middle:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{value}</text>"
-                    );
-                }
-            }
-        }
-        let _ = write!(
-            out,
-            "<path class=\"rule\" d=\"M{:.1} {floor:.1}H{}\"/>",
-            self.frame.left, self.frame.right
-        );
-    }
-}
-
-/// Three digits.
-fn short(value: f64) -> String {
-    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
-    if (-3..7).contains(&magnitude) {
-        format!("{value:.*}", (2 - magnitude).max(0) as usize)
-    } else {
-        format::number(value)
-    }
-}
-
-/// At most three lines of about `room` characters, broken between words; what is longer ends in an ellipsis.
-fn wrap(text: &str, room: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ').filter(|w| !w.is_empty()) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    let cut = lines.len() > 3;
-    lines.truncate(3);
-    let last = lines.len().saturating_sub(1);
-    for (i, line) in lines.iter_mut().enumerate() {
-        if line.chars().count() > room || (cut && i == last) {
-            *line = line.chars().take(room.saturating_sub(1)).chain(['\u{2026}']).collect();
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

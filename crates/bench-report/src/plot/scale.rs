@@ -6,6 +6,7 @@ use crate::format;
 /// More labels than this do not fit beside each other.
 const TICKS_MAX: usize = 7;
 const POWERS_MAX: usize = 12;
+const UNPLACED: (f64, f64) = (0.0, 1.0);
 
 #[derive(Clone, Debug)]
 pub struct Scale {
@@ -20,18 +21,18 @@ pub struct Scale {
 impl Scale {
     /// Over finite `values`; linear if a logarithmic one cannot show them all, because one is not positive. With
     /// `from_zero` a linear scale begins at zero, as lengths of bars must.
-    pub fn new(values: &[f64], logarithmic: bool, from_zero: bool, pixels: (f64, f64)) -> Scale {
+    pub fn new(values: &[f64], logarithmic: bool, from_zero: bool) -> Scale {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
         if logarithmic && low > 0.0 {
-            return Scale::logarithmic(values, low, high, pixels);
+            return Scale::logarithmic(values, low, high);
         }
         // A scale that nearly reaches zero anyway shows it.
         let from_zero = from_zero || low.abs() < 0.3 * high;
         let (low, high) = if from_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
-        let step = step(high - low);
+        let step = if counts(values) { step(high - low).max(1.0) } else { step(high - low) };
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
         let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
         // At most one more at each end than fit between.
@@ -39,15 +40,15 @@ impl Scale {
             .map(|i| (first + f64::from(i)) * step)
             .map(|value| (value, linear_label(value, decimals)))
             .collect();
-        Scale { logarithmic: false, low: first * step, high: last * step, pixels, ticks }
+        Scale { logarithmic: false, low: first * step, high: last * step, pixels: UNPLACED, ticks }
     }
 
-    fn logarithmic(values: &[f64], low: f64, high: f64, pixels: (f64, f64)) -> Scale {
+    fn logarithmic(values: &[f64], low: f64, high: f64) -> Scale {
         let powers = powers_of_two(values);
         if !powers.is_empty() {
             let ticks = powers.iter().map(|v| (*v, label(*v))).collect();
             let (low, high) = if low < high { (low, high) } else { (low / 2.0, high * 2.0) };
-            return Scale { logarithmic: true, low, high, pixels, ticks };
+            return Scale { logarithmic: true, low, high, pixels: UNPLACED, ticks };
         }
         let decades = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let all: Vec<f64> = (decades.0 - 1..=decades.1 + 1)
@@ -71,7 +72,12 @@ impl Scale {
                 .collect()
         };
         let ticks = ticks.into_iter().map(|v| (v, label(v))).collect();
-        Scale { logarithmic: true, low: from, high: to, pixels, ticks }
+        Scale { logarithmic: true, low: from, high: to, pixels: UNPLACED, ticks }
+    }
+
+    /// Say which pixels its lower and its upper end have.
+    pub fn place(&mut self, low: f64, high: f64) {
+        self.pixels = (low, high);
     }
 
     /// The pixel of a value, clamped to the scale.
@@ -100,6 +106,11 @@ fn step(span: f64) -> f64 {
     if step.is_finite() && step > 0.0 { step } else { 1.0 }
 }
 
+/// Whole numbers: halves between them mean nothing.
+fn counts(values: &[f64]) -> bool {
+    values.len() > 1 && values.iter().all(|v| v.fract() == 0.0)
+}
+
 /// The distinct values, thinned, if there are three and all are powers of two.
 fn powers_of_two(values: &[f64]) -> Vec<f64> {
     let mut distinct: Vec<f64> = values.to_vec();
@@ -116,10 +127,12 @@ fn powers_of_two(values: &[f64]) -> Vec<f64> {
 fn linear_label(value: f64, decimals: usize) -> String {
     // Not -0, which a step below zero can make.
     let value = if value.abs() < 1e-12 { 0.0 } else { value };
-    if decimals == 0 && (0.0..1e15).contains(&value) {
-        format::count(value as u64)
-    } else {
-        format!("{value:.decimals$}")
+    match decimals {
+        0 if value.abs() < 1e15 => {
+            let sign = if value < 0.0 { "\u{2212}" } else { "" };
+            format!("{sign}{}", format::count(value.abs() as u64))
+        }
+        _ => format!("{value:.decimals$}"),
     }
 }
 
@@ -138,7 +151,7 @@ mod tests {
     use super::*;
 
     fn labels(values: &[f64], logarithmic: bool) -> Vec<String> {
-        Scale::new(values, logarithmic, true, (0.0, 100.0)).ticks.into_iter().map(|t| t.1).collect()
+        Scale::new(values, logarithmic, true).ticks.into_iter().map(|t| t.1).collect()
     }
 
     #[test]
@@ -151,7 +164,8 @@ mod tests {
             labels(&[0.1, 0.35], false),
             ["0.00", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30", "0.35"]
         );
-        assert_eq!(labels(&[-3.0, 5.0], false), ["-4", "-2", "0", "2", "4", "6"]);
+        assert_eq!(labels(&[-3.0, 5.0], false), ["\u{2212}4", "\u{2212}2", "0", "2", "4", "6"]);
+        assert_eq!(labels(&[1.0, 2.0, 3.0], false), ["0", "1", "2", "3"], "no half replicas");
         assert_eq!(labels(&[0.0, 100_000.0], false).last().map(String::as_str), Some("100\u{202f}000"));
     }
 
@@ -178,7 +192,8 @@ mod tests {
             vec![f64::MAX, f64::MIN],
         ] {
             for logarithmic in [false, true] {
-                let scale = Scale::new(&values, logarithmic, true, (10.0, 20.0));
+                let mut scale = Scale::new(&values, logarithmic, true);
+                scale.place(10.0, 20.0);
                 for value in values.iter().chain([&scale.floor()]) {
                     let pixel = scale.at(*value);
                     assert!((10.0..=20.0).contains(&pixel), "{values:?} {value}: {pixel}");
@@ -186,7 +201,8 @@ mod tests {
                 assert!(scale.ticks.len() <= 22, "{values:?}: {} ticks", scale.ticks.len());
             }
         }
-        let scale = Scale::new(&[0.0, 10.0], false, true, (0.0, 100.0));
+        let mut scale = Scale::new(&[0.0, 10.0], false, true);
+        scale.place(0.0, 100.0);
         assert_eq!((scale.at(0.0), scale.at(5.0), scale.at(10.0)), (0.0, 50.0, 100.0));
     }
 }

