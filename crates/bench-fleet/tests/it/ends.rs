@@ -19,6 +19,13 @@ fn kill(process: i32, signal: Signal) {
     rustix::process::kill_process(process, signal).expect("it is there");
 }
 
+/// A process that ended and that nobody has waited for is not.
+fn is_alive(process: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // "12 (name) S ...": a name may have anything in it.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 /// Start four ranks that work for a minute, send `signal` to rank 2, and see how the run ends.
 fn with_rank_2_sent(mut command: Command, signal: Signal) -> (Output, Duration) {
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -29,8 +36,7 @@ fn with_rank_2_sent(mut command: Command, signal: Signal) -> (Output, Duration) 
     let (output, took) = run.end();
     // Nobody is left behind.
     let begun = Instant::now();
-    let alive = |process: &&i32| std::path::Path::new(&format!("/proc/{process}")).exists();
-    while let Some(process) = processes.iter().find(alive) {
+    while let Some(process) = processes.iter().find(|process| is_alive(**process)) {
         assert!(begun.elapsed() < SOON, "process {process} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -118,6 +124,27 @@ fn a_rank_that_falls_silent_ends_the_run() {
         lines.iter().all(|line| line.contains("rank 2 (host ") && line.contains("silent for")),
         "{lines:?}"
     );
+}
+
+#[test]
+fn a_rank_0_that_falls_silent_ends_the_others() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut command =
+        rehearsal(&["--procs", "3", "--silence-seconds", "2", "--work-seconds", "50", "--pids"]);
+    let run = start(command.arg(dir.path()));
+    let processes: Vec<i32> = (0..3).map(|rank| process_of(dir.path(), rank)).collect();
+    kill(processes[0], Signal::STOP);
+    let begun = Instant::now();
+    // They end, but only their parent could bury them.
+    while processes[1..].iter().any(|process| is_alive(*process)) {
+        assert!(begun.elapsed() < 3 * SOON, "the others go on without rank 0");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(processes[0], Signal::KILL);
+    let (output, _) = run.end();
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 2, "{output:?}");
+    assert!(lines.iter().all(|line| line.contains("rank 0 (") && line.contains("silent for")), "{lines:?}");
 }
 
 /// A terminal's Ctrl-Z, a machine that slept: nobody was silent, we did not listen.

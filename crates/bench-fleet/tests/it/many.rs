@@ -173,3 +173,76 @@ async fn rank_0_sees_the_notes_of_the_others_while_they_work() {
     .await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
+
+/// Pass on what comes, each way `delay` later, to `port`; the port that does so.
+fn far_away(port: u16, delay: Duration) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let near = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // Rank 0 may not be there yet; who connected tries again.
+            let Ok(other) = std::net::TcpStream::connect(("127.0.0.1", port)) else { continue };
+            for stream in [&stream, &other] {
+                stream.set_nodelay(true).expect("a socket");
+            }
+            let (stream_2, other_2) =
+                (stream.try_clone().expect("a socket"), other.try_clone().expect("a socket"));
+            pass_on(stream, other, delay);
+            pass_on(other_2, stream_2, delay);
+        }
+    });
+    near
+}
+
+fn pass_on(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: Duration) {
+    use std::io::{Read, Write};
+    let (sender, queue) = std::sync::mpsc::sync_channel::<(Instant, Vec<u8>)>(1000);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length) = from.read(&mut buffer) {
+            let part = buffer.get(..length).unwrap_or_default().to_vec();
+            if length == 0 || sender.send((Instant::now() + delay, part)).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        for (due, part) in queue {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if to.write_all(&part).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    });
+}
+
+/// A barrier that let each rank go when it hears of it would be late by the way to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_that_are_far_apart_still_begin_at_one_instant() {
+    let one_way = Duration::from_millis(50);
+    let port = free_port();
+    let far = far_away(port, one_way);
+    let joining = [options(0, 2, port), options(1, 2, far)].map(|options| tokio::spawn(Fleet::join(options)));
+    let playing = joining.map(|member| {
+        tokio::spawn(async move {
+            let member = member.await.expect("no panic").expect("joined");
+            let mut began = Vec::new();
+            for _ in 0..5 {
+                let barrier = member.barrier("go").await.expect("all came");
+                began.push(barrier.start);
+                let skew = member.skew(&barrier).await.expect("all left");
+                // What is said of the clocks is no more than can be known at this distance.
+                assert!(skew.error_bound >= one_way && skew.error_bound < 10 * one_way, "{skew:?}");
+            }
+            member.finish().await.expect("the run went well");
+            began
+        })
+    });
+    let [near, far] = playing;
+    let (near, far) = (near.await.expect("no panic"), far.await.expect("no panic"));
+    let apart = near.iter().zip(&far).map(|(a, b)| a.max(b).duration_since(*a.min(b)));
+    // The best of five: others may need the machine too.
+    let least = apart.min().expect("five");
+    assert!(least < one_way / 2, "{least:?} apart");
+}
