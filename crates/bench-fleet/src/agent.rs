@@ -21,7 +21,7 @@ use crate::wire::{Arrival, QUEUE};
 const FIRST_EXCHANGES: u32 = 8;
 /// Before each barrier: its start is as exact as the clock is then.
 const BARRIER_EXCHANGES: u32 = 4;
-/// Barriers whose skew is remembered until it is asked for.
+/// Barriers whose skew is remembered.
 const SKEWS: usize = 1024;
 /// A launcher that lost a rank tells the others to end at once; a moment later the coordinator says why.
 const REASON_WAIT: Duration = Duration::from_millis(500);
@@ -38,11 +38,26 @@ pub type Ending = Option<Arc<str>>;
 
 /// What the member asks of it.
 pub enum Request {
-    Enter { step: Step, payload: Bytes, answer: oneshot::Sender<Answer> },
-    Woke { round: u64, at: Instant },
-    Skew { round: u64, answer: oneshot::Sender<Skew> },
-    Note { bytes: Bytes },
-    Abort { reason: String },
+    Enter {
+        step: Step,
+        payload: Bytes,
+        answer: oneshot::Sender<Answer>,
+    },
+    Woke {
+        round: u64,
+        at: Instant,
+    },
+    /// None if it is not known any more.
+    Skew {
+        round: u64,
+        answer: oneshot::Sender<Option<Skew>>,
+    },
+    Note {
+        bytes: Bytes,
+    },
+    Abort {
+        reason: String,
+    },
 }
 
 /// What a step brings.
@@ -80,7 +95,7 @@ pub struct Agent {
     /// The step that the member is in.
     step: Option<(Step, oneshot::Sender<Answer>)>,
     skews: VecDeque<Skew>,
-    wants_skew: Option<(u64, oneshot::Sender<Skew>)>,
+    wants_skew: Option<(u64, oneshot::Sender<Option<Skew>>)>,
     heard: Instant,
     exchanges_left: u32,
     joined: Option<oneshot::Sender<Vec<Place>>>,
@@ -221,16 +236,22 @@ impl Agent {
     }
 
     fn keep_skew(&mut self, skew: Skew) {
-        match self.wants_skew.take_if(|(round, _)| *round == skew.round) {
-            Some((_, answer)) => {
-                let _ = answer.send(skew);
-            }
-            None => {
-                if self.skews.len() == SKEWS {
-                    self.skews.pop_front();
-                }
-                self.skews.push_back(skew);
-            }
+        if let Some((_, answer)) = self.wants_skew.take_if(|(round, _)| *round == skew.round) {
+            let _ = answer.send(Some(skew.clone()));
+        }
+        if self.skews.len() == SKEWS {
+            self.skews.pop_front();
+        }
+        self.skews.push_back(skew);
+    }
+
+    /// Skews come in the order of rounds: one that is older than the last and not there is forgotten.
+    fn look_up_skew(&mut self, round: u64, answer: oneshot::Sender<Option<Skew>>) {
+        let known = self.skews.iter().find(|skew| skew.round == round).cloned();
+        if known.is_some() || self.skews.back().is_some_and(|last| last.round > round) {
+            let _ = answer.send(known);
+        } else {
+            self.wants_skew = Some((round, answer));
         }
     }
 
@@ -257,14 +278,7 @@ impl Agent {
                 })
             }
             Request::Skew { round, answer } => {
-                match self.skews.iter().position(|skew| skew.round == round) {
-                    Some(place) => {
-                        if let Some(skew) = self.skews.remove(place) {
-                            let _ = answer.send(skew);
-                        }
-                    }
-                    None => self.wants_skew = Some((round, answer)),
-                }
+                self.look_up_skew(round, answer);
                 Ok(())
             }
             Request::Note { bytes } => {

@@ -133,7 +133,9 @@ fn remote_line(rank: u32, orders: &Orders<'_>) -> Result<String> {
 
 fn describe(status: ExitStatus, over_ssh: bool) -> String {
     match status.code() {
-        Some(255) if over_ssh => "ssh could not reach its host, or lost it (exit status 255)".into(),
+        Some(255) if over_ssh => {
+            "ssh ended with 255: its host is out of reach, or it was killed there".into()
+        }
         Some(126 | 127) if over_ssh => "this program is not at the same path on its host".into(),
         _ => status.to_string(),
     }

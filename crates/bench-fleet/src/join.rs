@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -65,6 +66,7 @@ impl Fleet {
         let epoch = Instant::now();
         let clock = if rank == 0 { Clock::exact(epoch) } else { Clock::starting_at(epoch) };
         let clock = Arc::new(Mutex::new(clock));
+        let launcher = launch.launcher();
         let payload_bytes_max = options.payload_bytes_max;
         let role = Role { options, place, size, clock: clock.clone(), epoch };
         let (requests, theirs) = mpsc::channel(QUEUE);
@@ -84,7 +86,10 @@ impl Fleet {
         let fleet =
             Handle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
         match roster.await {
-            Ok(roster) => Ok(Member::of(fleet, roster, rank, clock)),
+            Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
+                Ok(Member::of(fleet, roster, rank, launcher, clock))
+            }
+            Ok(roster) => Err(run_ended(&format!("rank 0 named {} ranks of {size}", roster.len()))),
             Err(_) => match failure.await {
                 Ok(error) => Err(error),
                 Err(_) => Err(run_ended(reason.borrow().as_deref().unwrap_or("its thread is gone"))),
@@ -120,6 +125,7 @@ impl Role {
         let listener = self.listen(starts, meeting).await?;
         let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
         let ways = self.ways_in(port, meeting);
+        allow_connections(self.size);
         let (sender, events) = mpsc::channel(EVENTS);
         let left = match meeting {
             Some(Meeting::File { path, .. }) => Some(Left::new(path, ways.clone(), &token)?),
@@ -238,6 +244,17 @@ fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Messag
         }
     });
     (own, Link { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
+}
+
+/// Rank 0 has a connection to each rank, and a pipe to each that it starts; the usual limit is 1024 files.
+fn allow_connections(size: u32) {
+    let needed = 256 + 4 * u64::from(size);
+    let now = getrlimit(Resource::Nofile);
+    if now.current.is_some_and(|current| current < needed) {
+        let current = now.maximum.map_or(needed, |most| most.min(needed));
+        // If it may not be, those for whom there is no room are named as missing.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: now.maximum });
+    }
 }
 
 /// Once all ranks are in, nobody else needs to get in, or to find us.

@@ -37,7 +37,7 @@ pub enum Launch {
     /// Rank 0, which starts the others: (rank, host) for each; no host is this one.
     Start(Vec<Start>),
     /// A launcher has started all ranks. They find rank 0 by `meeting`.
-    Started { rank: u32, size: u32, meeting: Meeting },
+    Started { launcher: &'static str, rank: u32, size: u32, meeting: Meeting },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +84,18 @@ pub fn detect(options: &Options, this_host: &str) -> Result<Launch> {
         (_, Some(starts)) => Ok(Launch::Start(starts)),
         (Some(found), None) if found.size > 1 => started(options, found),
         _ => Ok(Launch::Alone),
+    }
+}
+
+impl Launch {
+    /// In a word, for a record of the run.
+    pub fn launcher(&self) -> &'static str {
+        match self {
+            Launch::Alone => "none",
+            Launch::Start(starts) if starts.iter().all(|start| start.host.is_none()) => "--procs",
+            Launch::Start(_) => "--hosts",
+            Launch::Started { launcher, .. } => launcher,
+        }
     }
 }
 
@@ -141,7 +153,7 @@ fn started(options: &Options, found: Found) -> Result<Launch> {
             Meeting::File { path: dir.join(name), one_machine }
         }
     };
-    Ok(Launch::Started { rank: found.rank, size: found.size, meeting })
+    Ok(Launch::Started { launcher: found.launcher, rank: found.rank, size: found.size, meeting })
 }
 
 fn check_size(what: &'static str, size: usize) -> Result<()> {

@@ -27,6 +27,7 @@ const BARRIER_NAME_MAX: usize = 200;
 pub struct Member {
     roster: Vec<Place>,
     rank: u32,
+    launcher: &'static str,
     clock: Arc<Mutex<Clock>>,
     /// None if the run is this process alone.
     fleet: Option<Fleet>,
@@ -74,11 +75,17 @@ pub(crate) fn run_ended(reason: &str) -> Error {
 impl Member {
     pub(crate) fn alone(place: Place) -> Member {
         let clock = Arc::new(Mutex::new(Clock::exact(Instant::now())));
-        Member { roster: vec![place], rank: 0, clock, fleet: None }
+        Member { roster: vec![place], rank: 0, launcher: "none", clock, fleet: None }
     }
 
-    pub(crate) fn of(fleet: Fleet, roster: Vec<Place>, rank: u32, clock: Arc<Mutex<Clock>>) -> Member {
-        Member { roster, rank, clock, fleet: Some(fleet) }
+    pub(crate) fn of(
+        fleet: Fleet,
+        roster: Vec<Place>,
+        rank: u32,
+        launcher: &'static str,
+        clock: Arc<Mutex<Clock>>,
+    ) -> Member {
+        Member { roster, rank, launcher, clock, fleet: Some(fleet) }
     }
 
     pub fn rank(&self) -> u32 {
@@ -92,6 +99,12 @@ impl Member {
     /// Rank 0: the one that prints, and writes result files.
     pub fn is_root(&self) -> bool {
         self.rank == 0
+    }
+
+    /// What started the ranks: `none`, `--procs`, `--hosts`, `mpirun`, `srun`, `environment`. For the record of rank 0;
+    /// on those that it has started it is `environment`.
+    pub fn launcher(&self) -> &'static str {
+        self.launcher
     }
 
     /// All ranks in order: where they are, and on which site.
@@ -122,7 +135,8 @@ impl Member {
         Ok(Barrier { name, start, late, error_bound: self.stamp(woke).error_bound, round })
     }
 
-    /// How far apart the ranks left a barrier. Ask after the phase: it waits for the last rank's word. Once for each.
+    /// How far apart the ranks left a barrier. Ask after the phase, as it waits for the last rank's word; the last
+    /// thousand barriers are remembered.
     pub async fn skew(&self, barrier: &Barrier) -> Result<Skew> {
         let Some(fleet) = &self.fleet else {
             let (spread, error_bound) = (Duration::ZERO, Duration::ZERO);
@@ -130,7 +144,10 @@ impl Member {
         };
         let (answer, skew) = oneshot::channel();
         fleet.ask(Request::Skew { round: barrier.round, answer }).await?;
-        fleet.answered(skew).await
+        fleet.answered(skew).await?.ok_or_else(|| {
+            let what = format!("\"{}\" is not known any more", barrier.name);
+            Error::new(ErrorKind::InvalidArgument, "the skew of the barrier", what)
+        })
     }
 
     /// Each rank's bytes, in order, on rank 0; nothing on the others. Returns when all ranks have given theirs.

@@ -48,7 +48,8 @@ pub struct Options {
     pub silence_max: Duration,
     /// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
     pub payload_bytes_max: usize,
-    /// Treat SIGTERM as the end of the run, with a line that says so: launchers send it when a rank was lost.
+    /// Treat SIGTERM as the end of the run, with a line that says so: launchers send it when a rank was lost. The
+    /// process has five seconds to end by itself, then it is ended.
     pub catch_terminate: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) fn found(environment: &Environment) -> Option<Found> {
         let (rank, size) = (environment.number(rank)?, environment.number(size)?);
         let job = environment.get(job).or_else(|| BATCH_JOBS.iter().find_map(|name| environment.get(name)));
         let one_machine = environment.number(here) == Some(size);
-        let launcher = "the launcher (mpirun)";
+        let launcher = "mpirun";
         Some(Found { launcher, rank, size, job: format!("mpi{}", plain(job.unwrap_or(""))), one_machine })
     })
 }

@@ -30,5 +30,5 @@ pub(super) fn detect(environment: &Environment) -> Result<Option<Launch>> {
         return Err(wrong(&format!("{RANK} is set, so {COORDINATOR}=HOST:PORT must say where rank 0 is")));
     };
     let addresses = coordinator.split(',').map(|a| a.trim().to_owned()).collect();
-    Ok(Some(Launch::Started { rank, size, meeting: Meeting::At(addresses) }))
+    Ok(Some(Launch::Started { launcher: "environment", rank, size, meeting: Meeting::At(addresses) }))
 }

@@ -6,7 +6,7 @@ fn detect_in<const N: usize>(variables: [(&str, &str); N]) -> Result<Launch> {
 
 fn file(launch: Result<Launch>) -> (u32, u32, String, bool) {
     match launch {
-        Ok(Launch::Started { rank, size, meeting: Meeting::File { path, one_machine } }) => {
+        Ok(Launch::Started { rank, size, meeting: Meeting::File { path, one_machine }, .. }) => {
             (rank, size, path.display().to_string(), one_machine)
         }
         other => panic!("{other:?}"),
@@ -84,7 +84,7 @@ fn our_own_variables_come_before_all() {
         ("PMI_SIZE", "2"),
     ]);
     let meeting = Meeting::At(vec!["a:1".into(), "b:2".into()]);
-    assert_eq!(launch.unwrap(), Launch::Started { rank: 3, size: 4, meeting });
+    assert_eq!(launch.unwrap(), Launch::Started { launcher: "environment", rank: 3, size: 4, meeting });
     assert!(detect_in([(RANK, "4"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
     assert!(detect_in([(RANK, "1"), (SIZE, "4")]).is_err());
     assert!(detect_in([(RANK, "x"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
