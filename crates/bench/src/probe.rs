@@ -10,7 +10,7 @@ mod far;
 mod nfs;
 mod objects;
 mod operation;
-mod ports;
+pub(crate) mod ports;
 mod posix;
 mod samples;
 mod streams;

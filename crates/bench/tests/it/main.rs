@@ -1,5 +1,6 @@
 //! The bench against real sockets and real servers.
 
+mod link;
 mod nas;
 mod probe;
 mod relay;

@@ -1,0 +1,199 @@
+//! The link by itself: TCP streams between agents, without any storage. One pair after the other, then all pairs at once,
+//! by schedule and measured in the window in which all streams run; rates that do not overlap are never added.
+//!
+//! An agent (`bench link server`) receives, sends, echoes, and runs a pair of its own when it is told to, so that pairs
+//! of other machines can be started from here. Start with `pair.rs` (how one pair runs), then `schedule.rs`.
+
+mod agent;
+mod answer;
+mod args;
+mod clock;
+mod pair;
+mod retransmits;
+mod schedule;
+mod stream;
+mod wire;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant, SystemTime};
+
+use bench_report::model::ResultFile;
+use types::{Error, ErrorKind, Result};
+
+pub use agent::{Agent, AgentConfig};
+pub use args::{LinkArgs, command};
+pub use wire::Way;
+
+/// Who sends to whom.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// The agent that opens the connections; `None`: this process.
+    pub from: Option<String>,
+    /// The agent that they lead to, HOST:PORT.
+    pub to: String,
+}
+
+/// `HOST:PORT`, or `HOST:PORT=HOST:PORT` for a pair of two other machines.
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Pair, String> {
+        let (from, to) = match text.split_once('=') {
+            Some((from, to)) => (Some(from), to),
+            None => (None, text),
+        };
+        let has_port = |place: &str| {
+            let port = place.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+            port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+        };
+        if !has_port(to) || !from.is_none_or(has_port) {
+            return Err(format!("\"{text}\" is no pair; write HOST:PORT of an agent, or FROM:PORT=TO:PORT"));
+        }
+        Ok(Pair { from: from.map(str::to_owned), to: to.to_owned() })
+    }
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} <-> {}", self.from.as_deref().unwrap_or("here"), self.to)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub pairs: Vec<Pair>,
+    /// Parallel streams of a pair that runs alone. Default 4.
+    pub streams: u32,
+    /// Of each pair when all run at once. Default 4.
+    pub streams_together: u32,
+    /// How long one measurement takes. Default 2 s.
+    pub time: Duration,
+    /// Left out at its beginning, while the streams find their speed. Default 300 ms.
+    pub omit: Duration,
+    /// Of each measurement. Default 6, which is the least that has a confidence interval.
+    pub repetitions: usize,
+    pub ways: Vec<Way>,
+    /// Agents run pairs of their own only for who knows it.
+    pub token: Option<String>,
+    /// `faithful` or `modern`, for the result file.
+    pub preset: &'static str,
+    /// What was typed, for the result file.
+    pub command: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            pairs: Vec::new(),
+            streams: 4,
+            streams_together: 4,
+            time: Duration::from_secs(2),
+            omit: Duration::from_millis(300),
+            repetitions: 6,
+            ways: vec![Way::Up, Way::Down],
+            token: None,
+            preset: "modern",
+            command: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The study's: ten streams for a minute on one pair after the other, then one stream on each pair at once; one
+    /// direction, once.
+    pub fn faithful() -> Config {
+        Config {
+            streams: 10,
+            streams_together: 1,
+            time: Duration::from_secs(60),
+            omit: Duration::ZERO,
+            repetitions: 1,
+            ways: vec![Way::Up],
+            preset: "faithful",
+            ..Config::default()
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "link", what));
+        let times = wire::TIME_MIN..=wire::TIME_MAX;
+        if self.pairs.is_empty() {
+            return wrong(
+                "which link? start `forebay bench link server` there and give its HOST:PORT".to_owned(),
+            );
+        }
+        if self.pairs.len() > schedule::PAIRS_MAX {
+            return wrong(format!(
+                "{} pairs are too many; {} at most",
+                self.pairs.len(),
+                schedule::PAIRS_MAX
+            ));
+        }
+        if [self.streams, self.streams_together].iter().any(|n| !(1..=wire::STREAMS_MAX).contains(n)) {
+            return wrong(format!("streams are from 1 to {}", wire::STREAMS_MAX));
+        }
+        if !times.contains(&self.time) {
+            return wrong(format!("a measurement takes from {:?} to {:?}", times.start(), times.end()));
+        }
+        if self.omit * 2 > self.time {
+            return wrong("half of the time at least has to count; omit less or measure longer".to_owned());
+        }
+        if self.repetitions == 0 || self.ways.is_empty() {
+            return wrong("there is nothing to measure without repetitions or directions".to_owned());
+        }
+        if self.pairs.iter().any(|pair| pair.from.is_some()) && self.token.is_none() {
+            return wrong(
+                "agents start pairs of their own only for who knows their --token; give it".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Each pair alone, then all at once.
+pub async fn run(config: Config) -> Result<ResultFile> {
+    config.check()?;
+    let (started, start) = (SystemTime::now(), Instant::now());
+    let runs = schedule::run(&config).await?;
+    let mut file = answer::of(&config, &runs);
+    file.started = crate::fingerprint::timestamp(started);
+    file.seconds = start.elapsed().as_secs_f64();
+    file.fingerprint = crate::fingerprint::of_this_machine();
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_agents_with_ports() {
+        let here: Pair = "nas:5201".parse().expect("an agent");
+        assert_eq!((here.from.as_deref(), here.to.as_str()), (None, "nas:5201"));
+        let elsewhere: Pair = "a:1=[::1]:2".parse().expect("two agents");
+        assert_eq!((elsewhere.from.as_deref(), elsewhere.to.as_str()), (Some("a:1"), "[::1]:2"));
+        for wrong in ["", "nas", ":5201", "nas:0", "nas:port", "a=b:1", "a:1=b"] {
+            assert!(wrong.parse::<Pair>().is_err_and(|e| e.contains("HOST:PORT")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_in_one_line() {
+        let pairs = vec!["nas:1".parse().expect("an agent")];
+        let base = Config { pairs, ..Config::default() };
+        base.check().expect("it can be measured");
+        let far = vec!["a:1=b:1".parse().expect("two agents")];
+        for (wrong, hint) in [
+            (Config::default(), "link server"),
+            (Config { streams: 0, ..base.clone() }, "from 1 to"),
+            (Config { time: Duration::from_millis(1), ..base.clone() }, "takes from"),
+            (Config { omit: Duration::from_secs(2), ..base.clone() }, "omit less"),
+            (Config { repetitions: 0, ..base.clone() }, "nothing to measure"),
+            (Config { pairs: far, ..base.clone() }, "--token"),
+        ] {
+            let error = wrong.check().expect_err("it cannot be measured").to_string();
+            assert!(error.contains(hint) && !error.contains('\n'), "{error}");
+        }
+    }
+}
