@@ -23,6 +23,13 @@ if [ "${1:-run}" = test ]; then
         "unshare:util-linux:namespaces for it"
         "openssl:openssl:makes the lab's files"
         "setpriv:util-linux:ends the lab with its test"
+        "mpirun.openmpi:openmpi-bin:starts the bench on many ranks"
+        "mpirun.mpich:mpich:another one that does"
+        "srun:slurm-wlm:a batch system that does"
+        "munged:munge:its authentication"
+        "sshd:openssh-server:starts the bench on other hosts"
+        "ssh:openssh-client:its other end"
+        "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
     )
 fi

@@ -1,8 +1,27 @@
 //! `forebay bench`: how far is my storage, and what does the tier buy me?
+//!
+//! Each experiment is a file (`probe`, `render`, `shapes`, `sob`, `loader`, `workflow`, `link`, `replicas`). They put up
+//! what they measure (`stage`, `rig`, `relay`) or take the user's (`bed`), give jobs to a `crew` of one process or many,
+//! and fill a result (`results`). What a job does is `bench-load`'s, what its numbers mean `bench-report`'s, and how
+//! processes find each other `bench-fleet`'s.
 
+mod bed;
+mod ceiling;
+pub mod cli;
+mod crew;
 pub mod fingerprint;
-pub mod quantity;
+pub mod link;
+mod loader;
 pub mod probe;
+mod progress;
+pub mod quantity;
 pub mod relay;
+mod render;
+mod replicas;
+pub mod results;
 pub mod rig;
-pub mod workflow;
+mod sample;
+mod shapes;
+mod sob;
+mod stage;
+mod workflow;

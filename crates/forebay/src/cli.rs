@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use types::{ErrorKind, Result};
 
@@ -55,6 +55,8 @@ enum Verb {
     },
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
+    /// How far is my storage, and what does the tier buy me?
+    Bench(bench::cli::BenchArgs),
     /// Serve a directory as a plain NFS server: a NAS for demonstrations and measurements
     #[command(hide = true)]
     Nas(nas::NasArgs),
@@ -101,9 +103,23 @@ pub struct ClientArgs {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => {
+        Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { EXIT_USAGE } else { 0 });
+            return ExitCode::from(EXIT_USAGE);
+        }
+        Err(e) if e.use_stderr() => {
+            let there_are = match e.kind() {
+                clap::error::ErrorKind::InvalidSubcommand => {
+                    format!("; there are {}", subcommands().join(", "))
+                }
+                _ => String::new(),
+            };
+            eprintln!("forebay: {}{there_are} (see --help)", in_one_line(&e.render().to_string()));
+            return ExitCode::from(EXIT_USAGE);
+        }
+        Err(help) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
         }
     };
     match run(cli.verb) {
@@ -113,6 +129,27 @@ pub fn main() -> ExitCode {
             ExitCode::from(if e.kind() == ErrorKind::Config { EXIT_USAGE } else { 1 })
         }
     }
+}
+
+/// What is wrong and what would be right, without the pages of usage around it.
+fn in_one_line(told: &str) -> String {
+    let usage = ["Usage:", "For more information"];
+    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.take_while(|line| !usage.iter().any(|start| line.starts_with(start)));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    text.trim_start_matches("error: ").to_owned()
+}
+
+/// Those that could stand where a wrong one was typed.
+fn subcommands() -> Vec<String> {
+    let mut command = Cli::command();
+    for typed in std::env::args().skip(1) {
+        match command.find_subcommand(&typed) {
+            Some(known) => command = known.clone(),
+            None => break,
+        }
+    }
+    command.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()).collect()
 }
 
 fn run(verb: Verb) -> Result<ExitCode> {
@@ -130,6 +167,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Demo(args) => {
             log_to_stderr("warn");
             runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Bench(args) => {
+            log_to_stderr("warn");
+            serve::raise_descriptor_limit();
+            runtime()?.block_on(bench::cli::run(args))
         }
         Verb::Nas(args) => {
             log_to_stderr("warn");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::relay::{self, Relay};
 use clap::Args;
 use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
@@ -16,7 +17,6 @@ use types::{ByteRange, Error, FileKind, Result};
 
 use crate::nas::Nas;
 use crate::quantity::{Size, Span};
-use crate::relay::Relay;
 use crate::settings::Settings;
 use crate::{cli, serve, wire_up};
 
@@ -51,9 +51,9 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     make_sample(&args.sample)?;
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
     let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-    let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas.address, args.rtt.0).await?;
-    let far = relay.local_addr()?;
-    tokio::spawn(relay.run());
+    let line = relay::Config { rtt: args.rtt.0, ..Default::default() };
+    let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas.address, line)?;
+    let far = relay.local_addr();
     let url = format!("nfs://127.0.0.1:{}/?mountport={}", far.port(), far.port());
 
     let direct_client = client(far).await?;

@@ -10,7 +10,6 @@ mod deferred;
 pub mod demo;
 mod nas;
 mod quantity;
-pub mod relay;
 pub mod serve;
 pub mod settings;
 pub mod wire_up;

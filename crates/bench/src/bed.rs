@@ -1,0 +1,138 @@
+//! Where a load goes, if the user names it: a directory of its own on the user's target, made before and removed after,
+//! removal being a phase with a result of its own.
+
+use std::sync::Arc;
+
+use bench_load::data::Content;
+use bench_load::dataset::{self, Dataset, Laying, Prepared};
+use bench_load::engine::{Control, Job};
+use bench_load::safety::{RunDir, check_target};
+use bench_load::target::{self, Client, Target, from_url};
+use clap::Args;
+use types::Result;
+
+use crate::cli::{CommonArgs, refuse};
+use crate::results::Draft;
+
+/// Side by side, to remove what was written.
+const CLEANERS: u32 = 4;
+
+#[derive(Args, Clone, Debug)]
+pub struct TargetArgs {
+    /// Where the load goes: /path, file:///path, nfs://host/export or memory:
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+    /// The same storage by another way, to lay out what is read: where the target itself cannot be written, as a tier's
+    /// NFS cannot
+    #[arg(long, value_name = "URL")]
+    lay_out_at: Option<String>,
+    /// Leave the files, for another run with the same --id
+    #[arg(long)]
+    keep: bool,
+    /// Of the directory forebay-bench-ID that is made
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+}
+
+impl TargetArgs {
+    pub fn url(&self) -> &str {
+        self.target.as_deref().unwrap_or_default()
+    }
+
+    pub fn check(&self) -> Result<()> {
+        if self.target.is_none() {
+            return refuse("no target; name the storage with --target /path, nfs://host/export or memory:");
+        }
+        from_url(self.url())?;
+        self.lay_out_at.as_deref().map_or(Ok(()), |url| from_url(url).map(|_| ()))
+    }
+}
+
+pub struct Bed {
+    args: TargetArgs,
+    pub content: Content,
+    dir: RunDir,
+    /// Of what is written and removed.
+    writers: Vec<Arc<dyn Client>>,
+    writable: Arc<dyn Target>,
+}
+
+impl Bed {
+    /// `written`: bytes that will be there at once.
+    pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<Bed> {
+        args.check()?;
+        if args.url().starts_with("memory:") {
+            // Each process has memory of its own, and it lasts as long as one job.
+            return refuse(
+                "memory: is for the ceiling that each result tells; name a path or nfs://host/export",
+            );
+        }
+        if written > common.byte_budget {
+            return refuse(format!(
+                "{written} bytes would be written and the budget is {}; give a smaller --scale or a larger --byte-budget",
+                common.byte_budget
+            ));
+        }
+        let writable = from_url(args.lay_out_at.as_deref().unwrap_or(args.url()))?;
+        let writers = target::clients(&writable, 0, CLEANERS).await?;
+        let id = args.id.clone().unwrap_or_else(|| std::process::id().to_string());
+        let Some(first) = writers.first() else { return refuse("no client could be made") };
+        let dir = RunDir::create(&**first, &id).await?;
+        let content = Content { seed: common.seed, ..Content::default() };
+        Ok(Bed { args: args.clone(), content, dir, writers, writable })
+    }
+
+    pub fn url(&self) -> &str {
+        self.args.url()
+    }
+
+    /// Whether the load's own target can be written.
+    pub fn is_writable(&self) -> bool {
+        self.args.lay_out_at.is_none()
+    }
+
+    pub fn root(&self) -> String {
+        self.dir.path()
+    }
+
+    /// Refuses what the target cannot take.
+    pub async fn check(&self, job: &Job, new_bytes: u64) -> Result<()> {
+        check_target(&*self.writable, job, new_bytes).await
+    }
+
+    /// Sees to it that these files are there.
+    pub async fn lay_out(&self, dataset: &Dataset) -> Result<()> {
+        let prepared =
+            dataset::prepare(dataset, &self.dir, &self.writers, &Laying::default(), &Control::new()).await?;
+        if let Prepared::Written(outcome) = prepared
+            && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
+        {
+            return refuse(format!("the data set cannot be written: {fault}"));
+        }
+        Ok(())
+    }
+
+    /// Between two data sets.
+    pub async fn clear(&self) -> Result<()> {
+        self.dir.cleanup(&self.writers).await?;
+        match self.writers.first() {
+            Some(first) => RunDir::create(&**first, &self.id()).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn id(&self) -> String {
+        self.args.id.clone().unwrap_or_else(|| std::process::id().to_string())
+    }
+
+    pub async fn clean_up(self, draft: &mut Draft) {
+        if self.args.keep {
+            draft.note(format!("left in place: {}", self.root()));
+            return;
+        }
+        match self.dir.cleanup(&self.writers).await {
+            Ok(done) => draft.cleaned(&done),
+            Err(e) => draft.warning(format!("cleanup of {} failed: {e}", self.root())),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `forebay bench EXPERIMENT`: what can be typed. Each experiment has a file of its own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use types::{Error, ErrorKind, Result};
+
+use crate::quantity;
+
+#[derive(Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// How far is my storage: round trips of each operation, and what a distance would cost
+    Probe(crate::probe::ProbeArgs),
+    /// What a tier buys: many nodes read one scene direct, cold and warm, at several distances
+    Render(crate::render::RenderArgs),
+    /// Single and multiple files, readers and writers, over sizes and numbers of workers
+    Shapes(crate::shapes::ShapesArgs),
+    /// The sob stress tests 1 to 4
+    Sob(crate::sob::SobArgs),
+    /// The link by itself: several streams between one pair, then several pairs
+    Link(crate::link::LinkArgs),
+    /// A graph of tasks over two sites
+    Workflow(crate::workflow::WorkflowArgs),
+    /// Epochs of a training job: every client reads every file in an order of its own, cold and warm
+    Loader(crate::loader::LoaderArgs),
+    /// Reads that grow with the number of copies
+    Replicas(crate::replicas::ReplicasArgs),
+    /// A TCP relay that makes a near server far
+    Relay(crate::relay::RelayArgs),
+    /// Is B different from A? Exit code 0: same or better, 1: worse, 2: nothing can be said
+    Compare(crate::results::CompareArgs),
+    /// Print a result file again, or write it in another form
+    Show {
+        result: PathBuf,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Run again what made a result file
+    Again {
+        result: PathBuf,
+        /// Only say what would be run
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Where the result goes. The terminal gets it in any case.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputArgs {
+    /// Write NAME.json, NAME.md, NAME.csv and NAME.html here
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What all experiments take.
+#[derive(Args, Clone, Debug)]
+pub struct CommonArgs {
+    /// The original's parameters and columns, at --scale of its size
+    #[arg(long)]
+    pub faithful: bool,
+    /// How large: small (a laptop, minutes), medium, full (the original), or a factor such as 0.05
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = Scale::parse)]
+    pub scale: Scale,
+    /// Repetitions of each condition; below 6 there is no confidence interval
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
+    /// Of contents and orders
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// End the run, with what it has, after this time
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = quantity::duration)]
+    pub time_budget: std::time::Duration,
+    /// Most bytes that may be written to a target
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
+    pub byte_budget: u64,
+    /// Only say what would be done, how much it moves and how long it takes
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+}
+
+/// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
+#[derive(Args, Clone, Debug)]
+pub struct LaunchArgs {
+    /// So many processes on this machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub procs: Option<u32>,
+    /// These machines too, over ssh; processes on each after a colon
+    #[arg(long, value_name = "A,B[:N]")]
+    pub hosts: Option<String>,
+    /// Where the first process listens for the others
+    #[arg(long, value_name = "HOST:PORT")]
+    pub coordinator: Option<String>,
+    /// A directory that all machines see, for finding each other
+    #[arg(long, value_name = "DIR")]
+    pub rendezvous: Option<PathBuf>,
+    /// A label for this process, or for each: 0-1=north,2-3=south
+    #[arg(long, value_name = "LABELS")]
+    pub site: Option<String>,
+    /// The command that reaches a host of --hosts, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+}
+
+/// Of the original's size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale(pub f64);
+
+impl Scale {
+    pub const SMALL: Scale = Scale(0.005);
+
+    pub fn parse(text: &str) -> std::result::Result<Scale, String> {
+        match text {
+            "small" => Ok(Scale::SMALL),
+            "medium" => Ok(Scale(0.05)),
+            "full" => Ok(Scale(1.0)),
+            _ => {
+                let factor = text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor));
+                let wrong = || {
+                    format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
+                };
+                factor.map(Scale).ok_or_else(wrong)
+            }
+        }
+    }
+
+    /// `whole` at this scale, at least `least`.
+    pub fn of(self, whole: u64, least: u64) -> u64 {
+        ((whole as f64 * self.0).round() as u64).max(least)
+    }
+}
+
+pub async fn run(args: BenchArgs) -> Result<ExitCode> {
+    match args.experiment {
+        Experiment::Probe(args) => crate::probe::command(args).await,
+        Experiment::Render(args) => crate::render::command(args).await,
+        Experiment::Shapes(args) => crate::shapes::command(args).await,
+        Experiment::Sob(args) => crate::sob::command(args).await,
+        Experiment::Link(args) => crate::link::command(args).await,
+        Experiment::Workflow(args) => crate::workflow::command(args).await,
+        Experiment::Loader(args) => crate::loader::command(args).await,
+        Experiment::Replicas(args) => crate::replicas::command(args),
+        Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
+        Experiment::Compare(args) => crate::results::compare(&args),
+        Experiment::Show { result, output } => crate::results::show(&result, &output),
+        Experiment::Again { result, dry_run } => crate::results::again(&result, dry_run),
+    }
+}
+
+/// Wrong usage: one line, exit code 2.
+pub fn refuse<T>(message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, "bench:", message))
+}

@@ -1,0 +1,213 @@
+//! One run on one process or on many: rank 0 thinks, all do. Rank 0 runs the experiment and gives orders; the others
+//! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bench_fleet::{Barrier, Fleet, Member, Options, Place, Skew};
+use bench_load::engine::{self, Control, Gate, Job};
+use bench_load::outcome::Outcome;
+use bench_load::target::{self, from_url};
+use bench_report::model::ResultFile;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use types::{Error, ErrorKind, Result};
+
+use crate::cli::{LaunchArgs, refuse};
+use crate::progress::Live;
+
+pub struct Crew {
+    member: Member,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Order {
+    /// A job on a target; each process has its share of the job's clients.
+    Load {
+        target: String,
+        job: Box<Job>,
+    },
+    End,
+}
+
+/// What all processes together measured.
+pub struct Loaded {
+    pub outcome: Outcome,
+    /// How far apart the processes left each barrier, in the order of the phases.
+    pub skews: Vec<Skew>,
+}
+
+/// Rank 0 runs the experiment and returns its result; the others follow and return nothing. However it ends, it ends
+/// on all.
+pub async fn run(
+    args: &LaunchArgs,
+    experiment: impl AsyncFnOnce(&Crew) -> Result<ResultFile>,
+) -> Result<Option<ResultFile>> {
+    let crew = Crew::join(args).await?;
+    let done = if crew.member.is_root() {
+        match crew.member.guard(experiment(&crew)).await {
+            Ok(result) => result.map(Some),
+            Err(ended) => Err(ended),
+        }
+    } else {
+        crew.follow().await.map(|()| None)
+    };
+    match done {
+        Ok(result) => crew.finish().await.map(|()| result),
+        // Alone there is nobody to tell.
+        Err(error) if crew.processes() == 1 => Err(error),
+        Err(error) => Err(crew.member.abort(&error.to_string()).await),
+    }
+}
+
+impl Crew {
+    async fn join(args: &LaunchArgs) -> Result<Crew> {
+        let options = Options {
+            procs: args.procs,
+            hosts: args.hosts.clone(),
+            coordinator: args.coordinator.clone(),
+            rendezvous: args.rendezvous.clone(),
+            site: args.site.clone(),
+            ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
+            ..Options::of_this_process()?
+        };
+        Ok(Crew { member: Fleet::join(options).await? })
+    }
+
+    pub fn processes(&self) -> u32 {
+        self.member.size()
+    }
+
+    pub fn places(&self) -> &[Place] {
+        self.member.roster()
+    }
+
+    /// The job, done by all processes together; for rank 0. `what` is for whoever watches.
+    pub async fn load(&self, target: &str, job: &Job, what: &str) -> Result<Loaded> {
+        if job.fleet.clients < self.processes() {
+            return refuse(format!(
+                "{} clients over {} processes: give each one at least, or start fewer processes",
+                job.fleet.clients,
+                self.processes()
+            ));
+        }
+        self.tell(&Order::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
+        let loaded = self.carry_out(target, job, what).await?;
+        loaded.ok_or_else(|| {
+            Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
+        })
+    }
+
+    async fn tell(&self, order: &Order) -> Result<()> {
+        let bytes = serde_json::to_vec(order).map_err(|e| Error::new(ErrorKind::Io, "write an order", e))?;
+        self.member.broadcast(bytes).await.map(|_| ())
+    }
+
+    async fn follow(&self) -> Result<()> {
+        loop {
+            let bytes = self.member.broadcast(Vec::new()).await?;
+            let order = serde_json::from_slice(&bytes)
+                .map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the first process", e))?;
+            match order {
+                Order::Load { target, job } => drop(self.carry_out(&target, &job, "").await?),
+                Order::End => return Ok(()),
+            }
+        }
+    }
+
+    async fn finish(self) -> Result<()> {
+        if self.member.is_root() {
+            self.tell(&Order::End).await?;
+        }
+        self.member.finish().await
+    }
+
+    /// This process's share; the sum of all on rank 0.
+    async fn carry_out(&self, target: &str, job: &Job, what: &str) -> Result<Option<Loaded>> {
+        let mut job = job.clone();
+        let (first, count) = share(job.fleet.clients, self.member.rank(), self.processes());
+        job.fleet.first_client = first;
+        let control = Control::new();
+        let gate = Door { member: &self.member, barriers: Mutex::default() };
+        let work = async {
+            let clients = target::clients(&from_url(target)?, first, count).await?;
+            engine::run(&job, &clients, &gate, &control).await
+        };
+        let live = self.member.is_root().then(|| Live::show(what, control.clone(), self.processes()));
+        let outcome = self.member.guard(work).await??;
+        drop(live);
+        let bytes =
+            serde_json::to_vec(&outcome).map_err(|e| Error::new(ErrorKind::Io, "write an outcome", e))?;
+        let parts = self.member.gather(bytes).await?;
+        let barriers = gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(parts) = parts else { return Ok(None) };
+        let mut skews = Vec::with_capacity(barriers.len());
+        for barrier in &barriers {
+            skews.push(self.member.skew(barrier).await?);
+        }
+        Ok(Some(Loaded { outcome: sum(&parts)?, skews }))
+    }
+}
+
+/// Rank `rank`'s first client and how many it has: all differ by one at most.
+fn share(clients: u32, rank: u32, size: u32) -> (u32, u32) {
+    let at = |rank: u32| u64::from(clients) * u64::from(rank) / u64::from(size.max(1));
+    let (first, end) = (at(rank), at(rank + 1));
+    (u32::try_from(first).unwrap_or(u32::MAX), u32::try_from(end - first).unwrap_or(0))
+}
+
+fn sum(parts: &[Vec<u8>]) -> Result<Outcome> {
+    let read = |bytes: &Vec<u8>| -> Result<Outcome> {
+        serde_json::from_slice(bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an outcome", e))
+    };
+    let (first, others) =
+        parts.split_first().ok_or_else(|| Error::new(ErrorKind::Io, "gather", "nothing came"))?;
+    let mut outcome = read(first)?;
+    for part in others {
+        outcome.merge(read(part)?)?;
+    }
+    Ok(outcome)
+}
+
+/// The engine's gate over the barriers of the fleet.
+struct Door<'a> {
+    member: &'a Member,
+    barriers: Mutex<Vec<Barrier>>,
+}
+
+#[async_trait]
+impl Gate for Door<'_> {
+    async fn wait(&self, phase: &str) -> Result<Instant> {
+        let barrier = self.member.barrier(phase).await?;
+        let start = Instant::from_std(barrier.start);
+        self.barriers.lock().unwrap_or_else(PoisonError::into_inner).push(barrier);
+        Ok(start)
+    }
+}
+
+impl Loaded {
+    /// The largest distance between two processes at a barrier.
+    pub fn skew(&self) -> Duration {
+        self.skews.iter().map(|skew| skew.spread).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_client_belongs_to_one_process() {
+        for (clients, size) in [(1, 1), (8, 3), (500, 7), (4096, 4096)] {
+            let shares: Vec<_> = (0..size).map(|rank| share(clients, rank, size)).collect();
+            let mut next = 0;
+            for (first, count) in shares {
+                assert_eq!(first, next);
+                assert!(count >= clients / size && count <= clients / size + 1);
+                next += count;
+            }
+            assert_eq!(next, clients);
+        }
+    }
+}

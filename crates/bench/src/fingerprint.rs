@@ -1,0 +1,67 @@
+//! What was measured on: what another person needs to know to believe a figure or to repeat it.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `kernel`, `cpu`, `cores`, `memory`, `tool`, ... by name; what cannot be found out is left out.
+pub fn of_this_machine() -> BTreeMap<String, String> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    };
+    let version = || read("/proc/sys/kernel/osrelease").map(|v| format!("Linux {}", v.trim()));
+    let cores = || std::thread::available_parallelism().ok().map(|n| n.to_string());
+    let found = [
+        ("kernel", version()),
+        ("cpu", read("/proc/cpuinfo").and_then(|t| field(&t, "model name"))),
+        ("cores", cores()),
+        ("memory", read("/proc/meminfo").and_then(|t| field(&t, "MemTotal"))),
+        ("load before", read("/proc/loadavg").map(|t| t.split(' ').take(3).collect::<Vec<_>>().join(" "))),
+        (
+            "tcp congestion control",
+            read("/proc/sys/net/ipv4/tcp_congestion_control").map(|t| t.trim().into()),
+        ),
+        ("tool", Some(format!("forebay {}", env!("CARGO_PKG_VERSION")))),
+        ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
+        ("data generator", Some(format!("version {}", bench_load::data::GENERATOR))),
+    ];
+    found.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))).collect()
+}
+
+/// RFC 3339, UTC, seconds.
+pub fn timestamp(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// Days since 1970-01-01 as a date of the Gregorian calendar, counted in years that begin in March.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_calendars_have_them() {
+        let at = |seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_795_265_123), "2026-11-21T12:45:23Z");
+        assert!(of_this_machine().contains_key("kernel"));
+    }
+}

@@ -1,0 +1,313 @@
+//! Epochs of a training job, after AIStore's multihoming study: every client reads every object once per epoch, each in
+//! an order of its own; straight from far storage, through an empty tier, and through a warm one. Within the cold epoch
+//! a curve shows how the tier takes over from the storage.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bench_load::data::Content;
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::shape::{Fleet, Layout, Sizes, Work};
+use bench_report::model::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
+};
+use bench_report::published::aistore;
+use bench_report::sanity;
+use bench_report::summary::{estimate, median};
+use clap::Args;
+use types::Result;
+
+use crate::ceiling;
+use crate::cli::{CommonArgs, refuse};
+use crate::crew::{self, Crew};
+use crate::quantity::{self, Rate};
+use crate::render::table::places;
+use crate::results::{Draft, publish};
+use crate::rig::{Counters, Tier};
+use crate::sample::{self, Mode, Sample, Triple};
+use crate::stage::{DataSet, Line, Stage, tier_url};
+
+/// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
+const CLIENTS: u64 = 10;
+const WORKERS: u64 = 50;
+const OBJECTS: u64 = 2_097_152;
+/// Between two looks at the tier's counters while it gets warm.
+const LOOK: Duration = Duration::from_millis(200);
+const GIB: f64 = 1_073_741_824.0;
+const TICK_SECONDS: f64 = 1e-6;
+
+#[derive(Args, Clone, Debug)]
+pub struct LoaderArgs {
+    /// Where the objects are: a directory of this machine (a NAS is put in front of it), or nfs://host/export that can be
+    /// written; a temporary directory if absent
+    #[arg(long, value_name = "DIR|URL")]
+    origin: Option<String>,
+    /// Round trip to the storage
+    #[arg(long, value_name = "TIME", default_value = "70ms", value_parser = quantity::duration)]
+    rtt: Duration,
+    /// Bandwidth of the line, each direction; unlimited if absent
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Clients [default: the study's 10, at small scale 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    clients: Option<u32>,
+    /// Workers of each client [default: the study's 50, at small scale 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
+    /// Objects
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    objects: Option<u64>,
+    /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    object_size: Option<u64>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+struct Plan {
+    fleet: Fleet,
+    layout: Layout,
+    repetitions: u32,
+}
+
+impl Plan {
+    fn of(args: &LoaderArgs) -> Result<Plan> {
+        let scale = args.common.scale;
+        let small = scale.0 < 0.1;
+        let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
+        let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
+        let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });
+        // 5 in 100,000 of the study's objects are a hundred: what a laptop reads in seconds.
+        let objects =
+            args.objects.unwrap_or(if small { scale.of(20_000, 64) } else { scale.of(OBJECTS, 64) });
+        let layout =
+            Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
+        layout.check()?;
+        if bytes == 0 || layout.total_bytes() > args.common.byte_budget {
+            return refuse(format!(
+                "loader: {} objects of {bytes} bytes; the budget is {} bytes (--byte-budget)",
+                objects, args.common.byte_budget
+            ));
+        }
+        Ok(Plan {
+            fleet: Fleet { clients, first_client: 0, workers },
+            layout,
+            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+        })
+    }
+
+    fn job(&self, stage: &Stage, mode: Mode, args: &LoaderArgs) -> Job {
+        let work = Work { block_bytes: 1 << 20, seed: args.common.seed, ..Work::mfmr() };
+        let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
+        let limits = Limits { seconds: args.common.time_budget.as_secs_f64(), ..Limits::default() };
+        Job { limits, ..stage.job(self.fleet, phase) }
+    }
+
+    fn demanded(&self) -> u64 {
+        self.layout.total_bytes().saturating_mul(u64::from(self.fleet.clients))
+    }
+}
+
+pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
+    let plan = Plan::of(&args)?;
+    if args.common.dry_run {
+        println!(
+            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {:?}; {} bytes \
+             written",
+            plan.fleet.clients,
+            plan.fleet.workers,
+            plan.layout.files,
+            plan.layout.total_bytes(),
+            plan.repetitions,
+            args.rtt,
+            plan.layout.total_bytes()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+}
+
+async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
+    let title = "Epochs of a training job: direct, cold and warm";
+    let mut draft = Draft::new("loader", title, &args.common);
+    let ceiling = ceiling::measure().await?;
+    let content = Content { seed: args.common.seed, ..Content::default() };
+    let data = DataSet { layout: plan.layout.clone(), content };
+    let stage = match args.origin.as_deref() {
+        Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
+        other => Stage::here(other.map(PathBuf::from), data).await?,
+    };
+    let line = stage.line(args.rtt, args.rate).await?;
+    let (mut triples, mut curve) = (Vec::new(), Vec::new());
+    for repetition in 0..plan.repetitions {
+        let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
+        let run = async |mode: Mode, url: &str, tier| {
+            sample::take(crew, &stage, &line, url, &plan.job(&stage, mode, args), tier, &what(mode)).await
+        };
+        let direct = run(Mode::Direct, &line.url, None).await?;
+        let tier = stage.tier(&line)?;
+        let url = tier_url(&tier);
+        let watch = Watch::start(&tier);
+        let cold = run(Mode::Cold, &url, Some(&tier)).await?;
+        let seen = watch.stop();
+        if curve.is_empty() {
+            curve = seen;
+        }
+        let warm = run(Mode::Warm, &url, Some(&tier)).await?;
+        triples.push(Triple { direct, cold, warm });
+    }
+    fill(&mut draft, plan, args, &line, &triples);
+    draft.file.plots.push(uptick(plan, &curve));
+    places(&mut draft, crew);
+    ceiling.tell(&mut draft);
+    stage.clean_up(&mut draft).await;
+    Ok(draft.finish())
+}
+
+/// Looks at the tier's counters while a phase runs: seconds, bytes served, bytes from the storage.
+struct Watch {
+    stop: Arc<std::sync::atomic::AtomicBool>,
+    seen: Arc<Mutex<Vec<(f64, u64, u64)>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Watch {
+    fn start(tier: &Tier) -> Watch {
+        let admin = tier.admin;
+        let (stop, seen) =
+            (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (told, out) = (stop.clone(), seen.clone());
+        let thread = std::thread::spawn(move || {
+            let start = Instant::now();
+            while !told.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Ok(counters) = Counters::of(admin) {
+                    let row =
+                        (start.elapsed().as_secs_f64(), counters.served_bytes(), counters.origin_bytes());
+                    out.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        Watch { stop, seen, thread: Some(thread) }
+    }
+
+    fn stop(mut self) -> Vec<(f64, u64, u64)> {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.clone()
+    }
+}
+
+/// How much of what is served comes from the cache, while the data set is seen for the first time.
+fn uptick(plan: &Plan, curve: &[(f64, u64, u64)]) -> Plot {
+    let all = plan.layout.total_bytes().max(1) as f64;
+    let points = curve.windows(2).filter_map(|pair| {
+        let (served, origin) = (pair[1].1.saturating_sub(pair[0].1), pair[1].2.saturating_sub(pair[0].2));
+        let hit = 1.0 - (origin as f64 / served as f64).min(1.0);
+        (served > 0).then(|| Point::at(pair[1].2 as f64 / all * 100.0, hit * 100.0))
+    });
+    Plot {
+        title: "Cold epoch: how the tier takes over".to_owned(),
+        x: Axis::linear("data set fetched (%)"),
+        y: Axis::linear("served from cache (% of bytes, per 0.2 s)"),
+        kind: PlotKind::Lines,
+        series: vec![Series::ours("cold, first repetition", points.collect())],
+    }
+}
+
+fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+    draft.parameter("clients", plan.fleet.clients);
+    draft.parameter("workers", plan.fleet.workers);
+    draft.parameter("objects", plan.layout.files);
+    draft.parameter("object_bytes", plan.layout.size_limits().1);
+    draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
+    draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+    let invalid = invalid(plan, triples);
+    let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
+        triples.iter().map(|triple| value(triple.of(mode))).collect()
+    };
+    let rate = |s: &Sample| s.bytes_read as f64 / GIB / s.makespan.max(1e-9);
+    let objects = |s: &Sample| s.bytes_read as f64 / plan.layout.size_limits().1.max(1) as f64;
+    let latency_ms = |s: &Sample| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0);
+    let three = |name: &str, value: &dyn Fn(&Sample) -> f64| {
+        let mut cells = vec![Cell::text(name)];
+        cells.extend(Mode::ALL.map(|mode| estimate(&of(mode, value))));
+        Row { invalid: invalid.clone(), ..Row::new(cells) }
+    };
+    let rows = vec![
+        three("Average Throughput (GiB/s)", &rate),
+        three("Average Latency (ms)", &latency_ms),
+        three("p99 latency (ms)", &|s| s.unit.percentile(99.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
+        three("Throughput x latency (objects in flight)", &|s| {
+            objects(s) / s.makespan.max(1e-9) * latency_ms(s) / 1000.0
+        }),
+        three("Bytes from the storage (GiB)", &|s| s.origin_bytes as f64 / GIB),
+        three("Calls to the storage", &|s| s.origin_calls as f64),
+        three("Amplification (storage bytes / client bytes)", &|s| {
+            s.origin_bytes as f64 / s.bytes_read.max(1) as f64
+        }),
+        three("CPU seconds per GiB (clients + tier + storage)", &|s| {
+            (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
+        }),
+    ];
+    let mut table = Table::new("Epochs", ["Metric", "Direct", "Cold", "Warm"], rows);
+    let workers = plan.fleet.workers_in_all();
+    table.notes = vec![format!(
+        "A closed loop of {workers} workers: throughput x latency must give that number, so the latency says nothing that \
+         the throughput does not. The round trip measures {:.1} ms.",
+        line.rtt_ms
+    )];
+    draft.file.tables.push(table);
+    draft.file.tables.push(aistore::results());
+    for mode in Mode::ALL {
+        draft.file.measures.push(Measure {
+            name: format!("{} throughput", mode.name()),
+            unit: "GiB/s".to_owned(),
+            better: Better::Higher,
+            values: of(mode, &rate),
+        });
+        if let Some(why) = triples.first().and_then(|t| {
+            let s = t.of(mode);
+            sanity::little(objects(s) / s.makespan.max(1e-9), latency_ms(s) / 1000.0, workers)
+        }) {
+            draft.warning(format!("{}: {why}", mode.name()));
+        }
+    }
+    let middle = |mode: Mode| median(&of(mode, &rate));
+    if let (Some(direct), Some(cold), Some(warm)) =
+        (middle(Mode::Direct), middle(Mode::Cold), middle(Mode::Warm))
+    {
+        draft.verdict(format!(
+            "{direct:.3} GiB/s direct, {cold:.3} GiB/s in the cold epoch ({:.2}x), {warm:.3} GiB/s warm ({:.2}x)",
+            cold / direct,
+            warm / direct
+        ));
+        if cold < direct {
+            draft.warning("the cold epoch is slower than reading directly: filling the cache costs more than it saves here");
+        }
+    }
+}
+
+fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
+    let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
+    let mut reasons = Vec::new();
+    for triple in triples {
+        for mode in Mode::ALL {
+            let sample = triple.of(mode);
+            reasons.extend(sample.faults.iter().map(|fault| format!("{}: {fault}", mode.name())));
+            reasons.extend(
+                sanity::too_short(sample.makespan, TICK_SECONDS).map(|why| format!("{}: {why}", mode.name())),
+            );
+        }
+        reasons.extend(sample::unproved(triple, unique, all));
+    }
+    reasons.sort();
+    reasons.dedup();
+    reasons
+}

@@ -1,0 +1,46 @@
+//! What a person at a terminal sees while it runs: one line that is written over. Nothing is shown to a pipe.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench_load::engine::Control;
+use tokio::task::JoinHandle;
+
+const EVERY: Duration = Duration::from_millis(250);
+
+/// A line that lives until it is dropped.
+pub struct Live(Option<JoinHandle<()>>);
+
+impl Live {
+    /// `processes`: what is shown is this process's part; the line says of how many.
+    pub fn show(what: &str, control: Arc<Control>, processes: u32) -> Live {
+        if !std::io::stderr().is_terminal() {
+            return Live(None);
+        }
+        let what = what.to_owned();
+        let part = if processes > 1 { format!(" (one of {processes} processes)") } else { String::new() };
+        let start = Instant::now();
+        Live(Some(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                let progress = &control.progress;
+                let mib = (progress.bytes_read() + progress.bytes_written()) as f64 / f64::from(1 << 20);
+                let seconds = start.elapsed().as_secs_f64();
+                let (units, errors) = (progress.units(), progress.errors());
+                let errors = if errors > 0 { format!(", {errors} errors") } else { String::new() };
+                eprint!("\r\x1b[K{what}: {seconds:.0} s, {mib:.0} MiB, {units} units{errors}{part}");
+                let _ = std::io::stderr().flush();
+            }
+        })))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.abort();
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What does a tier buy? The render study: N nodes read one scene and compute, straight from far storage (direct),
+//! through a tier with an empty cache (cold), and again (warm), at several distances. Cold and warm are not what the
+//! operator says but what the counters prove; a row whose counters say otherwise is INVALID.
+//!
+//! The load is the study's: it published 3.38 s more for each millisecond of round trip, which is 3,381 serial round
+//! trips in a frame, and 534 s that do not depend on the distance. At scale s a frame has s times as many of both.
+//!
+//! Start with `measure` below, then `render/table.rs` (what is made of it).
+
+pub(crate) mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bench_load::data::Content;
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::pace::{Pace, Stagger};
+use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use bench_report::model::ResultFile;
+use clap::Args;
+use types::Result;
+
+use crate::ceiling;
+use crate::cli::{CommonArgs, refuse};
+use crate::crew::{self, Crew};
+use crate::quantity::{self, Rate};
+use crate::results::{Draft, publish};
+use crate::stage::{DataSet, Line, Stage, tier_url};
+
+use crate::sample::{self, Mode, Triple};
+
+/// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
+const NODES: u64 = 500;
+const ROUND_TRIPS: f64 = 3381.0;
+const COMPUTE_SECONDS: f64 = 534.0;
+/// What a node's client does for a small file that it has not seen: LOOKUP, GETATTR, READ.
+const ROUND_TRIPS_PER_FILE: f64 = 3.0;
+const BLOCK_BYTES: u64 = 128 << 10;
+/// Fewer are no study.
+const NODES_MIN: u64 = 8;
+const FILES_MIN: u64 = 6;
+
+#[derive(Args, Clone, Debug)]
+pub struct RenderArgs {
+    /// Where the scene is: a directory of this machine (a NAS is put in front of it), or nfs://host/export that can be
+    /// written; a temporary directory if absent
+    #[arg(long, value_name = "DIR|URL")]
+    origin: Option<String>,
+    /// Round trips to the storage
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', default_value = "1.9ms,69.5ms,194ms,221ms", value_parser = quantity::duration)]
+    rtt: Vec<Duration>,
+    /// Bandwidth of each line, each direction; unlimited if absent
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Nodes [default: the study's 500 x scale, at least 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    nodes: Option<u32>,
+    /// Files of the scene [default: so many that a frame has the study's round trips x scale]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    files: Option<u64>,
+    /// Bytes of each
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = quantity::size)]
+    file_size: u64,
+    /// Compute time of a frame [default: the study's 534 s x scale]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    compute: Option<Duration>,
+    /// Nodes that start together, and how long after the ones before: 5/7s is the study's script
+    #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
+    stagger: Option<Stagger>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
+    let wrong = || format!("\"{text}\" is no stagger; write nodes and a time, for example 5/7s");
+    let (group, every) = text.split_once('/').ok_or_else(wrong)?;
+    let group = group.parse().ok().filter(|group| *group > 0).ok_or_else(wrong)?;
+    Ok(Stagger { group, every_s: quantity::duration(every)?.as_secs_f64() })
+}
+
+/// Everything that is decided before anything is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub nodes: u32,
+    pub layout: Layout,
+    pub compute: Duration,
+    pub rtts: Vec<Duration>,
+    pub rate: Option<Rate>,
+    pub stagger: Option<Stagger>,
+    pub repetitions: u32,
+    pub seed: u64,
+    pub seconds_max: f64,
+}
+
+impl Plan {
+    fn of(args: &RenderArgs) -> Result<Plan> {
+        let scale = args.common.scale;
+        if args.rtt.is_empty() || args.file_size == 0 {
+            return refuse("render: give at least one --rtt, and files of at least 1 byte");
+        }
+        let default_files = ((ROUND_TRIPS * scale.0 / ROUND_TRIPS_PER_FILE).round() as u64).max(FILES_MIN);
+        let layout = Layout {
+            files: args.files.unwrap_or(default_files),
+            sizes: Sizes::Equal(args.file_size),
+            ..Layout::default()
+        };
+        layout.check()?;
+        let nodes = u64::from(args.nodes.unwrap_or(0));
+        let nodes = if nodes > 0 { nodes } else { scale.of(NODES, NODES_MIN) };
+        if layout.total_bytes() > args.common.byte_budget {
+            return refuse(format!(
+                "the scene has {} bytes and the budget is {}; give a smaller --scale or a larger --byte-budget",
+                layout.total_bytes(),
+                args.common.byte_budget
+            ));
+        }
+        Ok(Plan {
+            nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            layout,
+            compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.0)),
+            rtts: args.rtt.clone(),
+            rate: args.rate,
+            stagger: args.stagger,
+            // The study measured once.
+            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            seed: args.common.seed,
+            seconds_max: args.common.time_budget.as_secs_f64(),
+        })
+    }
+
+    /// Round trips of a frame, one after the other, straight from the storage.
+    fn round_trips(&self) -> f64 {
+        let reads = (self.layout.size_limits().1).div_ceil(BLOCK_BYTES) as f64;
+        self.layout.files as f64 * (ROUND_TRIPS_PER_FILE - 1.0 + reads) + 1.0
+    }
+
+    /// Seconds of the whole run, about.
+    fn predicted_seconds(&self) -> f64 {
+        let rtts: f64 = self.rtts.iter().map(Duration::as_secs_f64).sum();
+        let direct = self.round_trips() * rtts;
+        // Through an empty cache each file is waited for once or twice.
+        let cold = 2.0 * self.layout.files as f64 * rtts;
+        let compute = 3.0 * self.rtts.len() as f64 * self.compute.as_secs_f64();
+        f64::from(self.repetitions) * (direct + cold + compute) + 5.0
+    }
+
+    /// Every node reads the scene in its order, file after file, and computes in between.
+    pub fn phase(&self, mode: Mode) -> Phase {
+        let think_s = self.compute.as_secs_f64() / self.layout.files as f64;
+        let work = Work {
+            unit: Unit::File,
+            order: Order::Sequential,
+            share: Share::Client,
+            block_bytes: BLOCK_BYTES,
+            seed: self.seed,
+            ..Work::default()
+        };
+        let pace = Pace::Closed { think_s, stagger: self.stagger };
+        Phase { name: mode.name().to_owned(), work, pace, ..Phase::default() }
+    }
+
+    fn job(&self, stage: &Stage, mode: Mode) -> Job {
+        let fleet = Fleet { clients: self.nodes, first_client: 0, workers: 1 };
+        let limits = Limits { seconds: self.seconds_max.max(1.0), ..Limits::default() };
+        Job { limits, ..stage.job(fleet, self.phase(mode)) }
+    }
+}
+
+pub async fn command(args: RenderArgs) -> Result<ExitCode> {
+    let plan = Plan::of(&args)?;
+    if args.common.dry_run {
+        println!(
+            "render: {} nodes read {} files, {} bytes in all, {} times at {} distances in 3 states; about {:.0} s, {} bytes written",
+            plan.nodes,
+            plan.layout.files,
+            plan.layout.total_bytes(),
+            plan.repetitions,
+            plan.rtts.len(),
+            plan.predicted_seconds(),
+            plan.layout.total_bytes()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+}
+
+async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
+    let mut draft =
+        Draft::new("render", "What a tier buys: one scene, many nodes, several distances", &args.common);
+    eprintln!("render: about {:.0} s", plan.predicted_seconds());
+    let ceiling = ceiling::measure().await?;
+    let content = Content { seed: plan.seed, ..Content::default() };
+    let data = DataSet { layout: plan.layout.clone(), content };
+    let stage = match args.origin.as_deref() {
+        Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
+        other => Stage::here(other.map(PathBuf::from), data).await?,
+    };
+    let mut lines = Vec::new();
+    for rtt in &plan.rtts {
+        lines.push(stage.line(*rtt, plan.rate).await?);
+    }
+    let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
+    let begin = Instant::now();
+    // Interleaved: what changes on this machine meanwhile changes all conditions alike.
+    'all: for repetition in 0..plan.repetitions {
+        for (line, triples) in lines.iter().zip(&mut triples) {
+            if begin.elapsed().as_secs_f64() > plan.seconds_max {
+                draft.warning(format!(
+                    "the time budget ended it after {repetition} of {} repetitions",
+                    plan.repetitions
+                ));
+                break 'all;
+            }
+            triples.push(triple(crew, &stage, plan, line, repetition).await?);
+        }
+    }
+    table::fill(&mut draft, plan, &stage, &lines, &triples);
+    table::places(&mut draft, crew);
+    ceiling.tell(&mut draft);
+    stage.clean_up(&mut draft).await;
+    Ok(draft.finish())
+}
+
+/// Direct, cold and warm, one after the other, as the study did.
+async fn triple(crew: &Crew, stage: &Stage, plan: &Plan, line: &Line, repetition: u32) -> Result<Triple> {
+    let what = |mode: Mode| {
+        let (n, all) = (repetition + 1, plan.repetitions);
+        format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
+    };
+    let run = async |mode: Mode, url: &str, tier| {
+        sample::take(crew, stage, line, url, &plan.job(stage, mode), tier, &what(mode)).await
+    };
+    let direct = run(Mode::Direct, &line.url, None).await?;
+    let tier = stage.tier(line)?;
+    let url = tier_url(&tier);
+    let cold = run(Mode::Cold, &url, Some(&tier)).await?;
+    let warm = run(Mode::Warm, &url, Some(&tier)).await?;
+    Ok(Triple { direct, cold, warm })
+}
+
+/// Bytes that the nodes read in one state of one repetition.
+pub fn demanded(plan: &Plan) -> u64 {
+    plan.layout.total_bytes().saturating_mul(u64::from(plan.nodes))
+}

@@ -1,0 +1,412 @@
+//! From samples to what a reader gets: the study's columns, the extended ones, the line through the direct times, and
+//! the answer in a few sentences.
+
+use bench_report::bottleneck::{Measured, bottleneck};
+use bench_report::fit;
+use bench_report::histogram::Histogram;
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::published::vfxt;
+use bench_report::sanity;
+use bench_report::summary::{estimate, median, noise_floor, point};
+
+use super::{Plan, demanded};
+use crate::crew::Crew;
+use crate::results::Draft;
+use crate::sample::{self, Mode, Sample, Triple};
+use crate::stage::{Line, Stage};
+
+/// Of a clock that counts microseconds.
+const TICK_SECONDS: f64 = 1e-6;
+/// A line through fewer distances is no line.
+const DISTANCES_MIN: usize = 3;
+
+pub fn fill(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triples: &[Vec<Triple>]) {
+    parameters(draft, plan, lines);
+    let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, t)).collect();
+    draft.file.tables.push(faithful(lines, triples, &verdicts));
+    draft.file.tables.push(vfxt::results());
+    draft.file.tables.push(extended(plan, lines, triples, &verdicts));
+    draft.file.plots.push(against_rtt(lines, triples));
+    draft.file.plots.push(vfxt::plot());
+    measures(draft, lines, triples);
+    slopes(draft, lines, triples);
+    histograms(draft, lines, triples);
+    answers(draft, plan, stage, lines, triples);
+    for warning in lines.iter().filter_map(Line::warning) {
+        draft.warning(warning);
+    }
+}
+
+fn parameters(draft: &mut Draft, plan: &Plan, lines: &[Line]) {
+    draft.parameter("nodes", plan.nodes);
+    draft.parameter("files", plan.layout.files);
+    draft.parameter("file_bytes", plan.layout.size_limits().1);
+    draft.parameter("compute_seconds", plan.compute.as_secs_f64());
+    let nominal: Vec<f64> = lines.iter().map(|line| line.nominal.as_secs_f64() * 1000.0).collect();
+    draft.parameter("rtt_ms", nominal);
+    draft.parameter("rate_bytes_per_second", plan.rate.map_or(0, |rate| rate.bytes_per_second()));
+    draft.parameter("stagger_seconds", plan.stagger.map_or(0.0, |stagger| stagger.every_s));
+}
+
+/// Why the row must not be believed.
+fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
+    let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
+    let mut reasons = Vec::new();
+    for triple in triples {
+        for mode in Mode::ALL {
+            let sample = triple.of(mode);
+            let name = mode.name();
+            reasons.extend(sample.faults.iter().map(|fault| format!("{name}: {fault}")));
+            if let Some(why) = sanity::too_short(sample.makespan, TICK_SECONDS) {
+                reasons.push(format!("{name}: {why}"));
+            }
+        }
+        reasons.extend(sample::unproved(triple, unique, all));
+    }
+    reasons.sort();
+    reasons.dedup();
+    reasons
+}
+
+fn makespans(triples: &[Triple], mode: Mode) -> Vec<f64> {
+    triples.iter().map(|triple| triple.of(mode).makespan).collect()
+}
+
+fn row(cells: Vec<Cell>, invalid: &[String]) -> Row {
+    Row { invalid: invalid.to_vec(), ..Row::new(cells) }
+}
+
+/// The study's columns.
+fn faithful(lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
+    let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
+        let place = vfxt::REGIONS.iter().find(|r| (r.rtt_ms - nominal_ms(line)).abs() < 0.01);
+        let name = place.map_or_else(|| format!("{} ms", nominal_ms(line)), |r| format!("as {}", r.location));
+        let time = |mode| estimate(&makespans(triples, mode));
+        let cells = vec![
+            Cell::text(name),
+            Cell::Number(round(line.rtt_ms, 1)),
+            time(Mode::Direct),
+            time(Mode::Cold),
+            time(Mode::Warm),
+        ];
+        row(cells, invalid)
+    });
+    let columns = [
+        "NFS Location",
+        "Roundtrip Latency (ms)",
+        "Direct Connect (s)",
+        "Cold Forebay (s)",
+        "Warm Forebay (s)",
+    ];
+    let mut table = Table::new("The study's table, measured here", columns, rows.collect());
+    table.notes = vec![
+        "Seconds from the common start to the last frame; the median of the repetitions and its 95 % interval. The round \
+         trip is as measured through the line."
+            .into(),
+        "Frames are read and not written: this version's tier is read-only.".into(),
+    ];
+    table
+}
+
+fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
+    let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
+        let of = |mode: Mode, value: fn(&Sample) -> f64| -> Vec<f64> {
+            triples.iter().map(|triple| value(triple.of(mode))).collect()
+        };
+        let middle = |mode: Mode, value: fn(&Sample) -> f64| median(&of(mode, value));
+        let three = |value: fn(&Sample) -> f64, digits: i32| {
+            let parts = Mode::ALL
+                .map(|mode| middle(mode, value).map_or("-".into(), |v| format!("{}", round(v, digits))));
+            Cell::text(parts.join(" / "))
+        };
+        let gain = |mode: Mode| -> Vec<f64> {
+            triples.iter().map(|triple| triple.direct.makespan / triple.of(mode).makespan).collect()
+        };
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let cpu: Vec<String> = Mode::ALL
+            .map(|mode| {
+                let cpu = |s: &Sample| {
+                    (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0))
+                        / (s.bytes_read as f64 / f64::from(1 << 30))
+                };
+                middle(mode, cpu).map_or("-".into(), |v| format!("{v:.1}"))
+            })
+            .to_vec();
+        let coalescing = median(&triples.iter().filter_map(coalescing).collect::<Vec<_>>());
+        let cells = vec![
+            Cell::text(format!("{} ms", nominal_ms(line))),
+            Cell::Number(round(line.rtt_ms, 1)),
+            plan.rate.map_or(Cell::text("unlimited"), |rate| Cell::text(rate.to_string())),
+            Cell::Number(0.0),
+            Cell::Count(triples.len() as u64),
+            estimate(&of(Mode::Direct, |s| s.makespan)),
+            estimate(&of(Mode::Cold, |s| s.makespan)),
+            estimate(&of(Mode::Warm, |s| s.makespan)),
+            estimate(&gain(Mode::Cold)),
+            estimate(&gain(Mode::Warm)),
+            {
+                let parts = Mode::ALL.map(|mode| {
+                    let bytes = middle(mode, |s| s.origin_bytes as f64).unwrap_or(0.0);
+                    format!("{:.4}", gib(bytes as u64))
+                });
+                Cell::text(parts.join(" / "))
+            },
+            three(|s| s.origin_calls as f64, 0),
+            coalescing.map_or(Cell::missing("nobody waited"), |c| Cell::Number(round(c, 1))),
+            three(|s| percentile(&s.frames, 0.99), 2),
+            Cell::text(cpu.join(" / ")),
+            Cell::text(if invalid.is_empty() { "yes" } else { "INVALID" }),
+        ];
+        row(cells, invalid)
+    });
+    let columns = [
+        "Profile",
+        "RTT ms",
+        "BW",
+        "Loss %",
+        "n",
+        "Direct s",
+        "Cold s",
+        "Warm s",
+        "x cold",
+        "x warm",
+        "origin GiB D/C/W",
+        "origin req D/C/W",
+        "coalescing",
+        "p99 frame s D/C/W",
+        "CPU-s/GiB D/C/W",
+        "valid",
+    ];
+    let mut table =
+        Table::new("Extended: what it costs the storage and the machines", columns, rows.collect());
+    table.notes = vec![
+        "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
+         D/C/W: direct, cold, warm."
+            .into(),
+        "Coalescing: reads that waited for absent bytes, for each READ at the storage.".into(),
+        "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
+         work is not in it."
+            .into(),
+        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing."
+            .into(),
+    ];
+    table
+}
+
+fn coalescing(triple: &Triple) -> Option<f64> {
+    let cold = &triple.cold;
+    (cold.origin_reads > 0).then(|| cold.waits as f64 / cold.origin_reads as f64)
+}
+
+fn against_rtt(lines: &[Line], triples: &[Vec<Triple>]) -> Plot {
+    let series = Mode::ALL.map(|mode| {
+        let points = lines
+            .iter()
+            .zip(triples)
+            .filter_map(|(line, triples)| point(line.rtt_ms, &makespans(triples, mode)));
+        Series::ours(mode.name(), points.collect())
+    });
+    Plot {
+        title: "Time of the job against the distance of its storage".to_owned(),
+        x: Axis::linear("round trip (ms)"),
+        y: Axis::linear("all frames (s)"),
+        kind: PlotKind::Lines,
+        series: series.into(),
+    }
+}
+
+fn measures(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+    for (line, triples) in lines.iter().zip(triples) {
+        for mode in Mode::ALL {
+            draft.file.measures.push(Measure {
+                name: format!("{} time, rtt {} ms", mode.name(), nominal_ms(line)),
+                unit: "s".to_owned(),
+                better: Better::Lower,
+                values: makespans(triples, mode),
+            });
+        }
+    }
+}
+
+/// The slope of each repetition by itself: a quantity that two runs can be compared by.
+fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+    let repetitions = triples.iter().map(Vec::len).min().unwrap_or(0);
+    let of = |repetition: usize| {
+        let points: Vec<(f64, f64)> = lines
+            .iter()
+            .zip(triples)
+            .map(|(line, t)| (line.rtt_ms / 1000.0, t[repetition].direct.makespan))
+            .collect();
+        fit::line(&points).ok().map(|line| line.slope.value)
+    };
+    let values: Vec<f64> = (0..repetitions).filter_map(of).collect();
+    if lines.len() >= DISTANCES_MIN && !values.is_empty() {
+        draft.file.measures.push(Measure {
+            name: "serial round trips in a frame, direct".to_owned(),
+            unit: "round trips".to_owned(),
+            better: Better::Lower,
+            values,
+        });
+    }
+}
+
+fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+    for (line, triples) in lines.iter().zip(triples) {
+        for mode in Mode::ALL {
+            let mut all = Histogram::new();
+            triples.iter().for_each(|triple| all.merge(&triple.of(mode).service));
+            draft.file.histograms.push(all.to_named(format!(
+                "read, {}, {} ms",
+                mode.name(),
+                nominal_ms(line)
+            )));
+        }
+    }
+}
+
+fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triples: &[Vec<Triple>]) {
+    slope(draft, plan, lines, triples);
+    let (Some(far), Some(at_far)) = (lines.last(), triples.last()) else { return };
+    if let (Some(direct), Some(cold), Some(warm)) = (
+        median(&makespans(at_far, Mode::Direct)),
+        median(&makespans(at_far, Mode::Cold)),
+        median(&makespans(at_far, Mode::Warm)),
+    ) {
+        draft.verdict(format!(
+            "at {:.1} ms the job takes {direct:.1} s direct, {cold:.1} s through an empty tier ({:.2}x), {warm:.1} s through a \
+             warm one ({:.2}x)",
+            far.rtt_ms,
+            direct / cold,
+            direct / warm
+        ));
+    }
+    let sum = |mode: Mode, value: fn(&Sample) -> u64| {
+        median(&at_far.iter().map(|triple| value(triple.of(mode)) as f64).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    draft.verdict(format!(
+        "the storage gives {:.1} MiB in {:.0} calls direct, {:.1} MiB in {:.0} calls cold, {:.1} MiB in {:.0} calls warm",
+        mib(sum(Mode::Direct, |s| s.origin_bytes)),
+        sum(Mode::Direct, |s| s.origin_calls),
+        mib(sum(Mode::Cold, |s| s.origin_bytes)),
+        sum(Mode::Cold, |s| s.origin_calls),
+        mib(sum(Mode::Warm, |s| s.origin_bytes)),
+        sum(Mode::Warm, |s| s.origin_calls),
+    ));
+    let warm: Vec<Vec<f64>> = triples.iter().map(|t| makespans(t, Mode::Warm)).collect();
+    if let Some(noise) = noise_floor(warm.iter().map(Vec::as_slice)) {
+        draft.note(format!("noise floor: warm repetitions vary by {:.1} %", noise * 100.0));
+    }
+    for mode in Mode::ALL {
+        if let Some(last) = at_far.last() {
+            let what = limits(plan, stage, far, last.of(mode), mode);
+            draft.verdict(format!("{} at {:.1} ms is {what}", mode.name(), far.rtt_ms));
+        }
+    }
+    let peak = triples
+        .iter()
+        .flatten()
+        .map(|t| t.cold.tier_peak_bytes.max(t.warm.tier_peak_bytes))
+        .max()
+        .unwrap_or(0);
+    draft.note(format!("the tier was resident with {:.0} MiB at most", mib(peak as f64)));
+    let skew =
+        triples.iter().flatten().flat_map(|t| Mode::ALL.map(|mode| t.of(mode).skew)).fold(0.0, f64::max);
+    draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
+}
+
+/// The line through the direct times: its slope is a count.
+fn slope(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+    let points: Vec<(f64, f64)> = lines
+        .iter()
+        .zip(triples)
+        .flat_map(|(line, triples)| {
+            makespans(triples, Mode::Direct).into_iter().map(|s| (line.rtt_ms / 1000.0, s))
+        })
+        .collect();
+    if lines.len() < DISTANCES_MIN {
+        return draft
+            .note(format!("no line through {} distances; give {DISTANCES_MIN} or more --rtt", lines.len()));
+    }
+    match fit::line(&points) {
+        Ok(line) => {
+            let interval =
+                line.slope.interval.map(|(low, high)| format!(" [{low:.1}, {high:.1}]")).unwrap_or_default();
+            draft.verdict(format!(
+                "direct = {:.2} s + {:.4} s for each ms of round trip (R2 {:.4}): {:.1}{interval} serial round trips in a \
+                 frame; the client's calls allow {:.0}",
+                line.intercept.value,
+                line.slope.value / 1000.0,
+                line.r2,
+                line.slope.value,
+                plan.round_trips()
+            ));
+            for mode in [Mode::Cold, Mode::Warm] {
+                let points: Vec<(f64, f64)> = lines
+                    .iter()
+                    .zip(triples)
+                    .flat_map(|(line, t)| makespans(t, mode).into_iter().map(|s| (line.rtt_ms / 1000.0, s)))
+                    .collect();
+                if let Ok(line) = fit::line(&points) {
+                    draft.verdict(format!(
+                        "{}: {:.1} serial round trips in a frame",
+                        mode.name(),
+                        line.slope.value
+                    ));
+                }
+            }
+        }
+        Err(why) => draft.warning(format!("no line through the direct times: {why}")),
+    }
+}
+
+fn limits(plan: &Plan, stage: &Stage, line: &Line, sample: &Sample, mode: Mode) -> String {
+    let cores = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
+    let share = |cpu: f64| (cpu / (sample.makespan.max(0.001) * cores)).min(1.0);
+    let trips = match mode {
+        Mode::Direct => Some(plan.round_trips()),
+        // At least one for each file that nobody has yet.
+        Mode::Cold => Some(plan.layout.files as f64),
+        Mode::Warm => None,
+    };
+    let waited = trips.map(|trips| (trips * line.rtt_ms / 1000.0 / sample.makespan.max(0.001)).min(1.0));
+    let carried = plan.rate.map(|rate| {
+        (sample.line_bytes as f64 / sample.makespan.max(0.001) / rate.bytes_per_second() as f64).min(1.0)
+    });
+    let measured = Measured {
+        client_cpu: Some(share(sample.client_cpu)),
+        cache_cpu: (mode != Mode::Direct).then(|| share(sample.tier_cpu)),
+        wan_rtt_share: waited,
+        wan_bandwidth: carried,
+        origin: sample.origin_cpu.filter(|_| stage.nas_usage().is_some()).map(share),
+        ..Measured::default()
+    };
+    bottleneck(&measured).to_string()
+}
+
+/// Who took part, if it was more than one process.
+pub fn places(draft: &mut Draft, crew: &Crew) {
+    draft.parameter("processes", crew.processes());
+    if crew.processes() > 1 {
+        let names: Vec<String> =
+            crew.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
+        draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
+    }
+}
+
+fn nominal_ms(line: &Line) -> f64 {
+    line.nominal.as_secs_f64() * 1000.0
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+/// The smallest value that at least this share is not above.
+fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = ((sorted.len() as f64 * share).ceil() as usize).max(1) - 1;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}

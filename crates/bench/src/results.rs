@@ -1,0 +1,215 @@
+//! From an experiment to what a user gets: the result file, printed and written.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Instant, SystemTime};
+
+use bench_load::safety::Cleanup;
+use bench_report::model::{Finding, ResultFile, SCHEMA, Severity};
+use bench_report::{compare, csv, html, json as json_file, markdown};
+use clap::Args;
+use serde_json::{Value, json};
+use types::{Error, Result};
+
+use crate::cli::{CommonArgs, OutputArgs, refuse};
+use crate::fingerprint;
+
+/// Larger files are no results.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
+/// A result that is being filled.
+pub struct Draft {
+    pub file: ResultFile,
+    start: Instant,
+}
+
+impl Draft {
+    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs) -> Draft {
+        let preset = if common.faithful { "faithful" } else { "modern" };
+        let mut draft = Draft::without_common(experiment, title, preset, common.seed);
+        draft.parameter("scale", common.scale.0);
+        draft.parameter("repetitions", common.repetitions);
+        draft
+    }
+
+    pub fn without_common(experiment: &str, title: impl Into<String>, preset: &str, seed: u64) -> Draft {
+        let file = ResultFile {
+            schema: SCHEMA,
+            experiment: experiment.to_owned(),
+            title: title.into(),
+            preset: preset.to_owned(),
+            started: fingerprint::timestamp(SystemTime::now()),
+            command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+            seed,
+            fingerprint: fingerprint::of_this_machine(),
+            ..ResultFile::default()
+        };
+        Draft { file, start: Instant::now() }
+    }
+
+    /// The name has the unit in it.
+    pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
+        self.file.parameters.insert(name.to_owned(), value.into());
+    }
+
+    pub fn verdict(&mut self, text: impl Into<String>) {
+        self.file.findings.push(Finding::verdict(text));
+    }
+
+    pub fn warning(&mut self, text: impl Into<String>) {
+        self.file.findings.push(Finding::warning(text));
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.file.findings.push(Finding::new(Severity::Note, text));
+    }
+
+    /// The whole must not be believed.
+    pub fn invalid(&mut self, text: impl Into<String>) {
+        self.file.findings.push(Finding::new(Severity::Invalid, text));
+    }
+
+    /// What the removal of our own files came to.
+    pub fn cleaned(&mut self, done: &Cleanup) {
+        let what = format!(
+            "cleanup: {} files and {} directories removed in {:.1} s",
+            done.files, done.directories, done.seconds
+        );
+        if done.complete() {
+            return self.note(what);
+        }
+        let errors = done.errors.told.first().map(|e| format!(", the first: {e}")).unwrap_or_default();
+        let (left, count) = (done.left_told.join(", "), done.errors.count);
+        self.warning(format!(
+            "{what}; left: {} names that are not ours ({left}), {count} errors{errors}",
+            done.left
+        ));
+    }
+
+    pub fn finish(mut self) -> ResultFile {
+        self.file.seconds = self.start.elapsed().as_secs_f64();
+        self.file
+    }
+}
+
+/// Print it and write its files. The exit code is 1 if the result as a whole must not be believed.
+pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
+    if output.json {
+        println!("{}", json_file::write(file)?);
+    } else {
+        println!("{}", markdown::render(file));
+    }
+    if let Some(dir) = &output.out {
+        for path in write(file, dir)? {
+            eprintln!("wrote {path}");
+        }
+    }
+    let believed = !file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
+    Ok(if believed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `EXPERIMENT.json`, `.md`, `.html` and one CSV for each table.
+fn write(file: &ResultFile, dir: &Path) -> Result<Vec<String>> {
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |e| Error::io("write", path, e)
+    };
+    std::fs::create_dir_all(dir).map_err(failed(dir))?;
+    let name = |extension: &str| format!("{}.{extension}", file.experiment);
+    let mut parts = vec![
+        (name("json"), json_file::write(file)?),
+        (name("md"), markdown::render(file)),
+        (name("html"), html::render(file)),
+    ];
+    parts
+        .extend(csv::files(file).into_iter().map(|(csv, text)| (format!("{}-{csv}", file.experiment), text)));
+    let mut written = Vec::new();
+    for (name, text) in parts {
+        let path = dir.join(name);
+        // Whole or not at all: another program may be waiting for it.
+        let unfinished = path.with_extension("unfinished");
+        std::fs::write(&unfinished, text).map_err(failed(&unfinished))?;
+        std::fs::rename(&unfinished, &path).map_err(failed(&path))?;
+        written.push(path.display().to_string());
+    }
+    Ok(written)
+}
+
+fn read(path: &Path) -> Result<ResultFile> {
+    let name = path.display().to_string();
+    match std::fs::metadata(path) {
+        Err(e) => return refuse(format!("{name}: {e}; name a file that --out DIR has written")),
+        Ok(meta) if meta.len() > RESULT_BYTES_MAX => {
+            return refuse(format!("{name}: too large to be a result"));
+        }
+        Ok(_) => {}
+    }
+    let bytes = std::fs::read(path).map_err(|e| Error::io("read", &name, e))?;
+    json_file::read(&name, &bytes)
+}
+
+pub fn show(path: &Path, output: &OutputArgs) -> Result<ExitCode> {
+    publish(&read(path)?, output)
+}
+
+/// The command line of the file, by this program.
+pub fn again(path: &Path, dry_run: bool) -> Result<ExitCode> {
+    let file = read(path)?;
+    let arguments = file.command.get(1..).unwrap_or_default();
+    if arguments.first().map(String::as_str) != Some("bench") {
+        return refuse(format!("{}: it does not say which command made it", path.display()));
+    }
+    eprintln!("forebay {}", arguments.join(" "));
+    if dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let failed = |e| Error::io("start", "the run again", e);
+    let program = std::env::current_exe().map_err(failed)?;
+    let status = Command::new(program).args(arguments).status().map_err(failed)?;
+    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    /// Before
+    a: PathBuf,
+    /// After
+    b: PathBuf,
+    /// Parameters that may differ: what the comparison is about
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    may_differ: Vec<String>,
+    /// Smaller changes do not count, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    smallest_change: f64,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+fn percent(text: &str) -> std::result::Result<f64, String> {
+    let number = text.trim_end_matches('%').parse().ok().filter(|p| (0.0..=100.0).contains(p));
+    number.ok_or_else(|| format!("\"{text}\" is no percentage; write a number from 0 to 100"))
+}
+
+/// Exit codes: 0 same or better, 1 worse, 2 nothing can be said.
+pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let config = compare::Config {
+        may_differ: args.may_differ.iter().cloned().collect(),
+        smallest_change: args.smallest_change / 100.0,
+    };
+    let outcome = compare::compare(&a, &b, &config);
+    if args.json {
+        let told = json!({
+            "verdict": outcome.verdict.to_string(),
+            "exit_code": outcome.verdict.exit_code(),
+            "table": outcome.table,
+        });
+        println!("{told:#}");
+    } else {
+        if !outcome.table.rows.is_empty() {
+            println!("{}", markdown::table(&outcome.table));
+        }
+        println!("{}", outcome.verdict);
+    }
+    Ok(ExitCode::from(outcome.verdict.exit_code()))
+}

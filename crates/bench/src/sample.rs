@@ -1,0 +1,174 @@
+//! One state of the cache, measured once: what the nodes saw, and what the counters say it cost.
+
+use bench_load::engine::Job;
+use bench_load::outcome::PhaseOutcome;
+use bench_report::histogram::Histogram;
+use types::{Error, ErrorKind, Result};
+
+use crate::crew::Crew;
+use crate::rig::{Counters, Tier, Usage, relay_cpu_seconds};
+use crate::stage::{Line, Stage};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Direct,
+    Cold,
+    Warm,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Direct, Mode::Cold, Mode::Warm];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Direct => "direct",
+            Mode::Cold => "cold",
+            Mode::Warm => "warm",
+        }
+    }
+}
+
+/// A cache may fetch a little twice: what was being fetched when it was evicted, a tail read ahead.
+const COLD_EXTRA: f64 = 1.05;
+/// What a warm run may still read: nothing but what rounding makes of it.
+const WARM_EXTRA: f64 = 0.001;
+
+/// Why the states of the cache were not what their names say, by the counters. `unique`: bytes of the data set; `all`:
+/// bytes that all clients together had to read.
+pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for mode in Mode::ALL {
+        let read = triple.of(mode).bytes_read;
+        if read != all {
+            reasons.push(format!("{}: the clients read {read} bytes, not {all}", mode.name()));
+        }
+    }
+    let (direct, cold, warm) = (&triple.direct, &triple.cold, &triple.warm);
+    if direct.line_bytes < all {
+        reasons.push(format!("not direct: {} of {all} bytes came over the line", direct.line_bytes));
+    }
+    let most = (unique as f64 * COLD_EXTRA) as u64;
+    if !(unique..=most).contains(&cold.origin_bytes) {
+        reasons.push(format!(
+            "not cold: {} bytes came from the storage, the data set has {unique}",
+            cold.origin_bytes
+        ));
+    }
+    if warm.origin_bytes > (unique as f64 * WARM_EXTRA) as u64 {
+        reasons.push(format!("not warm: {} bytes came from the storage", warm.origin_bytes));
+    }
+    reasons
+}
+
+/// One repetition at one distance.
+#[derive(Clone, Debug)]
+pub struct Triple {
+    pub direct: Sample,
+    pub cold: Sample,
+    pub warm: Sample,
+}
+
+impl Triple {
+    pub fn of(&self, mode: Mode) -> &Sample {
+        match mode {
+            Mode::Direct => &self.direct,
+            Mode::Cold => &self.cold,
+            Mode::Warm => &self.warm,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// From the common start to the last frame.
+    pub makespan: f64,
+    /// Of each node, seconds.
+    pub frames: Vec<f64>,
+    /// Of each call that read.
+    pub service: Histogram,
+    /// Of each file.
+    pub unit: Histogram,
+    pub bytes_read: u64,
+    /// Payload bytes that came from the storage.
+    pub origin_bytes: u64,
+    pub origin_calls: u64,
+    /// READs among them.
+    pub origin_reads: u64,
+    /// Bytes on the line, protocol included.
+    pub line_bytes: u64,
+    /// Reads at the tier that had to wait for the storage.
+    pub waits: u64,
+    pub client_cpu: f64,
+    pub tier_cpu: f64,
+    pub tier_peak_bytes: u64,
+    pub origin_cpu: Option<f64>,
+    /// How far apart the processes began, seconds.
+    pub skew: f64,
+    /// Why it must not be believed.
+    pub faults: Vec<String>,
+}
+
+pub async fn take(
+    crew: &Crew,
+    stage: &Stage,
+    line: &Line,
+    url: &str,
+    job: &Job,
+    tier: Option<&Tier>,
+    what: &str,
+) -> Result<Sample> {
+    let look = || -> Result<(Counters, Usage)> {
+        Ok(match tier {
+            Some(tier) => (tier.counters()?, tier.process.usage()),
+            None => Default::default(),
+        })
+    };
+    let (before, tier_before) = look()?;
+    let (nas_before, line_before, relay_before) = (stage.nas_usage(), line.bytes_down(), relay_cpu_seconds());
+    let loaded = crew.load(url, job, what).await?;
+    let relay_cpu = relay_cpu_seconds() - relay_before;
+    let line_bytes = line.bytes_down() - line_before;
+    let (after, tier_after) = look()?;
+    let counted = after.since(&before);
+    let skew = loaded.skew().as_secs_f64();
+    let phase = loaded.outcome.phases.into_iter().next();
+    let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
+    let tier_used = tier_after - tier_before;
+    let calls = |name: &str| phase.calls.get(name).copied().unwrap_or(0);
+    let (origin_bytes, origin_calls, origin_reads) = match tier {
+        Some(_) => (counted.origin_bytes(), counted.origin_calls(), counted.origin_reads()),
+        None => (phase.bytes_read, phase.calls.values().sum(), calls("READ")),
+    };
+    Ok(Sample {
+        makespan: phase.last_done_s().unwrap_or(0.0),
+        frames: phase.spans.iter().map(|span| span.end_s - span.start_s).collect(),
+        bytes_read: phase.bytes_read,
+        origin_bytes,
+        origin_calls,
+        origin_reads,
+        line_bytes,
+        waits: counted.waits(),
+        // The relay works in this process, and is the line's.
+        client_cpu: (phase.cpu_seconds - relay_cpu).max(0.0),
+        tier_cpu: tier_used.cpu_seconds,
+        tier_peak_bytes: tier_used.peak_bytes,
+        origin_cpu: nas_before.and_then(|before| Some((stage.nas_usage()? - before).cpu_seconds)),
+        skew,
+        faults: faults(&phase),
+        service: reads(&phase),
+        unit: phase.unit.clone(),
+    })
+}
+
+fn faults(phase: &PhaseOutcome) -> Vec<String> {
+    let mut faults = phase.faults();
+    if let Some(stop) = phase.stopped {
+        faults.push(format!("it was stopped before its end: {stop:?}"));
+    }
+    faults
+}
+
+/// Of all calls that read.
+fn reads(phase: &PhaseOutcome) -> Histogram {
+    phase.service.get("read").cloned().unwrap_or_else(Histogram::new)
+}

@@ -1,0 +1,363 @@
+//! The sob stress tests that two sites ran on three nodes each: every node writes, and then reads, files of its own.
+//!
+//! `--faithful` does what the original script did: no barrier between writing and reading, so that a node that is done
+//! with its writes reads while others still write. Its rates are then not added, because they were not had at the same
+//! time; the original's were.
+
+use std::process::ExitCode;
+
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::outcome::PhaseOutcome;
+use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
+use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
+use bench_report::overlap::{self, Span};
+use bench_report::published::tryggve;
+use bench_report::sanity;
+use bench_report::summary::estimate;
+use clap::{Args, ValueEnum};
+use types::Result;
+
+use crate::bed::{Bed, TargetArgs};
+use crate::ceiling;
+use crate::cli::{CommonArgs, Scale};
+use crate::crew::{self, Crew};
+use crate::results::{Draft, publish};
+
+/// As the original ran it.
+const NODES: u32 = 3;
+const TICK_SECONDS: f64 = 1e-6;
+const MIB: f64 = 1_048_576.0;
+
+#[derive(Args, Clone, Debug)]
+pub struct SobArgs {
+    /// 1: one large file, 2: many small ones, 3: random reads, 4: one file that fits memory
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4))]
+    test: u32,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Nodes, each with files of its own
+    #[arg(long, value_name = "N", default_value_t = NODES, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    nodes: u32,
+    /// What test 3 draws at random: the original's documentation is lost, and its comment speaks of files
+    #[arg(long, value_name = "UNIT", default_value = "files")]
+    random: Random,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Random {
+    Files,
+    Blocks,
+}
+
+/// One test, before it is scaled.
+struct Test {
+    command: &'static str,
+    files: u64,
+    file_bytes: u64,
+    files_per_directory: u64,
+    block_bytes: u64,
+    reads: bool,
+    random_reads: u64,
+}
+
+const TESTS: [Test; 4] = [
+    Test {
+        command: "sob -rw -b 8m -s 10g",
+        files: 1,
+        file_bytes: 10 << 30,
+        files_per_directory: 0,
+        block_bytes: 8 << 20,
+        reads: true,
+        random_reads: 0,
+    },
+    Test {
+        command: "sob -w -b 64k -s 1m -n 500 -o 50",
+        files: 500,
+        file_bytes: 1 << 20,
+        files_per_directory: 50,
+        block_bytes: 64 << 10,
+        reads: false,
+        random_reads: 0,
+    },
+    Test {
+        command: "sob -w -R 5000 -n 50 -s 128m -b 64k",
+        files: 50,
+        file_bytes: 128 << 20,
+        files_per_directory: 0,
+        block_bytes: 64 << 10,
+        reads: false,
+        random_reads: 5000,
+    },
+    Test {
+        command: "sob -rw -b 128k -s 1g",
+        files: 1,
+        file_bytes: 1 << 30,
+        files_per_directory: 0,
+        block_bytes: 128 << 10,
+        reads: true,
+        random_reads: 0,
+    },
+];
+
+impl Test {
+    /// Files keep their number where that is what the test is about; the bytes shrink, down to a few blocks.
+    fn layout(&self, scale: Scale) -> Layout {
+        let small_files = self.files_per_directory > 0;
+        let (files, bytes) = if small_files {
+            (scale.of(self.files, self.files_per_directory), self.file_bytes)
+        } else {
+            (self.files, scale.of(self.file_bytes, self.block_bytes * 4))
+        };
+        let sizes = Sizes::Equal(bytes - bytes % self.block_bytes);
+        Layout { files, sizes, files_per_directory: self.files_per_directory, private: true }
+    }
+
+    fn phases(&self, scale: Scale, random: Random, faithful: bool) -> Vec<Phase> {
+        let block_bytes = self.block_bytes;
+        let write = Work { block_bytes, ..Work::mfmw() };
+        let mut phases = vec![Phase { name: "write".to_owned(), work: write, ..Phase::default() }];
+        let after = |name: &str, work: Work| Phase {
+            name: name.to_owned(),
+            work,
+            barrier: !faithful,
+            forget: !faithful,
+            ..Phase::default()
+        };
+        if self.reads {
+            let work =
+                Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
+            phases.push(after("read", Work { order: Order::Sequential, ..work }));
+        }
+        if self.random_reads > 0 {
+            let unit = if random == Random::Files { Unit::File } else { Unit::Block };
+            let work = Work { block_bytes, ..Work::random_reads(unit, scale.of(self.random_reads, 100)) };
+            phases.push(after("random read", work));
+        }
+        phases
+    }
+}
+
+pub async fn command(args: SobArgs) -> Result<ExitCode> {
+    let test = &TESTS[args.test as usize - 1];
+    let layout = test.layout(args.common.scale);
+    let phases = test.phases(args.common.scale, args.random, args.common.faithful);
+    let written = layout.total_bytes().saturating_mul(u64::from(args.nodes));
+    if args.common.dry_run {
+        let repetitions = repetitions(&args.common);
+        println!(
+            "sob {}: {} nodes write {} files of {} bytes each, {written} bytes in all, {repetitions} times{}",
+            args.test,
+            args.nodes,
+            layout.files,
+            layout.size_limits().1,
+            if phases.len() > 1 { ", and read them" } else { "" },
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let result = crew::run(&args.common.launch, async |crew| {
+        measure(crew, &args, test, &layout, &phases, written).await
+    })
+    .await?;
+    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+}
+
+fn repetitions(common: &CommonArgs) -> u32 {
+    // The original ran each line-up once.
+    if common.faithful { 1 } else { common.repetitions }
+}
+
+async fn measure(
+    crew: &Crew,
+    args: &SobArgs,
+    test: &Test,
+    layout: &Layout,
+    phases: &[Phase],
+    written: u64,
+) -> Result<ResultFile> {
+    let mut draft = Draft::new("sob", format!("sob test {}: {}", args.test, test.command), &args.common);
+    draft.parameter("test", args.test);
+    draft.parameter("target", args.target.url().to_owned());
+    draft.parameter("nodes", args.nodes);
+    draft.parameter("files", layout.files);
+    draft.parameter("file_bytes", layout.size_limits().1);
+    draft.parameter("block_bytes", test.block_bytes);
+    if test.random_reads > 0 {
+        draft.parameter("random_reads_of", if args.random == Random::Files { "files" } else { "blocks" });
+    }
+    let ceiling = ceiling::measure().await?;
+    let bed = Bed::make(&args.target, &args.common, written).await?;
+    let mut runs = Vec::new();
+    for repetition in 0..repetitions(&args.common) {
+        let job = Job {
+            root: bed.root(),
+            layout: layout.clone(),
+            content: bed.content,
+            fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
+            // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
+            phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
+            limits: Limits { seconds: args.common.time_budget.as_secs_f64(), ..Limits::default() },
+        };
+        let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
+        let loaded = crew.load(bed.url(), &job, &what).await?;
+        draft.note(format!(
+            "{what}: processes began {:.2} ms apart at most",
+            loaded.skew().as_secs_f64() * 1000.0
+        ));
+        runs.push(loaded.outcome.phases);
+    }
+    fill(&mut draft, args, phases, &runs);
+    if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
+        draft.warning(format!(
+            "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
+            layout.total_bytes()
+        ));
+    }
+    ceiling.tell(&mut draft);
+    crate::render::table::places(&mut draft, crew);
+    bed.clean_up(&mut draft).await;
+    Ok(draft.finish())
+}
+
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOutcome>]) {
+    if let Some(first) = runs.first() {
+        draft.file.tables.push(by_node(args, first));
+    }
+    let mut rows = Vec::new();
+    for (index, phase) in phases.iter().enumerate() {
+        let measured: Vec<&PhaseOutcome> = runs.iter().filter_map(|run| run.get(index)).collect();
+        rows.push(row(draft, &phase.name, &measured));
+    }
+    let columns = [
+        "Phase",
+        "n",
+        "Bytes",
+        "Units",
+        "first done s",
+        "last done s",
+        "thereof making durable s",
+        "bytes / last finisher MiB/s",
+        "common window MiB/s",
+        "overlap %",
+        "sum of node rates MiB/s",
+        "slowest / fastest",
+    ];
+    let mut table = Table::new("Rates that may be believed", columns, rows);
+    table.notes = vec![
+        "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
+         only if the nodes worked at the same time for 95 % of it."
+            .to_owned(),
+    ];
+    draft.file.tables.push(table);
+    if args.test == 1 {
+        for run in &tryggve::SOB {
+            draft.file.tables.push(run.table());
+        }
+    }
+}
+
+/// The original's table: a column for each node.
+fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
+    let mut columns = vec!["Test".to_owned()];
+    columns.extend((0..args.nodes).map(|node| format!("node {}", node + 1)));
+    let mut cells = vec![Cell::text(args.test.to_string())];
+    for node in 0..args.nodes {
+        let told = run.iter().filter_map(|phase| {
+            let span = phase.spans.iter().find(|span| span.client == node)?;
+            let seconds = span.end_s - span.start_s;
+            let rate = span.bytes as f64 / MIB / seconds.max(1e-9);
+            Some(format!("{}: {seconds:.1} s ({rate:.3} MB/s)", capital(&phase.name)))
+        });
+        cells.push(Cell::text(told.collect::<Vec<_>>().join("; ")));
+    }
+    Table::new("By node, first repetition", columns, vec![Row::new(cells)])
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome]) -> Row {
+    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
+    let phases: Vec<_> = runs.iter().filter_map(|run| overlap::Phase::new(spans(run)).ok()).collect();
+    let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
+    let seconds = each(&overlap::Phase::last_done_seconds);
+    let rates = each(&|phase| phase.last_done_rate() / MIB);
+    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)) {
+        invalid.push(why);
+    }
+    invalid.sort();
+    invalid.dedup();
+    let refusable = |value: &dyn Fn(&overlap::Phase) -> std::result::Result<f64, overlap::Refusal>| {
+        let all: std::result::Result<Vec<f64>, _> = phases.iter().map(value).collect();
+        all.map_or_else(
+            |why| Cell::missing(why.to_string()),
+            |rates| estimate(&rates.iter().map(|r| r / MIB).collect::<Vec<_>>()),
+        )
+    };
+    let syncs: Vec<f64> =
+        runs.iter().map(|run| run.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max)).collect();
+    let cells = vec![
+        Cell::text(name),
+        Cell::Count(runs.len() as u64),
+        Cell::Bytes(runs.first().map_or(0, |run| run.bytes())),
+        Cell::Count(runs.first().map_or(0, |run| run.units)),
+        estimate(&each(&overlap::Phase::first_done_seconds)),
+        estimate(&seconds),
+        estimate(&syncs),
+        estimate(&rates),
+        refusable(&overlap::Phase::common_rate),
+        estimate(&each(&|phase| phase.overlap() * 100.0)),
+        refusable(&overlap::Phase::added_rates),
+        estimate(&each(&overlap::Phase::fairness)),
+    ];
+    draft.file.measures.push(Measure {
+        name: format!("{name}, bytes / last finisher"),
+        unit: "MiB/s".to_owned(),
+        better: Better::Higher,
+        values: rates,
+    });
+    for (what, histogram) in runs.first().map(|run| &run.service).into_iter().flatten() {
+        let mut all = histogram.clone();
+        runs.iter().skip(1).filter_map(|run| run.service.get(what)).for_each(|more| all.merge(more));
+        draft.file.histograms.push(all.to_named(format!("{name}: {what}")));
+    }
+    Row { invalid, ..Row::new(cells) }
+}
+
+fn spans(phase: &PhaseOutcome) -> Vec<Span> {
+    phase
+        .spans
+        .iter()
+        .map(|span| Span::new(format!("node {}", span.client + 1), span.start_s, span.end_s, span.bytes))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_full_scale_the_tests_are_the_originals() {
+        let full = Scale(1.0);
+        let sizes = TESTS.each_ref().map(|test| {
+            let layout = test.layout(full);
+            (layout.files, layout.size_limits().1, test.block_bytes)
+        });
+        assert_eq!(sizes[0], (1, 10 << 30, 8 << 20));
+        assert_eq!(sizes[1], (500, 1 << 20, 64 << 10));
+        assert_eq!(sizes[2], (50, 128 << 20, 64 << 10));
+        assert_eq!(sizes[3], (1, 1 << 30, 128 << 10));
+        assert_eq!(TESTS[2].phases(full, Random::Files, false).len(), 2);
+        let faithful = TESTS[0].phases(full, Random::Files, true);
+        assert!(faithful[0].barrier && !faithful[1].barrier, "sob reads on without waiting for the others");
+    }
+}

@@ -1,0 +1,189 @@
+//! Far storage with a data set on it, and lines of several lengths that lead there. The storage is a directory of
+//! this machine behind a NAS process of ours, or an NFS server of the user's; either way each line measures itself.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench_load::data::Content;
+use bench_load::dataset::{self, Dataset, Laying, Prepared};
+use bench_load::engine::{Control, Job, Phase};
+use bench_load::safety::RunDir;
+use bench_load::shape::{Fleet, Layout};
+use bench_load::target::{self, Client, from_url};
+use origin_nfs::Config;
+use types::{Error, ErrorKind, Result};
+
+use crate::cli::refuse;
+use crate::probe::ports::Ports;
+use crate::quantity::Rate;
+use crate::relay::{self, Relay, measure_null};
+use crate::results::Draft;
+use crate::rig::{Nas, Tier, TierConfig, Usage};
+
+/// Round trips by which a line measures itself.
+const SAMPLES: usize = 11;
+/// A line that is longer or shorter than asked for by more than this, and by more than [`OFF_MS`], is told of.
+const OFF: f64 = 0.05;
+const OFF_MS: f64 = 0.5;
+/// Side by side, while the data set is laid out.
+const WRITERS: u32 = 8;
+
+/// The files that are read. All clients read the same ones.
+#[derive(Clone, Debug)]
+pub struct DataSet {
+    pub layout: Layout,
+    pub content: Content,
+}
+
+pub struct Stage {
+    pub data: DataSet,
+    /// Below the export.
+    dir: RunDir,
+    /// Of what was written, and is to be removed.
+    writers: Vec<Arc<dyn Client>>,
+    export: String,
+    ports: Ports,
+    nas: Option<Nas>,
+    /// Caches, and the data set if it is ours. Removed at the end.
+    scratch: tempfile::TempDir,
+}
+
+/// A way to the storage with a length of its own.
+pub struct Line {
+    pub nominal: Duration,
+    /// As measured through it: median of NULL calls.
+    pub rtt_ms: f64,
+    relays: Vec<Relay>,
+    /// As `forebay serve --origin` and the bench's clients take it.
+    pub url: String,
+}
+
+impl Stage {
+    /// On this machine: `dir`, or a temporary directory, gets the data set, and a NAS process serves it.
+    pub async fn here(dir: Option<PathBuf>, data: DataSet) -> Result<Stage> {
+        let parent = dir.unwrap_or_else(std::env::temp_dir);
+        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(&parent);
+        let scratch = scratch.map_err(|e| {
+            Error::new(
+                ErrorKind::Config,
+                "bench:",
+                format!("{}: {e}; name a directory with --dir", parent.display()),
+            )
+        })?;
+        let tree = scratch.path().join("export");
+        std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
+        let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
+        let nas = Nas::start(&tree)?;
+        let ports = Ports { nfs: nas.address, mount: nas.address };
+        Ok(Stage { data, dir, writers, export: "/".to_owned(), ports, nas: Some(nas), scratch })
+    }
+
+    /// On an NFS server that can be written, below a directory that this run makes.
+    pub async fn on_server(url: &str, data: DataSet) -> Result<Stage> {
+        let config = Config::from_url(url)?;
+        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
+        let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
+        let ports = Ports::of(&config).await?;
+        let (dir, writers) = lay_out(url, &data).await?;
+        let export = String::from_utf8_lossy(&config.export).into_owned();
+        Ok(Stage { data, dir, writers, export, ports, nas: None, scratch })
+    }
+
+    /// A line that adds `rtt`, and shapes each direction to `rate`.
+    pub async fn line(&self, rtt: Duration, rate: Option<Rate>) -> Result<Line> {
+        let config = relay::Config { rtt, rate, ..Default::default() };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let nfs = Relay::bind(any, self.ports.nfs, config.clone())?;
+        let (nfs_address, mut mount_port) = (nfs.local_addr(), nfs.local_addr().port());
+        let mut relays = vec![nfs];
+        if self.ports.mount != self.ports.nfs {
+            let mount = Relay::bind(any, self.ports.mount, config)?;
+            mount_port = mount.local_addr().port();
+            relays.push(mount);
+        }
+        let rtt_ms = measure_null(nfs_address, SAMPLES).await?.median() * 1000.0;
+        let url = format!("nfs://{nfs_address}{}?mountport={mount_port}", self.export);
+        Ok(Line { nominal: rtt, rtt_ms, relays, url })
+    }
+
+    /// Straight to the storage.
+    pub fn near_url(&self) -> String {
+        format!("nfs://{}{}?mountport={}", self.ports.nfs, self.export, self.ports.mount.port())
+    }
+
+    /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
+    pub fn tier(&self, line: &Line) -> Result<Tier> {
+        Tier::start(&TierConfig {
+            origin: format!("{}&nconnect=4", line.url),
+            scratch: self.scratch.path().to_owned(),
+            cache_bytes: (self.data.layout.total_bytes() * 2).max(1 << 30),
+        })
+    }
+
+    /// A phase with its own result.
+    pub async fn clean_up(self, draft: &mut Draft) {
+        match self.dir.cleanup(&self.writers).await {
+            Ok(done) => draft.cleaned(&done),
+            Err(e) => draft.warning(format!("cleanup of {} failed: {e}", self.dir.path())),
+        }
+    }
+
+    /// Of the storage, if it is ours.
+    pub fn nas_usage(&self) -> Option<Usage> {
+        self.nas.as_ref().map(|nas| nas.process.usage())
+    }
+
+    /// Where the data set is, below the export.
+    pub fn root(&self) -> String {
+        self.dir.path()
+    }
+
+    /// A job on the data set.
+    pub fn job(&self, fleet: Fleet, phase: Phase) -> Job {
+        Job {
+            root: self.dir.path(),
+            layout: self.data.layout.clone(),
+            content: self.data.content,
+            fleet,
+            phases: vec![phase],
+            ..Job::default()
+        }
+    }
+}
+
+impl Line {
+    /// Bytes that came from the storage, protocol included.
+    pub fn bytes_down(&self) -> u64 {
+        self.relays.iter().map(|relay| relay.counts().bytes_down).sum()
+    }
+
+    /// If it is not as long as it should be.
+    pub fn warning(&self) -> Option<String> {
+        let nominal = self.nominal.as_secs_f64() * 1000.0;
+        let off = (self.rtt_ms - nominal).abs();
+        (off > OFF_MS && off > nominal * OFF).then(|| {
+            format!("the line of {nominal} ms measures {:.1} ms; figures are against the latter", self.rtt_ms)
+        })
+    }
+}
+
+/// The URL of a tier, for clients.
+pub fn tier_url(tier: &Tier) -> String {
+    format!("nfs://{}/?mountport={}", tier.nfs, tier.nfs.port())
+}
+
+async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {
+    let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
+    let Some(first) = writers.first() else { return refuse("no client could be made") };
+    let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
+    let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
+    let prepared = dataset::prepare(&dataset, &dir, &writers, &Laying::default(), &Control::new()).await?;
+    if let Prepared::Written(outcome) = prepared
+        && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
+    {
+        return refuse(format!("the data set cannot be written to {url}: {fault}"));
+    }
+    Ok((dir, writers))
+}

@@ -1,0 +1,370 @@
+//! A workflow over two sites, after the Tryggve study: one near the storage and one far from it. Tasks read their files
+//! from the storage and compute for as long as was recorded; every split of the nodes over the sites gives a makespan,
+//! once with the far site reading over the line and once through a tier that stands there.
+//!
+//! Compute is recorded and slept, so that the table shows storage: in the original, the CPUs of the two sites and half a
+//! minute of scheduling for each task hid it.
+
+pub mod graph;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench_load::data::{Content, Place};
+use bench_load::shape::{Layout, Sizes};
+use bench_load::target::{self, Client, from_url};
+use bench_report::model::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
+};
+use bench_report::published::tryggve;
+use bench_report::summary::{estimate, median, median_interval};
+use clap::Args;
+use tokio::task::JoinSet;
+use types::{Error, ErrorKind, Result};
+
+use crate::ceiling;
+use crate::cli::{CommonArgs, refuse};
+use crate::quantity::{self, Rate};
+use crate::results::{Draft, publish};
+use crate::stage::{DataSet, Stage, tier_url};
+use graph::{Graph, Schedule, Task};
+
+/// A task file is smaller.
+const GRAPH_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of one read.
+const BLOCK: usize = 1 << 20;
+/// The study's scheduling and polling of each task.
+const POLL_FAITHFUL: f64 = 27.0;
+
+#[derive(Args, Clone, Debug)]
+pub struct WorkflowArgs {
+    /// Tasks as JSON: [{"name", "after": [], "near_seconds", "far_seconds", "files", "file_bytes"}]; 13 tasks in the
+    /// study's shape if absent
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
+    /// Nodes of both sites together
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    nodes: u32,
+    /// Round trip from the far site to the storage [default: 7ms, what the study's small files tell]
+    #[arg(long, value_name = "TIME", default_value = "7ms", value_parser = quantity::duration)]
+    rtt: Duration,
+    /// Bandwidth of the line, each direction; unlimited if absent
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Where the input files are put: a directory of this machine; a temporary one if absent
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// How a site's nodes reach the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Line,
+    Tier,
+}
+
+impl Way {
+    const ALL: [Way; 2] = [Way::Line, Way::Tier];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Line => "over the line",
+            Way::Tier => "through a tier there",
+        }
+    }
+}
+
+/// Which site each node is on, in the order in which the batch system fills them. 0: near, 1: far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Partition {
+    name: String,
+    sites: Vec<usize>,
+}
+
+/// Every split of the nodes, mixed ones in both orders.
+fn partitions(nodes: u32) -> Vec<Partition> {
+    let mut all = Vec::new();
+    for far in 0..=nodes as usize {
+        let near = nodes as usize - far;
+        let near_first: Vec<usize> = [vec![0; near], vec![1; far]].concat();
+        let mut far_first = near_first.clone();
+        far_first.reverse();
+        all.push(Partition { name: format!("near {near} + far {far}"), sites: near_first.clone() });
+        if far_first != near_first {
+            all.push(Partition { name: format!("far {far} + near {near}"), sites: far_first });
+        }
+    }
+    all
+}
+
+/// One run of all tasks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    makespan: f64,
+    /// Sums over all tasks.
+    task_seconds: f64,
+    io_seconds: f64,
+    line_bytes: u64,
+}
+
+pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
+    if args.common.launch.procs.is_some() || args.common.launch.hosts.is_some() {
+        return refuse("workflow: its nodes are emulated in one process; leave --procs and --hosts out");
+    }
+    let graph = graph(&args)?;
+    let repetitions = if args.common.faithful { 1 } else { args.common.repetitions };
+    if graph.bytes() > args.common.byte_budget {
+        return refuse(format!("workflow: {} bytes of input are more than --byte-budget", graph.bytes()));
+    }
+    if args.common.dry_run {
+        let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
+        println!(
+            "workflow: {} tasks read {} files, {} bytes; {runs} runs of at most {:.0} s compute each",
+            graph.tasks.len(),
+            graph.files(),
+            graph.bytes(),
+            graph.tasks.iter().map(|task| task.compute[0].max(task.compute[1])).sum::<f64>()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = measure(&args, Arc::new(graph), repetitions).await?;
+    publish(&file, &args.common.output)
+}
+
+fn graph(args: &WorkflowArgs) -> Result<Graph> {
+    let Some(path) = &args.graph else { return Ok(Graph::caw(args.common.scale.0)) };
+    let wrong =
+        |why: String| Error::new(ErrorKind::Config, "workflow graph:", format!("{}: {why}", path.display()));
+    let length = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
+    if length > GRAPH_BYTES_MAX {
+        return Err(wrong(format!("{length} bytes are too much for a graph")));
+    }
+    Graph::from_json(&std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?)
+}
+
+async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Result<ResultFile> {
+    let mut draft = Draft::new("workflow", "A workflow over a near and a far site", &args.common);
+    draft.parameter("nodes", args.nodes);
+    draft.parameter("tasks", graph.tasks.len());
+    draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
+    draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+    let ceiling = ceiling::measure().await?;
+    let layout = layout(&graph)?;
+    let content = Content { seed: args.common.seed, ..Content::default() };
+    let stage = Stage::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
+    let line = stage.line(args.rtt, args.rate).await?;
+    let partitions = partitions(args.nodes);
+    let poll =
+        Duration::from_secs_f64(if args.common.faithful { POLL_FAITHFUL * args.common.scale.0 } else { 0.0 });
+    let inputs = Arc::new(Inputs { graph: graph.clone(), layout, content, root: stage.root(), poll });
+    let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
+    for _ in 0..repetitions {
+        for (partition, runs) in partitions.iter().zip(&mut runs) {
+            for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
+                // Empty at the start of every run, as the study's client caches were.
+                let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
+                let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
+                let before = line.bytes_down();
+                let mut run = execute(&inputs, partition, [&stage.near_url(), &far]).await?;
+                run.line_bytes = line.bytes_down() - before;
+                runs.push(run);
+            }
+        }
+    }
+    fill(&mut draft, &partitions, &runs);
+    if let Some(warning) = line.warning() {
+        draft.warning(warning);
+    }
+    draft.note(
+        "tasks read and do not write: this version's tier is read-only. Of the study's graph the number of tasks, the sum \
+         of run times on each site and the longest task are published; the rest of its shape is ours.",
+    );
+    ceiling.tell(&mut draft);
+    stage.clean_up(&mut draft).await;
+    Ok(draft.finish())
+}
+
+/// Task by task, its files one after the other; as large as the largest task's.
+fn layout(graph: &Graph) -> Result<Layout> {
+    let bytes: Vec<u64> =
+        graph.tasks.iter().filter(|task| task.files > 0).map(|task| task.file_bytes).collect();
+    let first = bytes.first().copied().unwrap_or(0);
+    if first == 0 || bytes.iter().any(|b| *b != first) {
+        return refuse(
+            "workflow: give all files of the graph the same file_bytes, at least 1, and at least one file",
+        );
+    }
+    let layout =
+        Layout { files: graph.files(), sizes: Sizes::Equal(first), files_per_directory: 100, private: false };
+    layout.check()?;
+    Ok(layout)
+}
+
+struct Inputs {
+    graph: Arc<Graph>,
+    layout: Layout,
+    content: Content,
+    root: String,
+    poll: Duration,
+}
+
+impl Inputs {
+    fn first_file(&self, task: usize) -> u64 {
+        self.graph.tasks[..task].iter().map(|task| task.files).sum()
+    }
+
+    /// Reads all that the task reads, and looks whether it is what was written.
+    async fn read(&self, client: &dyn Client, task: usize) -> Result<()> {
+        let first = self.first_file(task);
+        for number in first..first + self.graph.tasks[task].files {
+            let path = self.layout.path(&self.root, 0, number);
+            let file = client.open(&path).await?;
+            let mut offset = 0;
+            while offset < file.size() {
+                let bytes = file.read(offset, BLOCK).await?;
+                let place = Place { file: self.layout.content_id(0, number), version: 1 };
+                if let Err(wrong) = self.content.verify(place, offset, &bytes) {
+                    let what = format!("{path}: {wrong:?}");
+                    return Err(Error::new(ErrorKind::Corrupt, "verify", what));
+                }
+                offset += bytes.len().max(1) as u64;
+            }
+            file.close().await?;
+        }
+        Ok(())
+    }
+}
+
+/// All tasks on the nodes of the partition; each node is a client of its own, fresh from a mount.
+async fn execute(inputs: &Arc<Inputs>, partition: &Partition, urls: [&str; graph::SITES]) -> Result<Run> {
+    let mut clients: Vec<Arc<dyn Client>> = Vec::new();
+    for site in &partition.sites {
+        clients.extend(target::clients(&from_url(urls[*site])?, clients.len() as u32, 1).await?);
+    }
+    let graph = inputs.graph.clone();
+    let mut schedule = Schedule::new(&graph, clients.len());
+    let mut running = JoinSet::new();
+    let (mut run, start) = (Run::default(), Instant::now());
+    while !schedule.is_done() {
+        while let Some((task, node)) = schedule.start() {
+            let (inputs, client, site) = (inputs.clone(), clients[node].clone(), partition.sites[node]);
+            running.spawn(async move {
+                let begin = Instant::now();
+                tokio::time::sleep(inputs.poll).await;
+                let read = Instant::now();
+                inputs.read(&*client, task).await?;
+                let io = read.elapsed().as_secs_f64();
+                let Task { compute, .. } = &inputs.graph.tasks[task];
+                tokio::time::sleep(Duration::from_secs_f64(compute[site])).await;
+                Ok::<_, Error>((task, node, begin.elapsed().as_secs_f64(), io))
+            });
+        }
+        let ended = running.join_next().await;
+        let ended = ended
+            .ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "run", "a graph that goes in a circle"))?;
+        let (task, node, seconds, io) = ended.map_err(|e| Error::new(ErrorKind::Io, "run a task", e))??;
+        schedule.end(task, node);
+        run.task_seconds += seconds;
+        run.io_seconds += io;
+    }
+    run.makespan = start.elapsed().as_secs_f64();
+    Ok(run)
+}
+
+fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
+    let of = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> { runs.iter().map(value).collect() };
+    let rows = partitions.iter().zip(runs).map(|(partition, runs)| {
+        let far = partition.sites.iter().filter(|site| **site == 1).count() as u64;
+        let mut cells = vec![
+            Cell::text(&partition.name),
+            Cell::Count(partition.sites.len() as u64 - far),
+            Cell::Count(far),
+        ];
+        for runs in runs {
+            cells.push(estimate(&of(runs, |run| run.makespan)));
+            cells.push(estimate(&of(runs, |run| run.io_seconds)));
+            cells.push(estimate(&of(runs, |run| run.line_bytes as f64 / 1_048_576.0)));
+        }
+        cells.push(estimate(&of(&runs[0], |run| run.task_seconds)));
+        Row::new(cells)
+    });
+    let columns = [
+        "Partition",
+        "nodes near",
+        "nodes far",
+        "Elapsed Time, line (s)",
+        "reading, line (s)",
+        "line MiB",
+        "Elapsed Time, tier (s)",
+        "reading, tier (s)",
+        "line MiB with tier",
+        "sum of task times (s)",
+    ];
+    let mut table = Table::new("Makespan of each split of the nodes", columns, rows.collect());
+    table.notes =
+        vec!["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins.".into()];
+    draft.file.tables.push(table);
+    draft.file.tables.extend([tryggve::partitions(), tryggve::caw()]);
+    let series = Way::ALL.into_iter().enumerate().map(|(i, way)| {
+        let points = runs.iter().enumerate().filter_map(|(x, runs)| {
+            let values = of(&runs[i], |run| run.makespan);
+            Some(Point { x: x as f64, y: median(&values)?, interval: median_interval(&values) })
+        });
+        Series::ours(way.name(), points.collect())
+    });
+    draft.file.plots.push(Plot {
+        title: "Makespan of each split".to_owned(),
+        x: Axis::named("", partitions.iter().map(|partition| partition.name.clone())),
+        y: Axis::linear("seconds"),
+        kind: PlotKind::Bars,
+        series: series.collect(),
+    });
+    for (partition, runs) in partitions.iter().zip(runs) {
+        for (way, runs) in Way::ALL.into_iter().zip(runs) {
+            draft.file.measures.push(Measure {
+                name: format!("makespan, {}, {}", partition.name, way.name()),
+                unit: "s".to_owned(),
+                better: Better::Lower,
+                values: of(runs, |run| run.makespan),
+            });
+        }
+    }
+    let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
+    if let Some([line, tier]) = all_far.and_then(|at| runs.get(at))
+        && let (Some(line), Some(tier)) =
+            (median(&of(line, |run| run.makespan)), median(&of(tier, |run| run.makespan)))
+    {
+        draft.verdict(format!(
+            "all nodes far: {line:.2} s over the line, {tier:.2} s through a tier there ({:.2}x)",
+            line / tier
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_split_is_there_and_mixed_ones_in_both_orders() {
+        let all = partitions(3);
+        let names: Vec<_> = all.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "near 3 + far 0",
+                "near 2 + far 1",
+                "far 1 + near 2",
+                "near 1 + far 2",
+                "far 2 + near 1",
+                "near 0 + far 3"
+            ]
+        );
+        assert_eq!(all[2].sites, [1, 0, 0]);
+        assert_eq!(all.len(), tryggve::PARTITIONS.len(), "as many as the study had");
+    }
+}
