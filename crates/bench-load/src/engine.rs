@@ -8,6 +8,7 @@
 mod control;
 mod gate;
 mod recorder;
+mod timer;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -30,11 +31,12 @@ use crate::target::{Client, Forgot, components};
 pub use control::{Control, Progress};
 pub use gate::{Gate, LocalGate};
 use recorder::Recorder;
+use timer::Timer;
 use worker::Worker;
 
 /// A cancelled run waits this long for calls under way.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
-/// Clients that forget, and directories that are made, at the same time.
+/// Directories that are made at the same time.
 const PREPARING_MAX: usize = 32;
 
 /// All that a run does. The same in every process, but for `fleet.first_client`.
@@ -161,7 +163,8 @@ struct Run {
 struct PhaseRun {
     phase: Phase,
     recorder: Recorder,
-    schedule: Option<Schedule>,
+    /// Of an open loop.
+    schedule: Option<(Schedule, Timer)>,
     /// For each client of this process, how much of its sequence was taken.
     taken: Vec<AtomicU64>,
     /// For each worker of this process, once it began.
@@ -299,15 +302,15 @@ async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
 
 impl PhaseRun {
     fn new(job: &Job, phase: &Phase, clients_here: usize) -> PhaseRun {
+        let workers = clients_here.saturating_mul(job.fleet.workers as usize);
         let schedule = match phase.pace {
             Pace::Closed { .. } => None,
             Pace::Open { per_second, arrivals } => {
                 let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
                 let seed = phase.work.seed ^ u64::from(job.fleet.first_client);
-                Some(Schedule::new(per_second * share, arrivals, seed))
+                Some((Schedule::new(per_second * share, arrivals, seed), Timer::start(workers)))
             }
         };
-        let workers = clients_here.saturating_mul(job.fleet.workers as usize);
         PhaseRun {
             phase: phase.clone(),
             recorder: Recorder::new(job.limits.interval_s),
@@ -331,37 +334,35 @@ impl PhaseRun {
     }
 }
 
-/// Every directory that the layout needs. Of shared ones the fleet's first process makes all; the gate lets
-/// nobody use them before.
-async fn make_directories(job: &Arc<Job>, clients: &[Arc<dyn Client>]) -> Result<()> {
-    let first = job.fleet.first_client;
-    if !job.layout.private && first > 0 {
+/// Every directory that the layout needs, by all clients side by side. Of shared ones the fleet's first process
+/// makes all; the gate lets nobody use them before.
+async fn make_directories(job: &Job, clients: &[Arc<dyn Client>]) -> Result<()> {
+    let (layout, root, first) = (&job.layout, job.root.as_str(), job.fleet.first_client);
+    let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
+    if layout.private {
+        make_all(numbers().map(|number| layout.home(root, number)), clients).await?;
+    } else if first > 0 {
         return Ok(());
     }
-    let homes = if job.layout.private { clients.len() } else { 1 };
-    let mut tasks = JoinSet::new();
-    for (client, here) in clients.iter().zip(0..).take(homes) {
-        let (job, client, number) = (Arc::clone(job), Arc::clone(client), first.saturating_add(here));
-        if tasks.len() >= PREPARING_MAX {
-            joined(&mut tasks).await?;
-        }
-        tasks.spawn(async move { make_home(&job, &*client, number).await });
-    }
-    while !tasks.is_empty() {
-        joined(&mut tasks).await?;
+    if layout.files_per_directory > 0 {
+        let of = |number| (0..layout.directories()).map(move |at| layout.directory_path(root, number, at));
+        make_all(numbers().flat_map(of), clients).await?;
     }
     Ok(())
 }
 
-async fn make_home(job: &Job, client: &dyn Client, number: u32) -> Result<()> {
-    let home = job.layout.home(&job.root, number);
-    if job.layout.private {
-        client.mkdir(&home).await?;
-    }
-    if job.layout.files_per_directory > 0 {
-        for directory in 0..job.layout.directories() {
-            client.mkdir(&job.layout.directory_path(&job.root, number, directory)).await?;
+/// None of the paths lies in another.
+async fn make_all(paths: impl Iterator<Item = String>, clients: &[Arc<dyn Client>]) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for (path, client) in paths.zip(clients.iter().cycle()) {
+        if tasks.len() >= PREPARING_MAX {
+            joined(&mut tasks).await?;
         }
+        let client = Arc::clone(client);
+        tasks.spawn(async move { client.mkdir(&path).await });
+    }
+    while !tasks.is_empty() {
+        joined(&mut tasks).await?;
     }
     Ok(())
 }

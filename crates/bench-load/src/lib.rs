@@ -8,6 +8,7 @@
 //!
 //! Start with `target.rs` (what a client can do), then `shape.rs` (the plan), then `engine.rs`.
 
+pub mod ceiling;
 pub mod data;
 pub mod dataset;
 pub mod engine;

@@ -61,7 +61,7 @@ impl Pace {
             Pace::Closed { stagger: Some(s), .. } if !rest(s.every_s) || s.group == 0 => {
                 wrong("a stagger is a group of 1 client or more every 0 to 3600 s")
             }
-            Pace::Open { per_second, .. } if !(per_second >= 0.001 && per_second <= 1e6) => {
+            Pace::Open { per_second, .. } if !(0.001..=1e6).contains(&per_second) => {
                 wrong("the rate should be 0.001 to 1000000 touches a second")
             }
             _ => Ok(()),

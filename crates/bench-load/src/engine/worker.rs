@@ -39,6 +39,9 @@ struct Open {
     written: bool,
 }
 
+/// The runtime's timer rounds up to the next millisecond; the rest is waited for precisely.
+const FINE_WAIT: Duration = Duration::from_millis(3);
+
 /// How a touch ended that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
@@ -117,10 +120,15 @@ impl Worker {
 
     /// When this touch should begin, in an open loop; the outer `None` if the time is over before.
     async fn wait_for_turn(&mut self, phase: &PhaseRun) -> Option<Option<Instant>> {
-        let Some(schedule) = &phase.schedule else { return Some(None) };
+        let Some((schedule, timer)) = &phase.schedule else { return Some(None) };
         let intended = self.run.start + schedule.take();
         if intended > Instant::now() {
-            if !self.sleep_until(intended).await {
+            // The runtime's timer up to the last moments: it sees when the run is stopped.
+            if !self.sleep_until(intended.checked_sub(FINE_WAIT).unwrap_or(intended)).await {
+                return None;
+            }
+            timer.sleep_until(intended).await;
+            if intended > self.run.deadline {
                 return None;
             }
             self.shard(phase).lateness.record(intended.elapsed());

@@ -180,7 +180,7 @@ async fn stalled(arrivals: Arrivals) -> Outcome {
     job.fleet = Fleet::default();
     done(&job, &writer).await;
     let stall = Fault::StallOnce { after: Duration::from_secs(5), stall: Duration::from_secs(1) };
-    let target = Faulty::new(memory, stall);
+    let target = Faulty::target(memory, stall);
     let work = Work { block_bytes: 4096, ..Work::random_reads(Unit::Block, 1000) };
     job.phases = vec![Phase { pace: Pace::Open { per_second: 100.0, arrivals }, ..phase("open", work) }];
     done(&job, &[target.client(0).await.expect("client")]).await
@@ -236,7 +236,7 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
     assert!((1_000_000..1_000_000 + 4 * 16 * KIB).contains(&phase.bytes_read), "{}", phase.bytes_read);
     assert_eq!(phase.bytes_read, phase.spans.iter().map(|span| span.bytes).sum::<u64>());
 
-    let slow = Faulty::new(memory, Fault::Slow(Duration::from_millis(10)));
+    let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
     job.limits = Limits { seconds: 3.0, ..Limits::default() };
     let outcome = run(&job, &two(&slow).await, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
@@ -253,7 +253,7 @@ async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
     done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
-    let target = Faulty::new(memory, Fault::HangFrom(20));
+    let target = Faulty::target(memory, Fault::HangFrom(20));
     let mut job = job(vec![phase("read", small(Work::mfmr())), phase("never", small(Work::mfmr()))]);
     job.limits = Limits { seconds: 5.0, grace_s: 2.0, ..Limits::default() };
     let began = tokio::time::Instant::now();
@@ -272,7 +272,7 @@ async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
     let plain: Arc<dyn Target> = memory.clone();
     done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
     for fault in [Fault::HangFrom(0), Fault::Slow(Duration::from_millis(10))] {
-        let target = Faulty::new(memory.clone(), fault);
+        let target = Faulty::target(memory.clone(), fault);
         let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
         let (job, control) = (job(vec![phase("read", endless)]), Control::new());
         let clients = two(&target).await;
@@ -292,7 +292,7 @@ async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
     done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
-    let target = Faulty::new(memory, Fault::FailFrom(10));
+    let target = Faulty::target(memory, Fault::FailFrom(10));
     let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
     let (job, clients) = (job(vec![phase("read", endless)]), two(&target).await);
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
@@ -322,7 +322,7 @@ async fn a_data_set_of_another_size_is_an_error_not_a_short_number() {
 #[tokio::test(start_paused = true)]
 async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
     let memory = MemoryTarget::new(64 << 20);
-    let target = Faulty::new(memory, Fault::Slow(Duration::from_millis(100)));
+    let target = Faulty::target(memory, Fault::Slow(Duration::from_millis(100)));
     let clients = two(&target).await;
     let pace = Pace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
     let own = Layout { files: 4, sizes: Sizes::Equal(10_000), files_per_directory: 0, private: true };

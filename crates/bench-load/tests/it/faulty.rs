@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl Faulty {
-    pub fn new(inner: Arc<MemoryTarget>, fault: Fault) -> Arc<dyn Target> {
+    pub fn target(inner: Arc<MemoryTarget>, fault: Fault) -> Arc<dyn Target> {
         let shared = Arc::new(Shared { fault, reads: AtomicU64::new(0), begin: std::sync::OnceLock::new() });
         Arc::new(Faulty { inner, shared })
     }

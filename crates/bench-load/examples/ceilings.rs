@@ -1,0 +1,47 @@
+//! What the engine can do over memory, and how late an open loop starts:
+//! `cargo run --release -p bench-load --example ceilings`
+
+use bench_load::ceiling::ceiling;
+use bench_load::engine::{Control, Job, LocalGate, Phase, run};
+use bench_load::pace::{Arrivals, Pace};
+use bench_load::shape::{Layout, Operation, Share, Sizes, Unit, Work};
+use bench_load::target::{clients, from_url};
+
+#[tokio::main]
+async fn main() -> types::Result<()> {
+    for (block, verify) in [(4096, 100), (4096, 0), (65_536, 100), (1 << 20, 100), (1 << 20, 0)] {
+        let told = ceiling(8, block, verify, 1.0).await?;
+        println!(
+            "blocks of {block}, {verify} % verified: {:.2} GB/s, {:.0} blocks/s, {:.3} CPU-s/GiB",
+            told.bytes_per_second / 1e9,
+            told.blocks_per_second,
+            told.cpu_seconds_per_gib
+        );
+    }
+    let target = from_url("memory:")?;
+    let one = clients(&target, 0, 1).await?;
+    for per_second in [100.0, 1000.0, 5000.0] {
+        let draws = (per_second * 2.0) as u64;
+        let work = Work { block_bytes: 4096, share: Share::Client, ..Work::random_reads(Unit::Block, draws) };
+        let pace = Pace::Open { per_second, arrivals: Arrivals::Poisson };
+        let write = Work { operation: Operation::Write, share: Share::Client, ..Work::default() };
+        let mut job = Job {
+            layout: Layout { files: 1, sizes: Sizes::Equal(1 << 20), ..Layout::default() },
+            phases: vec![Phase { name: "write".to_owned(), work: write, ..Phase::default() }],
+            ..Job::default()
+        };
+        job.phases.push(Phase { name: "open".to_owned(), work, pace, ..Phase::default() });
+        job.fleet.workers = 8;
+        let outcome = run(&job, &one, &LocalGate, &Control::new()).await?;
+        let open = outcome.phases.last().map(|phase| (&phase.lateness, &phase.response));
+        if let Some((late, response)) = open {
+            println!(
+                "open loop at {per_second}/s: late by {:?} us (p50), {:?} us (p99); response {:?} us (p50)",
+                late.percentile(50.0),
+                late.percentile(99.0),
+                response.percentile(50.0)
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What the bench itself can do when storage costs nothing: the same engine, workers and checks over memory.
+//! A result near its ceiling says more about this machine than about the storage.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use types::{Error, ErrorKind, Result};
+
+use crate::data::Content;
+use crate::dataset::{Dataset, Laying, prepare};
+use crate::engine::{Control, Job, Limits, LocalGate, Phase, run};
+use crate::safety::RunDir;
+use crate::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use crate::target::memory::MemoryTarget;
+use crate::target::{Target, clients};
+
+/// Bytes that are read again and again: more than processor caches hold, little enough to be made fast.
+const DATA_BYTES: u64 = 64 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Of all workers together, reading blocks from memory and comparing them as the run does.
+    pub bytes_per_second: f64,
+    pub blocks_per_second: f64,
+    /// User and system time of each GiB.
+    pub cpu_seconds_per_gib: f64,
+}
+
+/// Measured for that many workers and that block size within `seconds` (0.3 is enough on an idle machine).
+pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds: f64) -> Result<Ceiling> {
+    let target: Arc<dyn Target> = MemoryTarget::new(2 * DATA_BYTES.max(block_bytes));
+    let one = clients(&target, 0, 1).await?;
+    let client = one.first().ok_or_else(|| Error::new(ErrorKind::Io, "measure the ceiling", "no client"))?;
+    let dir = RunDir::create(&**client, "ceiling").await?;
+    // One file, written in the blocks that are read: nothing is copied then.
+    let size = DATA_BYTES.max(block_bytes).next_multiple_of(block_bytes.max(1));
+    let layout = Layout { files: 1, sizes: Sizes::Equal(size), ..Layout::default() };
+    let dataset = Dataset { layout: layout.clone(), content: Content::default(), version: 1, trees: 1 };
+    let control = Control::new();
+    prepare(&dataset, &dir, &one, &Laying { block_bytes, ..Laying::default() }, &control).await?;
+    let work = Work {
+        unit: Unit::Block,
+        order: Order::Random,
+        share: Share::Client,
+        amount: Amount::Epochs(u64::MAX),
+        block_bytes,
+        ..Work::default()
+    };
+    let job = Job {
+        root: dir.path(),
+        layout,
+        content: dataset.content,
+        fleet: Fleet { clients: 1, first_client: 0, workers },
+        phases: vec![Phase { work, verify_percent, ..Phase::default() }],
+        limits: Limits { seconds, bytes: u64::MAX, ..Limits::default() },
+    };
+    let outcome = run(&job, &one, &LocalGate, &control).await?;
+    let read =
+        outcome.phases.first().ok_or_else(|| Error::new(ErrorKind::Io, "measure the ceiling", "no phase"))?;
+    if let Some(fault) = read.faults().first() {
+        return Err(Error::new(ErrorKind::Io, "measure the ceiling", fault));
+    }
+    // All workers read all the time: from the start to the last one's end.
+    let took = read.last_done_s().unwrap_or(seconds).max(1e-6);
+    let bytes = read.bytes_read as f64;
+    Ok(Ceiling {
+        bytes_per_second: bytes / took,
+        blocks_per_second: read.units as f64 / took,
+        cpu_seconds_per_gib: read.cpu_seconds / (bytes / f64::from(1 << 30)).max(1e-9),
+    })
+}
