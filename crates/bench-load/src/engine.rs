@@ -11,6 +11,7 @@ mod recorder;
 mod timer;
 mod worker;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,6 +57,8 @@ pub struct Phase {
     /// For reports; also what processes meet by, so each phase of a job has another one.
     pub name: String,
     pub work: Work,
+    /// Other files than the job's: a render node reads the scene that all share and writes frames of its own.
+    pub files: Option<Files>,
     pub pace: Pace,
     /// Of the contents that are written, or expected. Default 1.
     pub version: u32,
@@ -68,11 +71,36 @@ pub struct Phase {
     pub barrier: bool,
 }
 
+/// Files in a directory of the run's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// Below the job's `root`; made if the phase writes. Its name is a letter `c` or `d` and at least five digits
+    /// (`d90001`), as cleanup knows them. Empty: the root itself.
+    pub directory: String,
+    pub layout: Layout,
+}
+
+impl Phase {
+    pub fn layout<'a>(&'a self, job: &'a Job) -> &'a Layout {
+        self.files.as_ref().map_or(&job.layout, |files| &files.layout)
+    }
+
+    /// The directory of its files below the target.
+    pub fn root<'a>(&'a self, job: &'a Job) -> Cow<'a, str> {
+        match &self.files {
+            Some(files) if job.root.is_empty() => Cow::from(files.directory.as_str()),
+            Some(files) if !files.directory.is_empty() => format!("{}/{}", job.root, files.directory).into(),
+            _ => Cow::from(job.root.as_str()),
+        }
+    }
+}
+
 impl Default for Phase {
     fn default() -> Phase {
         Phase {
             name: "read".to_owned(),
             work: Work::default(),
+            files: None,
             pace: Pace::default(),
             version: 1,
             verify_percent: 100,
@@ -136,6 +164,11 @@ impl Job {
         for phase in &self.phases {
             phase.work.check()?;
             phase.pace.check()?;
+            phase.layout(self).check()?;
+            let directory = phase.files.as_ref().map_or("", |files| files.directory.as_str());
+            if !directory.is_empty() && (directory.starts_with('f') || !Layout::makes_name(directory)) {
+                return wrong(format!("a phase's directory is named as d00001, not {directory:?}"));
+            }
             if phase.verify_percent > 100 {
                 return wrong("the share to verify should be 0 to 100 percent".to_owned());
             }
@@ -199,15 +232,13 @@ pub async fn run(
     let job = Arc::new(job.clone());
     let mut phases = Vec::new();
     let bytes = Arc::new(AtomicU64::new(0));
-    let mut made_directories = false;
     let mut rest = job.phases.as_slice();
     while let Some((first, later)) = rest.split_first() {
         let joined = later.iter().take_while(|phase| !phase.barrier).count();
         let (group, after) = rest.split_at(1 + joined);
         rest = after;
-        if !made_directories && group.iter().any(|phase| phase.work.operation.writes()) {
-            make_directories(&job, clients).await?;
-            made_directories = true;
+        for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
+            make_directories(&job, phase, clients).await?;
         }
         let forgot = if first.forget { Some(forget(clients).await?) } else { None };
         let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
@@ -336,15 +367,20 @@ impl PhaseRun {
 
 /// Every directory that the layout needs, by all clients side by side. Of shared ones the fleet's first process
 /// makes all; the gate lets nobody use them before.
-async fn make_directories(job: &Job, clients: &[Arc<dyn Client>]) -> Result<()> {
-    let (layout, root, first) = (&job.layout, job.root.as_str(), job.fleet.first_client);
-    let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
-    if layout.private {
-        make_all(numbers().map(|number| layout.home(root, number)), clients).await?;
-    } else if first > 0 {
+async fn make_directories(job: &Job, phase: &Phase, clients: &[Arc<dyn Client>]) -> Result<()> {
+    let (layout, root, first) = (phase.layout(job), phase.root(job), job.fleet.first_client);
+    if !layout.private && first > 0 {
         return Ok(());
     }
+    if phase.files.as_ref().is_some_and(|files| !files.directory.is_empty()) {
+        make_all(std::iter::once(root.to_string()), clients).await?;
+    }
+    let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
+    if layout.private {
+        make_all(numbers().map(|number| layout.home(&root, number)), clients).await?;
+    }
     if layout.files_per_directory > 0 {
+        let root = &root;
         let of = |number| (0..layout.directories()).map(move |at| layout.directory_path(root, number, at));
         make_all(numbers().flat_map(of), clients).await?;
     }

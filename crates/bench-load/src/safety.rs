@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::engine::Job;
+use crate::engine::{Job, Phase};
 use crate::target::{Client, Target};
 
 pub use cleanup::Cleanup;
@@ -159,8 +159,14 @@ pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Res
     if can.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    let one_file = job.layout.files == 1 && !job.layout.private && job.fleet.workers_in_all() > 1;
-    if one_file && writing && !can.parallel_write {
+    let one_file = |phase: &Phase| {
+        let layout = phase.layout(job);
+        phase.work.operation.writes()
+            && layout.files == 1
+            && !layout.private
+            && job.fleet.workers_in_all() > 1
+    };
+    if !can.parallel_write && job.phases.iter().any(one_file) {
         return wrong("it does not let several writers write one file; write a file each".to_owned());
     }
     if let Some(space) = target.space().await? {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::from_url;
+pub use url::{from_url, parse_size};
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use origin::{DirCursor, Object, Origin, Reference};
 use origin_nfs::{CreateHow, NfsOrigin, SetAttr, doubtful_answer};
+use tokio::sync::OnceCell;
 use types::{Error, ErrorKind, FileKind, Name, Result};
 
 use super::url::parse_size;
@@ -153,8 +154,8 @@ struct Inner {
     /// Bytes of a WRITE that one call can carry.
     write_size: u32,
     root: Reference,
-    /// What the paths looked up so far led to.
-    names: Mutex<HashMap<String, Reference>>,
+    /// What the paths looked up so far led to. Of several who want to know the same one asks, as in a kernel.
+    names: Mutex<HashMap<String, Arc<OnceCell<Reference>>>>,
     calls: Mutex<Calls>,
 }
 
@@ -163,16 +164,25 @@ impl Inner {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<String, Reference>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Reference>>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, path: &str, reference: &Reference) {
+    /// Where to put down, once, what a path leads to.
+    fn cell(&self, path: &str) -> Arc<OnceCell<Reference>> {
         let mut names = self.names();
-        if names.len() >= NAMES_MAX {
+        if names.len() >= NAMES_MAX && !names.contains_key(path) {
             names.clear();
         }
-        names.insert(path.to_owned(), reference.clone());
+        Arc::clone(names.entry(path.to_owned()).or_default())
+    }
+
+    fn remember(&self, path: &str, reference: &Reference) {
+        self.names().insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
+    }
+
+    fn known(&self, path: &str) -> Option<Reference> {
+        self.names().get(path).and_then(|cell| cell.get().cloned())
     }
 
     async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
@@ -194,15 +204,10 @@ impl Inner {
                 walked.push('/');
             }
             walked.push_str(name);
-            let known = self.names().get(&walked).cloned();
-            at = match known {
-                Some(reference) => reference,
-                None => {
-                    let object = self.lookup(&at, name).await.map_err(|e| named(e, path))?;
-                    self.remember(&walked, &object.reference);
-                    object.reference
-                }
-            };
+            let cell = self.cell(&walked);
+            let ask = async || Ok(self.lookup(&at, name).await?.reference);
+            let found: Result<&Reference> = cell.get_or_try_init(ask).await;
+            at = found.map_err(|e| named(e, path))?.clone();
         }
         Ok(at)
     }
@@ -315,8 +320,7 @@ impl Client for NfsClient {
     /// As the kernel does it: a name that is not known is asked for first.
     async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
         let (dir, name) = self.0.parent(path).await?;
-        let known = self.0.names().get(path).cloned();
-        let found = match known {
+        let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
             None => {
                 self.0.count("lookup");

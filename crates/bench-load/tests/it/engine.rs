@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench_load::data::{Content, Fault as Wrong, Place};
-use bench_load::engine::{Control, Gate, Job, Limits, LocalGate, Phase, run};
+use bench_load::engine::{Control, Files, Gate, Job, Limits, LocalGate, Phase, run};
 use bench_load::outcome::{Outcome, Stop};
 use bench_load::pace::{Arrivals, Pace, Stagger};
+use bench_load::safety::{RunDir, plan};
 use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
 use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Client, Target, clients};
@@ -147,6 +148,29 @@ async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
+    let target = memory();
+    let clients = two(&target).await;
+    let dir = RunDir::create(&*clients[0], "render").await.expect("made");
+    let layout = Layout { files: 1, sizes: Sizes::Equal(70_000), files_per_directory: 0, private: true };
+    let frames = Some(Files { directory: "d90000".to_owned(), layout });
+    let frame = Phase { files: frames.clone(), barrier: false, ..phase("frame", small(Work::mfmw())) };
+    let check = Phase { files: frames, ..phase("check", small(Work::mfmr())) };
+    let job = Job {
+        root: dir.path(),
+        ..job(vec![phase("lay out", small(Work::mfmw())), phase("scene", small(Work::mfmr())), frame, check])
+    };
+    let told = plan(&job, None);
+    assert_eq!((told.files, told.new_bytes), (18, 780_000));
+    let outcome = done(&job, &clients).await;
+    let moved: Vec<(u64, u64)> =
+        outcome.phases.iter().map(|phase| (phase.bytes_read, phase.bytes_written)).collect();
+    assert_eq!(moved, [(0, 640_000), (1_280_000, 0), (0, 140_000), (140_000, 0)]);
+    let cleaned = dir.cleanup(&clients).await.expect("cleaned up");
+    assert!(cleaned.complete() && cleaned.files == 19, "{cleaned:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
     let target = memory();
     let clients = two(&target).await;
@@ -197,6 +221,10 @@ async fn an_open_loop_sees_a_stall_as_everybody_sees_it_who_came_meanwhile() {
         assert!(wanted.contains(&slow), "{arrivals:?}: {slow} slow responses");
         assert_eq!(phase.service["read"].above(20_000), 1, "one call was slow");
         assert!(phase.response.max() > Some(900_000), "{:?}", phase.response.max());
+        // The time series shows when: in the sixth second, which the stall ended.
+        let slow = |interval: &bench_load::outcome::Interval| interval.slowest_us > 100_000;
+        let first = phase.series.intervals.iter().position(slow).expect("a slow interval");
+        assert!((29..=30).contains(&first), "interval {first} of 0.2 s");
         // The clock is tokio's, which wakes within two milliseconds.
         assert!(phase.lateness.max() < Some(3_000), "{:?}", phase.lateness.max());
     }
@@ -396,8 +424,10 @@ async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
     let target = memory();
     let clients = two(&target).await;
     let good = || job(vec![phase("read", small(Work::mfmr()))]);
+    let odd = Some(Files { directory: "frames".to_owned(), layout: Layout::default() });
     let cases: Vec<(Job, &str)> = vec![
         (Job { phases: vec![], ..good() }, "no phases"),
+        (Job { phases: vec![Phase { files: odd, ..Phase::default() }], ..good() }, "named as d00001"),
         (Job { root: "../elsewhere".into(), ..good() }, "below the target"),
         (Job { fleet: Fleet { clients: 1, ..good().fleet }, ..good() }, "not among the fleet's 1"),
         (Job { fleet: Fleet { workers: 0, ..good().fleet }, ..good() }, "1 client or more"),
