@@ -26,6 +26,7 @@ use crate::data::{Content, GENERATOR};
 use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{Pace, Schedule};
 use crate::process;
+use crate::safety::RunDir;
 use crate::shape::{Fleet, Layout, Work};
 use crate::target::{Client, Forgot, components};
 
@@ -43,7 +44,8 @@ const PREPARING_MAX: usize = 32;
 /// All that a run does. The same in every process, but for `fleet.first_client`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Directory of the data below the target, see [`crate::safety::RunDir`]. Empty: the target itself.
+    /// Directory of the data below the target. A job that writes takes the path of a [`RunDir`], or one in it, and
+    /// is refused if the marker is missing. Empty: the target itself, to be read.
     pub root: String,
     pub layout: Layout,
     pub content: Content,
@@ -75,7 +77,7 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
     /// Below the job's `root`; made if the phase writes. Its name is a letter `c` or `d` and at least five digits
-    /// (`d90001`), as cleanup knows them. Empty: the root itself.
+    /// (`d90001`), as cleanup knows them, and none of the job's own layout. Empty: the root itself.
     pub directory: String,
     pub layout: Layout,
 }
@@ -132,6 +134,10 @@ impl Default for Limits {
 }
 
 impl Job {
+    pub fn writes(&self) -> bool {
+        self.phases.iter().any(|phase| phase.work.operation.writes())
+    }
+
     /// Whether it makes sense, with so many clients in this process; one line that says what would.
     pub fn check(&self, clients_here: usize) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::Config, "job", why));
@@ -160,6 +166,9 @@ impl Job {
         }
         if self.phases.is_empty() {
             return wrong("there are no phases".to_owned());
+        }
+        if self.writes() {
+            RunDir::around(&self.root)?;
         }
         for phase in &self.phases {
             phase.work.check()?;
@@ -230,6 +239,10 @@ pub async fn run(
 ) -> Result<Outcome> {
     job.check(clients.len())?;
     let job = Arc::new(job.clone());
+    if let (true, Some(client)) = (job.writes(), clients.first()) {
+        let dir = RunDir::around(&job.root)?;
+        in_time(&job, control, dir.must_be_ours(&**client)).await?;
+    }
     let mut phases = Vec::new();
     let bytes = Arc::new(AtomicU64::new(0));
     let mut rest = job.phases.as_slice();
@@ -238,9 +251,9 @@ pub async fn run(
         let (group, after) = rest.split_at(1 + joined);
         rest = after;
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
-            make_directories(&job, phase, clients).await?;
+            in_time(&job, control, make_directories(&job, phase, clients)).await?;
         }
-        let forgot = if first.forget { Some(forget(clients).await?) } else { None };
+        let forgot = if first.forget { Some(in_time(&job, control, forget(clients)).await?) } else { None };
         let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
         if let Some(phase) = done.first_mut() {
             phase.forgot = forgot;
@@ -252,6 +265,19 @@ pub async fn run(
         }
     }
     Ok(Outcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+}
+
+/// What comes before a phase ends as a phase does, but it is not worth an outcome.
+async fn in_time<T>(job: &Job, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let seconds = job.limits.seconds + job.limits.grace_s;
+    tokio::select! {
+        done = work => done,
+        () = control.cancelled() => Err(Error::new(ErrorKind::Io, "prepare", "cancelled")),
+        () = tokio::time::sleep(Duration::from_secs_f64(seconds)) => {
+            let reason = format!("the target gave no answer in {seconds} s");
+            Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
+        }
+    }
 }
 
 async fn run_group(

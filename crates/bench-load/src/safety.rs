@@ -46,6 +46,18 @@ impl RunDir {
         format!("{PREFIX}{}", self.id)
     }
 
+    /// The run's directory that a job's root is or lies in; `Config` if it is none.
+    pub(crate) fn around(root: &str) -> Result<RunDir> {
+        let first = root.split('/').next().unwrap_or("");
+        match first.strip_prefix(PREFIX) {
+            Some(id) => RunDir::named(id),
+            None => {
+                let reason = format!("{root:?}: a job that writes needs a root made by RunDir::create");
+                Err(Error::new(ErrorKind::Config, "run directory", reason))
+            }
+        }
+    }
+
     pub(crate) fn marker(&self) -> String {
         format!("{}/{MARKER}", self.path())
     }
@@ -81,11 +93,15 @@ impl RunDir {
     /// The directory of that id as it was left by an earlier run, or is seen through another target.
     pub async fn open(client: &dyn Client, id: &str) -> Result<RunDir> {
         let dir = RunDir::named(id)?;
-        dir.check_marker(client).await.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => foreign(&dir.path(), "is not there, or has no marker of a bench"),
-            _ => error,
-        })?;
+        dir.must_be_ours(client).await?;
         Ok(dir)
+    }
+
+    pub(crate) async fn must_be_ours(&self, client: &dyn Client) -> Result<()> {
+        self.check_marker(client).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => foreign(&self.path(), "is not there, or has no marker of a bench"),
+            _ => error,
+        })
     }
 
     async fn check_marker(&self, client: &dyn Client) -> Result<()> {
@@ -103,7 +119,7 @@ impl RunDir {
         let client = clients
             .first()
             .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
-        RunDir::open(&**client, &self.id).await?;
+        self.must_be_ours(&**client).await?;
         cleanup::remove(self, clients).await
     }
 }
@@ -152,8 +168,7 @@ pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Res
     let wrong =
         |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
     let can = target.capabilities();
-    let writing = job.phases.iter().any(|phase| phase.work.operation.writes());
-    if !writing && new_bytes == 0 {
+    if !job.writes() && new_bytes == 0 {
         return Ok(());
     }
     if can.read_only {
