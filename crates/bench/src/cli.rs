@@ -36,6 +36,8 @@ enum Experiment {
     Relay(crate::relay::RelayArgs),
     /// Is B different from A? Exit code 0: same or better, 1: worse, 2: nothing can be said
     Compare(crate::results::CompareArgs),
+    /// Remove what a run has left: one with --keep, or one that was killed
+    Clean(crate::bed::CleanArgs),
     /// Print a result file again, or write it in another form
     Show {
         result: PathBuf,
@@ -155,6 +157,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Replicas(args) => crate::replicas::command(args),
         Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
+        Experiment::Clean(args) => crate::bed::clean(args).await,
         Experiment::Show { result, output } => crate::results::show(&result, &output),
         Experiment::Again { result, dry_run } => crate::results::again(&result, dry_run),
     }

@@ -23,5 +23,6 @@ pub mod rig;
 mod sample;
 mod shapes;
 mod sob;
+mod spans;
 mod stage;
 mod workflow;

@@ -21,12 +21,13 @@ use types::Result;
 
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
-use crate::crew::{self, Crew};
+use crate::crew::{self, Crew, unless_interrupted};
 use crate::quantity::{self, Rate};
 use crate::render::table::places;
 use crate::results::{Draft, publish};
 use crate::rig::{Counters, Tier};
 use crate::sample::{self, Mode, Sample, Triple};
+use crate::spans;
 use crate::stage::{DataSet, Line, Stage, tier_url};
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -140,12 +141,37 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
+    let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
+    let filled = measured.map(|(line, triples, curve)| {
+        fill(&mut draft, plan, args, &line, &triples);
+        if let Some(first) = triples.first() {
+            let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+            draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
+        }
+        draft.file.plots.push(uptick(plan, &curve));
+        places(&mut draft, crew);
+    });
+    draft.cleaned(stage.clean_up().await.map(Some));
+    filled?;
+    ceiling.tell(&mut draft);
+    Ok(draft.finish())
+}
+
+/// Seconds, bytes served, bytes from the storage.
+type Curve = Vec<(f64, u64, u64)>;
+
+async fn all(
+    crew: &Crew,
+    stage: &Stage,
+    plan: &Plan,
+    args: &LoaderArgs,
+) -> Result<(Line, Vec<Triple>, Curve)> {
     let line = stage.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     for repetition in 0..plan.repetitions {
         let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: Mode, url: &str, tier| {
-            sample::take(crew, &stage, &line, url, &plan.job(&stage, mode, args), tier, &what(mode)).await
+            sample::take(crew, stage, &line, url, &plan.job(stage, mode, args), tier, &what(mode)).await
         };
         let direct = run(Mode::Direct, &line.url, None).await?;
         let tier = stage.tier(&line)?;
@@ -159,18 +185,13 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         let warm = run(Mode::Warm, &url, Some(&tier)).await?;
         triples.push(Triple { direct, cold, warm });
     }
-    fill(&mut draft, plan, args, &line, &triples);
-    draft.file.plots.push(uptick(plan, &curve));
-    places(&mut draft, crew);
-    ceiling.tell(&mut draft);
-    stage.clean_up(&mut draft).await;
-    Ok(draft.finish())
+    Ok((line, triples, curve))
 }
 
 /// Looks at the tier's counters while a phase runs: seconds, bytes served, bytes from the storage.
 struct Watch {
     stop: Arc<std::sync::atomic::AtomicBool>,
-    seen: Arc<Mutex<Vec<(f64, u64, u64)>>>,
+    seen: Arc<Mutex<Curve>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -194,7 +215,7 @@ impl Watch {
         Watch { stop, seen, thread: Some(thread) }
     }
 
-    fn stop(mut self) -> Vec<(f64, u64, u64)> {
+    fn stop(mut self) -> Curve {
         self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,7 +1,7 @@
 //! One state of the cache, measured once: what the nodes saw, and what the counters say it cost.
 
 use bench_load::engine::Job;
-use bench_load::outcome::PhaseOutcome;
+use bench_load::outcome::{PhaseOutcome, Series};
 use bench_report::histogram::Histogram;
 use types::{Error, ErrorKind, Result};
 
@@ -89,6 +89,7 @@ pub struct Sample {
     /// Of each file.
     pub unit: Histogram,
     pub bytes_read: u64,
+    pub series: Series,
     /// Payload bytes that came from the storage.
     pub origin_bytes: u64,
     pub origin_calls: u64,
@@ -157,6 +158,7 @@ pub async fn take(
         faults: faults(&phase),
         service: reads(&phase),
         unit: phase.unit.clone(),
+        series: phase.series,
     })
 }
 

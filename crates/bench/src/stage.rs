@@ -9,7 +9,7 @@ use std::time::Duration;
 use bench_load::data::Content;
 use bench_load::dataset::{self, Dataset, Laying, Prepared};
 use bench_load::engine::{Control, Job, Phase};
-use bench_load::safety::RunDir;
+use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{Fleet, Layout};
 use bench_load::target::{self, Client, from_url};
 use origin_nfs::Config;
@@ -19,7 +19,6 @@ use crate::cli::refuse;
 use crate::probe::ports::Ports;
 use crate::quantity::Rate;
 use crate::relay::{self, Relay, measure_null};
-use crate::results::Draft;
 use crate::rig::{Nas, Tier, TierConfig, Usage};
 
 /// Round trips by which a line measures itself.
@@ -123,11 +122,8 @@ impl Stage {
     }
 
     /// A phase with its own result.
-    pub async fn clean_up(self, draft: &mut Draft) {
-        match self.dir.cleanup(&self.writers).await {
-            Ok(done) => draft.cleaned(&done),
-            Err(e) => draft.warning(format!("cleanup of {} failed: {e}", self.dir.path())),
-        }
+    pub async fn clean_up(self) -> Result<Cleanup> {
+        self.dir.cleanup(&self.writers).await
     }
 
     /// Of the storage, if it is ours.

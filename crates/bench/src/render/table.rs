@@ -13,6 +13,7 @@ use super::{Plan, demanded};
 use crate::crew::Crew;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
+use crate::spans;
 use crate::stage::{Line, Stage};
 
 /// Of a clock that counts microseconds.
@@ -27,6 +28,11 @@ pub fn fill(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], tripl
     draft.file.tables.push(vfxt::results());
     draft.file.tables.push(extended(plan, lines, triples, &verdicts));
     draft.file.plots.push(against_rtt(lines, triples));
+    if let (Some(far), Some(first)) = (lines.last(), triples.last().and_then(|t| t.first())) {
+        let title = format!("Throughput at {} ms, first repetition", nominal_ms(far));
+        let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+        draft.file.plots.push(spans::throughput(&title, moved));
+    }
     draft.file.plots.push(vfxt::plot());
     measures(draft, lines, triples);
     slopes(draft, lines, triples);
