@@ -92,7 +92,6 @@ impl NfsTarget {
     }
 
     async fn connect(&self, id: u32) -> Result<NfsClient> {
-        raise_file_limit();
         let origin = NfsOrigin::connect(self.options.config.clone()).await.map_err(|error| {
             let message = format!("{id} of {}", self.options.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
@@ -110,16 +109,21 @@ impl NfsTarget {
     }
 }
 
-/// A client takes a descriptor or two, and a short-lived one for MOUNT: the usual limit of 1024 is soon reached.
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
+/// Descriptors that the rest of the process may want.
+const DESCRIPTORS_SPARE: u64 = 100;
+
+/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
+/// for no limit.
+fn raise_file_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         if let Err(error) = raised {
             tracing::debug!(%error, "the limit of open files stays as it is");
         }
     }
+    getrlimit(Resource::Nofile).current
 }
 
 #[async_trait]
@@ -137,6 +141,21 @@ impl Target for NfsTarget {
         let client = self.connect(0).await?;
         let stat = client.0.origin.statfs(&client.0.root).await?;
         Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+    }
+
+    /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
+    fn room_for(&self, clients: u32) -> Result<()> {
+        let each = self.options.config.nconnect as u64 + 1;
+        let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
+        match raise_file_limit() {
+            Some(limit) if limit < wanted => {
+                let reason = format!(
+                    "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
+                );
+                Err(Error::new(ErrorKind::Config, "clients", reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {

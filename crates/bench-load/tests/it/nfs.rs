@@ -168,6 +168,18 @@ async fn five_hundred_clients_run_in_one_process() {
 }
 
 #[tokio::test]
+async fn more_clients_than_open_files_are_refused_before_the_first_connects() {
+    let target =
+        bench_load::target::from_url("nfs://192.0.2.1:2049/?mountport=2049&nconnect=16").expect("a URL");
+    let error = clients(&target, 0, u32::MAX / 16).await.map(|_| ()).expect_err("too many");
+    let text = error.to_string();
+    assert!(
+        error.kind() == ErrorKind::Config && text.contains("raise ulimit -n") && !text.contains('\n'),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_and_one_that_is_read_only_are_told_in_one_line() {
     let job = job(1, Work::mfmr());
     let mut served = serve(files_of(&job, 1)).await;
