@@ -22,6 +22,8 @@ enum Experiment {
     Render(crate::render::RenderArgs),
     /// Single and multiple files, readers and writers, over sizes and numbers of workers
     Shapes(crate::shapes::ShapesArgs),
+    /// A load of your own: files, order, mixture, pace
+    Load(crate::load::LoadArgs),
     /// The sob stress tests 1 to 4
     Sob(crate::sob::SobArgs),
     /// The link by itself: several streams between one pair, then several pairs
@@ -150,6 +152,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Probe(args) => crate::probe::command(args).await,
         Experiment::Render(args) => crate::render::command(args).await,
         Experiment::Shapes(args) => crate::shapes::command(args).await,
+        Experiment::Load(args) => crate::load::command(args).await,
         Experiment::Sob(args) => crate::sob::command(args).await,
         Experiment::Link(args) => crate::link::command(args).await,
         Experiment::Workflow(args) => crate::workflow::command(args).await,

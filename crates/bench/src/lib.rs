@@ -11,6 +11,7 @@ pub mod cli;
 mod crew;
 pub mod fingerprint;
 pub mod link;
+mod load;
 mod loader;
 pub mod probe;
 mod progress;

@@ -72,7 +72,7 @@ pub struct RenderArgs {
     common: CommonArgs,
 }
 
-fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
+pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     let wrong = || format!("\"{text}\" is no stagger; write nodes and a time, for example 5/7s");
     let (group, every) = text.split_once('/').ok_or_else(wrong)?;
     let group = group.parse().ok().filter(|group| *group > 0).ok_or_else(wrong)?;
