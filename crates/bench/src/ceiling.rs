@@ -8,9 +8,9 @@ use bench_load::engine::{self, Control, Job, Limits, LocalGate, Phase};
 use bench_load::safety::RunDir;
 use bench_load::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
 use bench_load::target::{self, from_url};
+use bench_report::model::{Finding, ResultFile, Severity};
 use types::{Error, Result};
 
-use crate::results::Draft;
 use crate::rig::Nas;
 
 /// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
@@ -70,21 +70,21 @@ async fn loopback() -> Result<f64> {
 
 impl Ceiling {
     /// Into a result, for its reader and for who looks at the file later.
-    pub fn tell(&self, draft: &mut Draft) {
+    pub fn tell(&self, file: &mut ResultFile) {
         let mib = |rate: f64| rate / f64::from(1 << 20);
-        draft.note(format!(
+        file.findings.push(Finding::new(Severity::Note, format!(
             "the bench's own ceiling here, contents verified: {:.0} MiB/s and {:.0} reads of 4 KiB/s from memory, {:.0} MiB/s \
              by NFS over loopback",
             mib(self.memory_rate),
             self.memory_operations,
             mib(self.loopback_rate)
-        ));
+        )));
         for (name, value) in [
             ("ceiling_memory_mib_per_second", mib(self.memory_rate)),
             ("ceiling_memory_operations_per_second", self.memory_operations),
             ("ceiling_loopback_mib_per_second", mib(self.loopback_rate)),
         ] {
-            draft.file.fingerprint.insert(name.to_owned(), format!("{value:.0}"));
+            file.fingerprint.insert(name.to_owned(), format!("{value:.0}"));
         }
     }
 }

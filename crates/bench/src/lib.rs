@@ -26,4 +26,5 @@ mod shapes;
 mod sob;
 mod spans;
 mod stage;
+mod value;
 mod workflow;

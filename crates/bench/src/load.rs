@@ -297,7 +297,7 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     let measured = unless_interrupted(all(crew, args, &bed)).await;
     draft.cleaned(bed.clean_up().await);
     fill(&mut draft, args, &measured?);
-    ceiling.tell(&mut draft);
+    ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
 }

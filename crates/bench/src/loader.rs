@@ -29,6 +29,7 @@ use crate::rig::{Counters, Tier};
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
 use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::value::PriceArgs;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
 const CLIENTS: u64 = 10;
@@ -63,6 +64,8 @@ pub struct LoaderArgs {
     /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
+    #[command(flatten)]
+    prices: PriceArgs,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -133,6 +136,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
 
 async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
+    let prices = args.prices.read()?;
     let mut draft = Draft::new("loader", title, &args.common);
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: args.common.seed, ..Content::default() };
@@ -144,6 +148,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
     let filled = measured.map(|(line, triples, curve)| {
         fill(&mut draft, plan, args, &line, &triples);
+        sample::worth(&mut draft, &triples, prices.as_ref());
         if let Some(first) = triples.first() {
             let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
             draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
@@ -153,7 +158,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
-    ceiling.tell(&mut draft);
+    ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 

@@ -27,6 +27,7 @@ use crate::crew::{self, Crew, unless_interrupted};
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::value::PriceArgs;
 
 use crate::sample::{self, Mode, Triple};
 
@@ -68,6 +69,8 @@ pub struct RenderArgs {
     /// Nodes that start together, and how long after the ones before: 5/7s is the study's script
     #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
     stagger: Option<Stagger>,
+    #[command(flatten)]
+    prices: PriceArgs,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -187,6 +190,7 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
 }
 
 async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
+    let prices = args.prices.read()?;
     let mut draft =
         Draft::new("render", "What a tier buys: one scene, many nodes, several distances", &args.common);
     eprintln!("render: about {:.0} s", plan.predicted_seconds());
@@ -206,12 +210,12 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
                 plan.repetitions
             ));
         }
-        table::fill(&mut draft, plan, &stage, &lines, &triples);
+        table::fill(&mut draft, plan, &stage, &lines, &triples, prices.as_ref());
         table::places(&mut draft, crew);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
-    ceiling.tell(&mut draft);
+    ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 

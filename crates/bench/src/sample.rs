@@ -3,11 +3,14 @@
 use bench_load::engine::Job;
 use bench_load::outcome::{PhaseOutcome, Series};
 use bench_report::histogram::Histogram;
+use bench_report::summary::median;
 use types::{Error, ErrorKind, Result};
 
 use crate::crew::Crew;
+use crate::results::Draft;
 use crate::rig::{Counters, Tier, Usage, relay_cpu_seconds};
 use crate::stage::{Line, Stage};
+use crate::value::{self, Pass, Prices};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -76,6 +79,22 @@ impl Triple {
             Mode::Warm => &self.warm,
         }
     }
+}
+
+/// What the medians of these repetitions are worth.
+pub fn worth(draft: &mut Draft, triples: &[Triple], prices: Option<&Prices>) {
+    let of = |mode: Mode| {
+        let middle = |value: &dyn Fn(&Sample) -> f64| {
+            median(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>()).unwrap_or(0.0)
+        };
+        Pass {
+            seconds: middle(&|s| s.makespan),
+            origin_bytes: middle(&|s| s.origin_bytes as f64),
+            origin_calls: middle(&|s| s.origin_calls as f64),
+            by_tier: mode != Mode::Direct,
+        }
+    };
+    value::tell(draft, prices, of(Mode::Direct), of(Mode::Cold), of(Mode::Warm));
 }
 
 #[derive(Clone, Debug)]

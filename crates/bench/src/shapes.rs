@@ -194,7 +194,7 @@ async fn measure(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], most:
     let measured = unless_interrupted(all(crew, args, conditions, &bed)).await;
     draft.cleaned(bed.clean_up().await);
     fill(&mut draft, args, &measured?);
-    ceiling.tell(&mut draft);
+    ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
 }

@@ -172,7 +172,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         "tasks read and do not write: this version's tier is read-only. Of the study's graph the number of tasks, the sum \
          of run times on each site and the longest task are published; the rest of its shape is ours.",
     );
-    ceiling.tell(&mut draft);
+    ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 
