@@ -37,6 +37,8 @@ const WORKERS: u64 = 50;
 const OBJECTS: u64 = 2_097_152;
 /// Between two looks at the tier's counters while it gets warm.
 const LOOK: Duration = Duration::from_millis(200);
+/// No tier takes less.
+const CACHE_MIN: u64 = 64 << 20;
 const GIB: f64 = 1_073_741_824.0;
 const TICK_SECONDS: f64 = 1e-6;
 
@@ -64,10 +66,20 @@ pub struct LoaderArgs {
     /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
+    /// Also: warm epochs with caches that the data set is so many times as large as, for example 0.5,1,1.5,2
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', value_parser = parse_factor)]
+    working_set: Vec<f64>,
     #[command(flatten)]
     prices: PriceArgs,
     #[command(flatten)]
     common: CommonArgs,
+}
+
+fn parse_factor(text: &str) -> std::result::Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
+    factor.ok_or_else(|| {
+        format!("\"{text}\" is no factor; write numbers from 0.01 to 100, for example 0.5,1,2")
+    })
 }
 
 struct Plan {
@@ -89,6 +101,14 @@ impl Plan {
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
+        let all = layout.total_bytes() as f64;
+        let smallest = args.working_set.iter().map(|factor| all / factor).fold(f64::MAX, f64::min);
+        if smallest < CACHE_MIN as f64 {
+            return refuse(format!(
+                "loader: a cache of {smallest:.0} bytes is below the tier's floor of {CACHE_MIN}; give more --objects or smaller \
+                 --working-set factors"
+            ));
+        }
         if bytes == 0 || layout.total_bytes() > args.common.byte_budget {
             return refuse(format!(
                 "loader: {} objects of {bytes} bytes; the budget is {} bytes (--byte-budget)",
@@ -146,7 +166,8 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|(line, triples, curve)| {
+    let filled = measured.map(|(line, triples, curve, sweep)| {
+        working_sets(&mut draft, plan, &sweep);
         fill(&mut draft, plan, args, &line, &triples);
         sample::worth(&mut draft, &triples, prices.as_ref());
         if let Some(first) = triples.first() {
@@ -165,12 +186,15 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
 /// Seconds, bytes served, bytes from the storage.
 type Curve = Vec<(f64, u64, u64)>;
 
+/// Data set / cache size, and the second epoch through such a cache.
+type Sweep = Vec<(f64, Sample)>;
+
 async fn all(
     crew: &Crew,
     stage: &Stage,
     plan: &Plan,
     args: &LoaderArgs,
-) -> Result<(Line, Vec<Triple>, Curve)> {
+) -> Result<(Line, Vec<Triple>, Curve, Sweep)> {
     let line = stage.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     for repetition in 0..plan.repetitions {
@@ -190,7 +214,51 @@ async fn all(
         let warm = run(Mode::Warm, &url, Some(&tier)).await?;
         triples.push(Triple { direct, cold, warm });
     }
-    Ok((line, triples, curve))
+    let mut sweep = Vec::new();
+    for factor in &args.working_set {
+        let tier = stage.tier_of(&line, (plan.layout.total_bytes() as f64 / factor) as u64)?;
+        let (url, what) = (tier_url(&tier), format!("loader, data set {factor} x cache"));
+        let job = |mode| plan.job(stage, mode, args);
+        sample::take(crew, stage, &line, &url, &job(Mode::Cold), Some(&tier), &what).await?;
+        sweep.push((
+            *factor,
+            sample::take(crew, stage, &line, &url, &job(Mode::Warm), Some(&tier), &what).await?,
+        ));
+    }
+    Ok((line, triples, curve, sweep))
+}
+
+/// What a cache that is too small is still good for.
+fn working_sets(draft: &mut Draft, plan: &Plan, sweep: &Sweep) {
+    if sweep.is_empty() {
+        return;
+    }
+    let hit = |s: &Sample| (1.0 - s.origin_bytes as f64 / s.bytes_read.max(1) as f64) * 100.0;
+    let rows = sweep.iter().map(|(factor, s)| {
+        let cells = vec![
+            Cell::Number(*factor),
+            Cell::Bytes((plan.layout.total_bytes() as f64 / factor) as u64),
+            Cell::Number((hit(s) * 10.0).round() / 10.0),
+            Cell::Bytes(s.origin_bytes),
+            Cell::Number(s.bytes_read as f64 / GIB / s.makespan.max(1e-9)),
+        ];
+        Row { invalid: s.faults.clone(), ..Row::new(cells) }
+    });
+    let columns = ["Data set / cache", "Cache", "served without the storage %", "from the storage", "GiB/s"];
+    let mut table = Table::new("Second epoch, with caches of several sizes", columns, rows.collect());
+    table.notes =
+        vec!["Of the bytes that all clients read; one client's read warms the others', so even a cold epoch has hits.".into()];
+    draft.file.tables.push(table);
+    draft.file.plots.push(Plot {
+        title: "What a cache that is too small is still good for".to_owned(),
+        x: Axis::linear("data set / cache"),
+        y: Axis::linear("served without the storage (%)"),
+        kind: PlotKind::Lines,
+        series: vec![Series::ours(
+            "second epoch",
+            sweep.iter().map(|(x, s)| Point::at(*x, hit(s))).collect(),
+        )],
+    });
 }
 
 /// Looks at the tier's counters while a phase runs: seconds, bytes served, bytes from the storage.

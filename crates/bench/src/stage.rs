@@ -114,11 +114,13 @@ impl Stage {
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
     pub fn tier(&self, line: &Line) -> Result<Tier> {
-        Tier::start(&TierConfig {
-            origin: format!("{}&nconnect=4", line.url),
-            scratch: self.scratch.path().to_owned(),
-            cache_bytes: (self.data.layout.total_bytes() * 2).max(1 << 30),
-        })
+        self.tier_of(line, (self.data.layout.total_bytes() * 2).max(1 << 30))
+    }
+
+    /// The same with a cache of a size of its own, bytes.
+    pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<Tier> {
+        let origin = format!("{}&nconnect=4", line.url);
+        Tier::start(&TierConfig { origin, scratch: self.scratch.path().to_owned(), cache_bytes })
     }
 
     /// A phase with its own result.
