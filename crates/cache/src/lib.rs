@@ -20,11 +20,12 @@ mod space;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use types::{ByteRange, FileId, Result, Version};
+use types::{ByteRange, Distance, FileId, Result, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use metrics::Metrics;
@@ -52,6 +53,11 @@ pub trait Source: Send + Sync {
 
     /// Most bytes that one `read` should ask for; a multiple of the block size.
     fn read_max(&self) -> u32;
+
+    /// How far the origin of this file is, as far as that is known: read-ahead is sized by it.
+    fn distance(&self, _key: &CacheKey) -> Option<Distance> {
+        None
+    }
 }
 
 /// How full the cache is, for `status`.
@@ -70,7 +76,10 @@ pub struct Cache {
     space: Mutex<Space>,
     /// Bytes that may be in flight, in KiB.
     budget: Arc<Semaphore>,
+    /// The half of it that warm-up may take, in KiB.
+    warm_budget: Arc<Semaphore>,
     readers: Mutex<Readers>,
+    opened: Instant,
     health: Health,
     metrics: Metrics,
     /// Wakes the reclaim worker.
@@ -102,7 +111,11 @@ impl Cache {
             budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
             )),
+            warm_budget: Arc::new(Semaphore::new(
+                usize::try_from(config.inflight_max / 2 / 1024).unwrap_or(usize::MAX >> 4),
+            )),
             readers: Mutex::new(Readers::new(config.readahead_max)),
+            opened: Instant::now(),
             health: Health::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),
@@ -169,5 +182,14 @@ impl Cache {
 
     fn space(&self) -> std::sync::MutexGuard<'_, Space> {
         self.space.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the cache was opened.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -137,6 +137,10 @@ impl Origin for Count {
         self.inner.read_max()
     }
 
+    fn distance(&self) -> Option<types::Distance> {
+        self.inner.distance()
+    }
+
     async fn root(&self) -> Result<Object> {
         self.run("root", self.inner.root()).await
     }

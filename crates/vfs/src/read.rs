@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{CacheKey, Source};
 use namespace::{Ask, Found, Namespace};
-use types::{BLOCK_SIZE, ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result};
+use origin::Origin;
+use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result};
 
 use crate::access;
 use crate::{ReadOut, Vfs, node_of};
@@ -22,7 +23,7 @@ impl Vfs {
         for _ in 0..VERSIONS_TRIED_MAX {
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-            match self.cache.read(&key, range, &self.source()).await {
+            match self.cache.read(&key, range, &self.source_of(&found)).await {
                 Ok(data) => {
                     let eof = range.end() >= key.size;
                     return Ok(ReadOut { data, eof, node: node_of(&found) });
@@ -37,7 +38,16 @@ impl Vfs {
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(OriginSource { namespace: self.namespace.clone() })
+        Arc::new(OriginSource { namespace: self.namespace.clone(), origin: None })
+    }
+
+    /// As `source`, and it knows how far away this file is.
+    pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {
+        let origin = match found {
+            Found::Node(node) => self.namespace.origin_of(node).ok().map(|(origin, _)| origin),
+            Found::Virtual { .. } => None,
+        };
+        Arc::new(OriginSource { namespace: self.namespace.clone(), origin })
     }
 }
 
@@ -56,6 +66,8 @@ pub(crate) fn key_of(found: &Found) -> Result<CacheKey> {
 /// Fetches for the cache: asks the namespace where the file is, and its origin for the bytes.
 struct OriginSource {
     namespace: Arc<Namespace>,
+    /// Of the file that is read, for its distance.
+    origin: Option<Arc<dyn Origin>>,
 }
 
 #[async_trait]
@@ -76,6 +88,10 @@ impl Source for OriginSource {
     fn read_max(&self) -> u32 {
         // Every origin takes at least this much; what one asks at once is cut to the origin's own limit below.
         u32::try_from(READ_MAX).unwrap_or(u32::MAX)
+    }
+
+    fn distance(&self, _key: &CacheKey) -> Option<Distance> {
+        self.origin.as_ref()?.distance()
     }
 }
 

@@ -109,7 +109,12 @@ async fn metadata_does_not_queue_behind_reads_and_no_wait_is_for_ever() {
     let root = origin.memory.root().await.expect("there").reference;
     let name = Name::new(Bytes::from_static(b"file")).expect("valid");
     let file = origin.memory.lookup(&root, &name).await.expect("there");
-    let config = LimitConfig { reads: 1, metadata_calls: 1, patience: Duration::from_secs(10) };
+    let config = LimitConfig {
+        reads: 1,
+        metadata_calls: 1,
+        patience: Duration::from_secs(10),
+        ..LimitConfig::default()
+    };
     let limit = Limit::new(origin, config);
     let (busy, object) = (limit.clone(), file.clone());
     let read =
