@@ -60,6 +60,16 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// What became of a [`Cache::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetched {
+    /// It was here or on its way.
+    Here,
+    Started,
+    /// Not now: no room in the budget, or the disk takes nothing.
+    NoRoom,
+}
+
 /// How full the cache is, for `status`.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -149,6 +159,16 @@ impl Cache {
         }
         let versions = self.space().versions_of(file);
         versions.into_iter().map(|version| self.drop_file(file, version)).sum()
+    }
+
+    /// Farthest read-ahead of one reader in bytes; 0: nothing is fetched that nobody asked for.
+    pub fn readahead_max(&self) -> u64 {
+        if self.config.bypass { 0 } else { self.config.readahead_max }
+    }
+
+    /// Bytes that one reader of an origin at this distance should have ahead of it.
+    pub fn ahead_of_one(&self, distance: Distance) -> u64 {
+        readahead::window::share(distance, 1, self.readahead_max())
     }
 
     pub fn stats(&self) -> Stats {

@@ -11,7 +11,7 @@ use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
 use crate::fetch::{Landed, Urgency};
 use crate::file::{CachedFile, ReadBack};
-use crate::{Cache, CacheKey, Source, readahead};
+use crate::{Cache, CacheKey, Prefetched, Source, readahead};
 
 /// Blocks of one part: 512 KiB. Large enough that round trips and calls are few, small enough that those who wait
 /// for its first block do not wait long for its last.
@@ -69,6 +69,26 @@ impl Cache {
             waited = true;
         }
         self.read_through(key, range, source).await
+    }
+
+    /// Start to fetch `range`, which nobody asked for yet, if there is room to spare.
+    pub fn prefetch(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Prefetched {
+        if self.config.bypass || self.health.is_ailing() {
+            return Prefetched::NoRoom;
+        }
+        let Ok(file) = self.files.open(key) else { return Prefetched::NoRoom };
+        let start = |blocks| self.start_fetch(&file, blocks, source, Urgency::Ahead);
+        let ensured = file.ensure(range.blocks(), part_blocks(source), start);
+        match (ensured.reached < range.blocks().end, ensured.started) {
+            (true, _) => Prefetched::NoRoom,
+            (false, 0) => Prefetched::Here,
+            (false, _) => Prefetched::Started,
+        }
     }
 
     /// Fetch all of a file that is not here.

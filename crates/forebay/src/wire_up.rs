@@ -66,6 +66,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     namespace.register(&mut registry);
 
     let vfs = Vfs::new(namespace.clone(), cache.clone());
+    vfs.register(&mut registry);
 
     let nfs_config = front_nfs::Config {
         listen: settings.nfs,

@@ -22,6 +22,7 @@ mod metrics;
 mod node;
 mod observe;
 mod record;
+mod siblings;
 mod store;
 mod virtual_tree;
 
@@ -37,6 +38,7 @@ pub use freshness::Ask;
 pub use junction::JunctionStatus;
 pub use listing::{Listed, ListedEntry};
 pub use node::Node;
+pub use siblings::Siblings;
 pub use store::knows_junction;
 
 use flights::Flights;

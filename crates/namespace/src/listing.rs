@@ -22,7 +22,7 @@ use crate::{Found, Grafted, Namespace};
 /// then asks for itself: a huge directory must not delay a single look-up.
 const LISTING_PATIENCE: Duration = Duration::from_secs(1);
 /// Above this many names, single questions are cheaper than fetching the directory.
-const LIST_ON_SUSPICION_MAX: u64 = 20_000;
+pub(crate) const LIST_ON_SUSPICION_MAX: u64 = 20_000;
 /// Names listed without their object that are looked up at the same time.
 const RESOLVE_TOGETHER: usize = 32;
 /// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
@@ -136,7 +136,7 @@ impl Namespace {
         proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
     }
 
-    async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
+    pub(crate) async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
         let junction = self.junction(dir.junction())?;
         let now = self.clock.now_ms();
         let listing = self.listing_of(dir.id)?;
@@ -172,7 +172,10 @@ impl Namespace {
         }
     }
 
-    fn start_listing(self: &Arc<Self>, dir: FileId) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+    pub(crate) fn start_listing(
+        self: &Arc<Self>,
+        dir: FileId,
+    ) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || this.list(dir))
     }

@@ -20,6 +20,9 @@ impl Vfs {
     pub async fn read(&self, caller: &Caller, id: FileId, offset: u64, count: u32) -> Result<ReadOut> {
         let mut found = self.namespace.getattr(id, Ask::Use).await?;
         access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
+        if offset == 0 {
+            self.prefetcher.visit(&found);
+        }
         for _ in 0..VERSIONS_TRIED_MAX {
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
@@ -38,7 +41,7 @@ impl Vfs {
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(OriginSource { namespace: self.namespace.clone(), origin: None })
+        Arc::new(OriginSource::new(self.namespace.clone(), None))
     }
 
     /// As `source`, and it knows how far away this file is.
@@ -47,7 +50,7 @@ impl Vfs {
             Found::Node(node) => self.namespace.origin_of(node).ok().map(|(origin, _)| origin),
             Found::Virtual { .. } => None,
         };
-        Arc::new(OriginSource { namespace: self.namespace.clone(), origin })
+        Arc::new(OriginSource::new(self.namespace.clone(), origin))
     }
 }
 
@@ -64,7 +67,7 @@ pub(crate) fn key_of(found: &Found) -> Result<CacheKey> {
 }
 
 /// Fetches for the cache: asks the namespace where the file is, and its origin for the bytes.
-struct OriginSource {
+pub(crate) struct OriginSource {
     namespace: Arc<Namespace>,
     /// Of the file that is read, for its distance.
     origin: Option<Arc<dyn Origin>>,
@@ -100,6 +103,10 @@ impl Source for OriginSource {
 const READ_MAX: u64 = 8 * BLOCK_SIZE;
 
 impl OriginSource {
+    pub(crate) fn new(namespace: Arc<Namespace>, origin: Option<Arc<dyn Origin>>) -> OriginSource {
+        OriginSource { namespace, origin }
+    }
+
     async fn read_once(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
         let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
             return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));
