@@ -1,6 +1,7 @@
 //! Whole directories with attributes: how names, absences and attributes are learnt many at a time.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use crate::{Found, Grafted, Namespace};
 const LISTING_PATIENCE: Duration = Duration::from_secs(1);
 /// Above this many names, single questions are cheaper than fetching the directory.
 pub(crate) const LIST_ON_SUSPICION_MAX: u64 = 20_000;
+/// A listing that an operator's evict comes between begins anew, so often.
+const UNDISTURBED_TRIES: usize = 4;
 /// Names listed without their object that are looked up at the same time.
 const RESOLVE_TOGETHER: usize = 32;
 /// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
@@ -84,6 +87,9 @@ impl Namespace {
         let node = self.node(dir, ask).await?;
         if !node.attr().is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
+        }
+        if after == 0 {
+            self.walk_on(dir, node.parent());
         }
         self.ensure_listed(&node, ask).await?;
         let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
@@ -161,9 +167,20 @@ impl Namespace {
         let always = Freshness::Always;
         let strict = junction.rules.files == always || junction.rules.directories == always;
         let join = if strict && ask == Ask::Open { Join::StartedAfterAsking } else { Join::Running };
-        let this = self.clone();
         let id = dir.id;
-        match self.listing_flights.run(id, join, move || this.list(id)).await {
+        let ask = |join| {
+            let this = self.clone();
+            self.listing_flights.run(id, join, move || this.list(id))
+        };
+        let mut answer = ask(join).await;
+        // Joined one that began so long ago that it is too old already.
+        let too_old = |l: &Listing| {
+            l.listed_ms < now && !freshness::is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
+        };
+        if answer.as_ref().is_ok_and(too_old) {
+            answer = ask(Join::StartedAfterAsking).await;
+        }
+        match answer {
             Err(e) if e.is_retryable() && stale_is_fine => {
                 self.metrics.stale_served.inc();
                 Ok(())
@@ -199,14 +216,20 @@ impl Namespace {
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
     async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
         self.metrics.listings.inc();
-        let node = self.node_to_list(dir).await?;
-        match self.list_at(&node).await {
-            Err(e) if e.kind() == ErrorKind::Stale => {
-                let node = self.heal(dir).await?;
-                self.list_at(&node).await
+        for _ in 0..UNDISTURBED_TRIES {
+            let node = self.node_to_list(dir).await?;
+            let listed = match self.list_at(&node).await {
+                Err(e) if e.kind() == ErrorKind::Stale => {
+                    let node = self.heal(dir).await?;
+                    self.list_at(&node).await?
+                }
+                other => other?,
+            };
+            if let Some(listing) = listed {
+                return Ok(listing);
             }
-            other => other,
         }
+        Err(Error::new(ErrorKind::Busy, "list while it is being evicted,", dir))
     }
 
     /// The directory with *some* version that was true before the listing starts; an old one is fine, since a
@@ -218,7 +241,9 @@ impl Namespace {
         }
     }
 
-    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Listing> {
+    /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
+    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+        let evictions = self.evictions.load(Ordering::SeqCst);
         let junction = self.junction(dir.junction())?;
         let listed_ms = self.clock.now_ms();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
@@ -228,6 +253,9 @@ impl Namespace {
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let mut entries = 0;
         loop {
+            if self.evictions.load(Ordering::SeqCst) != evictions {
+                return Ok(None);
+            }
             entries += page.entries.len() as u64;
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
             let changes = self.take_in(junction, dir.id, &page, listed_ms)?;
@@ -240,9 +268,12 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
+        if self.evictions.load(Ordering::SeqCst) != evictions {
+            return Ok(None);
+        }
         let listing = Listing { listed_ms, version: dir.version(), settled, entries };
         self.finish_listing(dir.id, before, &seen, listing).await?;
-        Ok(listing)
+        Ok(Some(listing))
     }
 
     async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {

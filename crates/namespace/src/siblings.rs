@@ -63,6 +63,15 @@ impl Namespace {
         }
     }
 
+    /// A first name is looked up in a directory: if it is small and was never listed, list it in the meantime.
+    pub(crate) fn list_early(self: &Arc<Self>, dir: &Node) {
+        let unlisted = matches!(self.listing_of(dir.id), Ok(None));
+        let up = self.junction(dir.junction()).is_ok_and(|junction| !junction.is_failing());
+        if unlisted && up && dir.attr().size <= LIST_EARLY_MAX {
+            drop(self.start_listing(dir.id));
+        }
+    }
+
     /// The file as it is known, if that may be used without asking.
     pub fn known_file(&self, id: FileId) -> Option<Arc<Node>> {
         let node = self.load(id).ok()?;
