@@ -1,7 +1,7 @@
 //! Single flight: every missing block is fetched once, whoever waits for it.
 //!
-//! A fetch is a task of its own. A client that goes away cancels nothing that others wait for, and what was
-//! begun is kept.
+//! A fetch is a task of its own. A client that goes away cancels nothing that others wait for. What the origin was
+//! asked for is kept; what still queues when the last one who wanted it has gone is given up.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,7 +46,12 @@ pub enum Urgency {
     Demand,
     /// Nobody waits: only with room to spare.
     Ahead,
+    /// An operator wants it some time: queues for the part of the budget that demand can do without.
+    Warm,
 }
+
+/// The room that a fetch holds while its bytes are in memory.
+type Room = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Cache {
     /// Begin to fetch `blocks`; `None` if there is no room and it is not urgent.
@@ -58,16 +63,29 @@ impl Cache {
         urgency: Urgency,
     ) -> Option<Arc<Flight>> {
         let length = bytes_of_blocks(blocks.clone(), file.key.size).length;
-        let permit = match urgency {
-            Urgency::Demand => None,
-            Urgency::Ahead => Some(self.spare_budget(length)?),
+        let room = match urgency {
+            Urgency::Demand | Urgency::Warm => None,
+            Urgency::Ahead => Some((self.spare_budget(length)?, None)),
         };
         let (sender, landed) = watch::channel(None);
         let flight = Arc::new(Flight { blocks: blocks.clone(), landed });
-        let landing = Landing { file: file.clone(), first_block: blocks.start };
-        let (cache, source) = (self.clone(), source.clone());
+        let mut landing = Landing { file: Some(file.clone()), first_block: blocks.start };
+        let (cache, file, source) = (self.clone(), file.clone(), source.clone());
         tokio::spawn(async move {
-            let result = cache.fetch(&landing.file, blocks, &source, permit).await;
+            let room = match room {
+                Some(room) => room,
+                None => {
+                    let room = cache.room(urgency, length).await;
+                    if file.abandon(blocks.start) {
+                        landing.disarm();
+                        cache.metrics.abandoned_fetches.inc();
+                        return;
+                    }
+                    room
+                }
+            };
+            let result = cache.fetch(&file, blocks, &source, urgency).await;
+            drop(room);
             if result.is_err() {
                 cache.metrics.fetch_errors.inc();
             }
@@ -82,17 +100,12 @@ impl Cache {
         file: &Arc<CachedFile>,
         blocks: Range<u64>,
         source: &Arc<dyn Source>,
-        permit: Option<OwnedSemaphorePermit>,
+        urgency: Urgency,
     ) -> Result<Landed> {
         let range = bytes_of_blocks(blocks.clone(), file.key.size);
-        let ahead = permit.is_some();
-        let _permit = match permit {
-            Some(permit) => permit,
-            None => self.budget(range.length).await,
-        };
         let bytes = self.ask(&file.key, range, source).await?;
         self.metrics.fetched_bytes.inc_by(range.length);
-        if ahead {
+        if urgency == Urgency::Ahead {
             self.metrics.readahead_bytes.inc_by(range.length);
         }
         if !self.health.may_fill() {
@@ -145,6 +158,18 @@ impl Cache {
         true
     }
 
+    async fn room(&self, urgency: Urgency, length: u64) -> Room {
+        let warm = match urgency {
+            Urgency::Warm => {
+                let wanted = self.permits(length.min(self.config.inflight_max / 2));
+                let warm = self.warm_budget.clone().acquire_many_owned(wanted).await;
+                Some(warm.expect("the budget is never closed"))
+            }
+            _ => None,
+        };
+        (self.budget(length).await, warm)
+    }
+
     /// Room for `length` bytes, waited for in turn. A request larger than the whole budget takes all of it.
     pub(crate) async fn budget(&self, length: u64) -> OwnedSemaphorePermit {
         let wanted = self.permits(length);
@@ -168,12 +193,21 @@ impl Cache {
 
 /// Takes the flight off the file's list, also when the task panics.
 struct Landing {
-    file: Arc<CachedFile>,
+    file: Option<Arc<CachedFile>>,
     first_block: u64,
+}
+
+impl Landing {
+    /// The flight is off the list already; what is in its place by now is another's.
+    fn disarm(&mut self) {
+        self.file = None;
+    }
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        self.file.land(self.first_block);
+        if let Some(file) = &self.file {
+            file.land(self.first_block);
+        }
     }
 }

@@ -150,6 +150,16 @@ impl CachedFile {
         self.lock().flights.remove(&first_block);
     }
 
+    /// Take the flight off the list if nobody waits for it. Who joins it does so under the same lock.
+    pub fn abandon(&self, first_block: u64) -> bool {
+        let mut state = self.lock();
+        let wanted = state.flights.get(&first_block).is_none_or(|flight| Arc::strong_count(flight) > 1);
+        if !wanted {
+            state.flights.remove(&first_block);
+        }
+        !wanted
+    }
+
     /// Write fetched blocks: the data first, then the map. Returns by how much that fills the disk.
     pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
         self.data.write_all_at(bytes, blocks.start * BLOCK_SIZE)?;

@@ -20,11 +20,12 @@ mod space;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use types::{ByteRange, FileId, Result, Version};
+use types::{ByteRange, Distance, FileId, Result, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use metrics::Metrics;
@@ -52,6 +53,21 @@ pub trait Source: Send + Sync {
 
     /// Most bytes that one `read` should ask for; a multiple of the block size.
     fn read_max(&self) -> u32;
+
+    /// How far the origin of this file is, as far as that is known: read-ahead is sized by it.
+    fn distance(&self, _key: &CacheKey) -> Option<Distance> {
+        None
+    }
+}
+
+/// What became of a [`Cache::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetched {
+    /// It was here or on its way.
+    Here,
+    Started,
+    /// Not now: no room in the budget, or the disk takes nothing.
+    NoRoom,
 }
 
 /// How full the cache is, for `status`.
@@ -70,7 +86,10 @@ pub struct Cache {
     space: Mutex<Space>,
     /// Bytes that may be in flight, in KiB.
     budget: Arc<Semaphore>,
+    /// The half of it that warm-up may take, in KiB.
+    warm_budget: Arc<Semaphore>,
     readers: Mutex<Readers>,
+    opened: Instant,
     health: Health,
     metrics: Metrics,
     /// Wakes the reclaim worker.
@@ -102,7 +121,11 @@ impl Cache {
             budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
             )),
+            warm_budget: Arc::new(Semaphore::new(
+                usize::try_from(config.inflight_max / 2 / 1024).unwrap_or(usize::MAX >> 4),
+            )),
             readers: Mutex::new(Readers::new(config.readahead_max)),
+            opened: Instant::now(),
             health: Health::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),
@@ -138,6 +161,16 @@ impl Cache {
         versions.into_iter().map(|version| self.drop_file(file, version)).sum()
     }
 
+    /// Farthest read-ahead of one reader in bytes; 0: nothing is fetched that nobody asked for.
+    pub fn readahead_max(&self) -> u64 {
+        if self.config.bypass { 0 } else { self.config.readahead_max }
+    }
+
+    /// Bytes that one reader of an origin at this distance should have ahead of it.
+    pub fn ahead_of_one(&self, distance: Distance) -> u64 {
+        readahead::window::share(distance, 1, self.readahead_max())
+    }
+
     pub fn stats(&self) -> Stats {
         let space = self.space();
         Stats {
@@ -169,5 +202,14 @@ impl Cache {
 
     fn space(&self) -> std::sync::MutexGuard<'_, Space> {
         self.space.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the cache was opened.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }

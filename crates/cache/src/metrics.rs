@@ -16,6 +16,7 @@ pub struct Metrics {
     pub fetched_bytes: Counter,
     pub readahead_bytes: Counter,
     pub fetch_errors: Counter,
+    pub abandoned_fetches: Counter,
     pub corrupt_blocks: Counter,
     pub evicted_bytes: Counter,
     pub read_through_bytes: Counter,
@@ -25,7 +26,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let counters: [(&str, &str, &Counter); 11] = [
+        let counters: [(&str, &str, &Counter); 12] = [
             ("hit_bytes", "Bytes of reads that were on disk when asked for", &self.hit_bytes),
             ("miss_bytes", "Bytes of reads that had to be waited for", &self.miss_bytes),
             ("hits", "Reads answered from disk alone", &self.hit_reads),
@@ -34,6 +35,11 @@ impl Metrics {
             ("fetched_bytes", "Bytes fetched to fill the cache", &self.fetched_bytes),
             ("readahead_bytes", "Bytes of those fetched before anybody asked", &self.readahead_bytes),
             ("fetch_errors", "Fetches that failed", &self.fetch_errors),
+            (
+                "abandoned_fetches",
+                "Fetches given up before they began: who wanted them had gone",
+                &self.abandoned_fetches,
+            ),
             ("corrupt_blocks", "Blocks whose checksum did not match, refetched", &self.corrupt_blocks),
             ("evicted_bytes", "Bytes evicted to make room or by the operator", &self.evicted_bytes),
             ("read_through_bytes", "Bytes passed on without being kept", &self.read_through_bytes),

@@ -11,7 +11,7 @@ use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
 use crate::fetch::{Landed, Urgency};
 use crate::file::{CachedFile, ReadBack};
-use crate::{Cache, CacheKey, Source};
+use crate::{Cache, CacheKey, Prefetched, Source, readahead};
 
 /// Blocks of one part: 512 KiB. Large enough that round trips and calls are few, small enough that those who wait
 /// for its first block do not wait long for its last.
@@ -21,8 +21,6 @@ const TRIES_MAX: usize = 4;
 /// Reads up to this size are tried on the caller's thread when the kernel has the pages: moving them to another
 /// thread would cost more than the copy.
 const INLINE_MAX: u64 = 128 << 10;
-/// Bytes of a file warmed at the same time.
-const WARM_WINDOW_BLOCKS: u64 = 256;
 
 impl Cache {
     /// Exactly the bytes of `range`, which lies inside the key's size. One version only.
@@ -52,7 +50,7 @@ impl Cache {
         let _pin = file.pin(range.blocks());
         let mut waited = false;
         for _ in 0..TRIES_MAX {
-            let flights = self.demand(&file, range, source);
+            let flights = self.demand(&file, range, source, Urgency::Demand);
             if !ailing {
                 self.read_ahead(&file, range, source); // else nothing of it would be kept
             }
@@ -73,6 +71,26 @@ impl Cache {
         self.read_through(key, range, source).await
     }
 
+    /// Start to fetch `range`, which nobody asked for yet, if there is room to spare.
+    pub fn prefetch(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Prefetched {
+        if self.config.bypass || self.health.is_ailing() {
+            return Prefetched::NoRoom;
+        }
+        let Ok(file) = self.files.open(key) else { return Prefetched::NoRoom };
+        let start = |blocks| self.start_fetch(&file, blocks, source, Urgency::Ahead);
+        let ensured = file.ensure(range.blocks(), part_blocks(source), start);
+        match (ensured.reached < range.blocks().end, ensured.started) {
+            (true, _) => Prefetched::NoRoom,
+            (false, 0) => Prefetched::Here,
+            (false, _) => Prefetched::Started,
+        }
+    }
+
     /// Fetch all of a file that is not here.
     pub async fn warm(self: &Arc<Self>, key: &CacheKey, source: &Arc<dyn Source>) -> Result<()> {
         if self.config.bypass || key.size == 0 {
@@ -82,14 +100,16 @@ impl Cache {
         let total = key.size.div_ceil(BLOCK_SIZE);
         let mut waiting = std::collections::VecDeque::new();
         let mut blocks_waiting = 0;
+        let distance = source.distance(key).unwrap_or(types::Distance::UNKNOWN);
+        let window = readahead::window::share(distance, 1, self.config.inflight_max / 2) / BLOCK_SIZE;
         for start in (0..total).step_by(PART_BLOCKS as usize) {
             let end = (start + PART_BLOCKS).min(total);
             let range = bytes_of_blocks(start..end, key.size);
-            for flight in self.demand(&file, range, source) {
+            for flight in self.demand(&file, range, source, Urgency::Warm) {
                 blocks_waiting += flight.blocks.end - flight.blocks.start;
                 waiting.push_back(flight);
             }
-            while blocks_waiting > WARM_WINDOW_BLOCKS
+            while blocks_waiting > window
                 && let Some(flight) = waiting.pop_front()
             {
                 blocks_waiting = blocks_waiting.saturating_sub(flight.blocks.end - flight.blocks.start);
@@ -119,9 +139,10 @@ impl Cache {
         file: &Arc<CachedFile>,
         range: ByteRange,
         source: &Arc<dyn Source>,
+        urgency: Urgency,
     ) -> Vec<Arc<crate::fetch::Flight>> {
         let part = part_blocks(source);
-        let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Demand);
+        let start = |blocks| self.start_fetch(file, blocks, source, urgency);
         let ensured = file.ensure(range.blocks(), part, start);
         self.metrics.coalesced_waits.inc_by(ensured.joined);
         ensured.flights
@@ -129,16 +150,15 @@ impl Cache {
 
     fn read_ahead(self: &Arc<Self>, file: &Arc<CachedFile>, range: ByteRange, source: &Arc<dyn Source>) {
         let key = &file.key;
-        let planned = {
-            let mut readers = self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            readers.plan(key.file, range, key.size)
-        };
-        let Some(planned) = planned else { return };
-        let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Ahead);
-        let ensured = file.ensure(planned.blocks(), part_blocks(source), start);
-        if ensured.reached < planned.blocks().end {
-            let mut readers = self.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            readers.stopped_at(key.file, planned, ensured.reached * BLOCK_SIZE);
+        let distance = || source.distance(key).unwrap_or(types::Distance::UNKNOWN);
+        let planned = self.readers().plan(key.file, range, key.size, distance, self.now_ms());
+        for planned in planned {
+            let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Ahead);
+            let ensured = file.ensure(planned.blocks(), part_blocks(source), start);
+            if ensured.reached < planned.blocks().end {
+                self.readers().stopped_at(key.file, planned, ensured.reached * BLOCK_SIZE);
+                return;
+            }
         }
     }
 

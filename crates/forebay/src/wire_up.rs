@@ -49,7 +49,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut junctions = Vec::new();
     for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
         let counted = Count::new(store, &junction.path, origin_metrics.clone());
-        let limited = Limit::new(counted, LimitConfig::default());
+        let told = origin_metrics.limit_of(&junction.path);
+        let limited = Limit::told(counted, LimitConfig::default(), told);
         let origin = Retry::new(limited, RetryConfig::default());
         junctions.push(namespace::Junction {
             path: junction.path.clone(),
@@ -65,6 +66,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     namespace.register(&mut registry);
 
     let vfs = Vfs::new(namespace.clone(), cache.clone());
+    vfs.register(&mut registry);
 
     let nfs_config = front_nfs::Config {
         listen: settings.nfs,

@@ -111,7 +111,7 @@ impl Namespace {
     }
 
     /// By its own last check, or by the last listing of the directory it is in.
-    fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
+    pub(crate) fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
         let now = self.clock.now_ms();
         if freshness::is_fresh(rule, ask, node.checked_ms(), now) {
             return true;

@@ -1,6 +1,7 @@
 //! The operator's "forget what you know below here": the next use asks the origin. Handles stay valid.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use types::{FileId, Result};
 
@@ -17,6 +18,8 @@ impl Namespace {
     pub async fn expire_tree(self: &Arc<Self>, id: FileId, mut file: impl FnMut(FileId)) -> Result<()> {
         let mut dirs = Vec::new();
         let mut changes = Vec::new();
+        // Listings under way begin again.
+        self.evictions.fetch_add(1, Ordering::SeqCst);
         // Absent names are in no listing by which to find them; to learn the others anew is cheap.
         self.singles.clear();
         self.expire_one(id, &mut dirs, &mut changes, &mut file);
@@ -44,6 +47,7 @@ impl Namespace {
                 }
             }
         }
+        self.evictions.fetch_add(1, Ordering::SeqCst);
         self.store.commit(changes).await
     }
 

@@ -22,8 +22,10 @@ mod metrics;
 mod node;
 mod observe;
 mod record;
+mod siblings;
 mod store;
 mod virtual_tree;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -37,6 +39,7 @@ pub use freshness::Ask;
 pub use junction::JunctionStatus;
 pub use listing::{Listed, ListedEntry};
 pub use node::Node;
+pub use siblings::Siblings;
 pub use store::knows_junction;
 
 use flights::Flights;
@@ -99,6 +102,11 @@ pub struct Namespace {
     /// Targets of symbolic links, with the version they were read from.
     links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
     suspects: Mutex<Suspects>,
+    walks: Mutex<walk::Walks>,
+    /// Counts when something was evicted: what was asked before does not count as known after it.
+    evictions: std::sync::atomic::AtomicU64,
+    /// Of the listings ahead of walkers.
+    walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
     lookup_flights: Flights<(FileId, Name), Arc<Node>>,
     listing_flights: Flights<FileId, Listing>,
@@ -133,6 +141,9 @@ impl Namespace {
             singles: quick_cache::sync::Cache::new(SINGLES_IN_MEMORY),
             links: quick_cache::sync::Cache::new(LINKS_IN_MEMORY),
             suspects: Mutex::default(),
+            walks: Mutex::default(),
+            evictions: Default::default(),
+            walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
             lookup_flights: Flights::new(),
             listing_flights: Flights::new(),

@@ -1,6 +1,7 @@
 //! Whole directories with attributes: how names, absences and attributes are learnt many at a time.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,9 @@ use crate::{Found, Grafted, Namespace};
 /// then asks for itself: a huge directory must not delay a single look-up.
 const LISTING_PATIENCE: Duration = Duration::from_secs(1);
 /// Above this many names, single questions are cheaper than fetching the directory.
-const LIST_ON_SUSPICION_MAX: u64 = 20_000;
+pub(crate) const LIST_ON_SUSPICION_MAX: u64 = 20_000;
+/// A listing that an operator's evict comes between begins anew, so often.
+const UNDISTURBED_TRIES: usize = 4;
 /// Names listed without their object that are looked up at the same time.
 const RESOLVE_TOGETHER: usize = 32;
 /// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
@@ -85,6 +88,9 @@ impl Namespace {
         if !node.attr().is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
         }
+        if after == 0 {
+            self.walk_on(dir, node.parent());
+        }
         self.ensure_listed(&node, ask).await?;
         let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
         let eof = stored.len() <= max;
@@ -136,7 +142,7 @@ impl Namespace {
         proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
     }
 
-    async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
+    pub(crate) async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
         let junction = self.junction(dir.junction())?;
         let now = self.clock.now_ms();
         let listing = self.listing_of(dir.id)?;
@@ -161,9 +167,20 @@ impl Namespace {
         let always = Freshness::Always;
         let strict = junction.rules.files == always || junction.rules.directories == always;
         let join = if strict && ask == Ask::Open { Join::StartedAfterAsking } else { Join::Running };
-        let this = self.clone();
         let id = dir.id;
-        match self.listing_flights.run(id, join, move || this.list(id)).await {
+        let ask = |join| {
+            let this = self.clone();
+            self.listing_flights.run(id, join, move || this.list(id))
+        };
+        let mut answer = ask(join).await;
+        // Joined one that began so long ago that it is too old already.
+        let too_old = |l: &Listing| {
+            l.listed_ms < now && !freshness::is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
+        };
+        if answer.as_ref().is_ok_and(too_old) {
+            answer = ask(Join::StartedAfterAsking).await;
+        }
+        match answer {
             Err(e) if e.is_retryable() && stale_is_fine => {
                 self.metrics.stale_served.inc();
                 Ok(())
@@ -172,7 +189,10 @@ impl Namespace {
         }
     }
 
-    fn start_listing(self: &Arc<Self>, dir: FileId) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+    pub(crate) fn start_listing(
+        self: &Arc<Self>,
+        dir: FileId,
+    ) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || this.list(dir))
     }
@@ -196,14 +216,20 @@ impl Namespace {
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
     async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
         self.metrics.listings.inc();
-        let node = self.node_to_list(dir).await?;
-        match self.list_at(&node).await {
-            Err(e) if e.kind() == ErrorKind::Stale => {
-                let node = self.heal(dir).await?;
-                self.list_at(&node).await
+        for _ in 0..UNDISTURBED_TRIES {
+            let node = self.node_to_list(dir).await?;
+            let listed = match self.list_at(&node).await {
+                Err(e) if e.kind() == ErrorKind::Stale => {
+                    let node = self.heal(dir).await?;
+                    self.list_at(&node).await?
+                }
+                other => other?,
+            };
+            if let Some(listing) = listed {
+                return Ok(listing);
             }
-            other => other,
         }
+        Err(Error::new(ErrorKind::Busy, "list while it is being evicted,", dir))
     }
 
     /// The directory with *some* version that was true before the listing starts; an old one is fine, since a
@@ -215,7 +241,9 @@ impl Namespace {
         }
     }
 
-    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Listing> {
+    /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
+    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+        let evictions = self.evictions.load(Ordering::SeqCst);
         let junction = self.junction(dir.junction())?;
         let listed_ms = self.clock.now_ms();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
@@ -225,6 +253,9 @@ impl Namespace {
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let mut entries = 0;
         loop {
+            if self.evictions.load(Ordering::SeqCst) != evictions {
+                return Ok(None);
+            }
             entries += page.entries.len() as u64;
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
             let changes = self.take_in(junction, dir.id, &page, listed_ms)?;
@@ -237,9 +268,12 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
+        if self.evictions.load(Ordering::SeqCst) != evictions {
+            return Ok(None);
+        }
         let listing = Listing { listed_ms, version: dir.version(), settled, entries };
         self.finish_listing(dir.id, before, &seen, listing).await?;
-        Ok(listing)
+        Ok(Some(listing))
     }
 
     async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {

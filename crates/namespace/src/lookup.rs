@@ -57,6 +57,8 @@ impl Namespace {
             if let Some(answer) = self.lookup_known(&parent, name).await? {
                 return answer;
             }
+        } else {
+            self.list_early(&parent);
         }
         match self.lookup_at_origin(&parent, Bytes::copy_from_slice(name.as_bytes())).await {
             Err(e) if e.is_retryable() => self.lookup_outdated(&parent, name)?.ok_or(e),

@@ -11,6 +11,8 @@ pub struct Metrics {
     pub misses: Counter,
     /// Whole directories fetched.
     pub listings: Counter,
+    /// Of these, ahead of who walks a tree.
+    pub listed_ahead: Counter,
     /// "No such name" answered from what is known.
     pub negative_hits: Counter,
     /// Answers past their freshness because the origin could not be reached.
@@ -21,10 +23,11 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let all: [(&str, &str, &Counter); 6] = [
+        let all: [(&str, &str, &Counter); 7] = [
             ("hits", "Metadata questions answered without the origin", &self.hits),
             ("misses", "Metadata questions that went to the origin", &self.misses),
             ("listings", "Whole directories fetched from the origin", &self.listings),
+            ("listed_ahead", "Directories fetched ahead of who walks a tree", &self.listed_ahead),
             ("negative_hits", "Absent names answered without the origin", &self.negative_hits),
             ("stale_served", "Answers past their freshness during an outage", &self.stale_served),
             ("healed", "Stale origin references found again by parent and name", &self.healed),

@@ -26,6 +26,11 @@ impl Node {
         &self.record.attr
     }
 
+    /// The directory it was seen in last.
+    pub fn parent(&self) -> FileId {
+        self.record.parent
+    }
+
     pub fn version(&self) -> Version {
         self.record.version
     }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use types::{ByteRange, FsStat, Name, Result, Version};
 
+use crate::limit::LimitMetrics;
 use crate::{DirCursor, DirPage, Object, Origin, Reference};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +39,11 @@ pub struct OriginMetrics {
     bytes: Family<JunctionLabels, Counter>,
     inflight: Gauge<i64, AtomicI64>,
     seconds: Family<CallLabels, Histogram>,
+    latency: Family<JunctionLabels, Gauge<f64, AtomicU64>>,
+    rate: Family<JunctionLabels, Gauge<f64, AtomicU64>>,
+    limit: Family<JunctionLabels, Gauge>,
+    again: Family<JunctionLabels, Counter>,
+    again_won: Family<JunctionLabels, Counter>,
 }
 
 /// 0.1 ms to 13 s: from a directory on this machine to a NAS that hardly answers.
@@ -54,6 +60,11 @@ impl Default for OriginMetrics {
             bytes: Family::default(),
             inflight: Gauge::default(),
             seconds,
+            latency: Family::default(),
+            rate: Family::default(),
+            limit: Family::default(),
+            again: Family::default(),
+            again_won: Family::default(),
         }
     }
 }
@@ -65,6 +76,28 @@ impl OriginMetrics {
         registry.register("forebay_origin_bytes", "Bytes read from the origin", self.bytes.clone());
         registry.register("forebay_origin_calls_inflight", "Calls under way", self.inflight.clone());
         registry.register("forebay_origin_call_seconds", "Time of a call", self.seconds.clone());
+        let latency = "Time of a call when nothing queues, as measured";
+        registry.register("forebay_origin_latency_seconds", latency, self.latency.clone());
+        let rate = "Bytes per second that the origin gives when kept busy, as measured; a guess until it was";
+        registry.register("forebay_origin_rate_bytes", rate, self.rate.clone());
+        let limit = "Reads that may be under way now";
+        registry.register("forebay_origin_reads_limit", limit, self.limit.clone());
+        let again = "Reads whose answer straggled, sent once more";
+        registry.register("forebay_origin_reads_again", again, self.again.clone());
+        let won = "Of these, those whose second answer was first";
+        registry.register("forebay_origin_reads_again_won", won, self.again_won.clone());
+    }
+
+    /// Where the limit of this junction's origin tells what it finds out.
+    pub fn limit_of(&self, junction: &str) -> LimitMetrics {
+        let labels = JunctionLabels { junction: junction.to_owned() };
+        LimitMetrics {
+            latency: self.latency.get_or_create(&labels).clone(),
+            rate: self.rate.get_or_create(&labels).clone(),
+            limit: self.limit.get_or_create(&labels).clone(),
+            again: self.again.get_or_create(&labels).clone(),
+            again_won: self.again_won.get_or_create(&labels).clone(),
+        }
     }
 
     /// Bytes read from the origin of this junction.
@@ -135,6 +168,10 @@ impl Origin for Count {
 
     fn read_max(&self) -> u32 {
         self.inner.read_max()
+    }
+
+    fn distance(&self) -> Option<types::Distance> {
+        self.inner.distance()
     }
 
     async fn root(&self) -> Result<Object> {

@@ -35,6 +35,10 @@ impl Origin for Delay {
         self.inner.read_max()
     }
 
+    fn distance(&self) -> Option<types::Distance> {
+        self.inner.distance()
+    }
+
     async fn root(&self) -> Result<Object> {
         self.travel().await.root().await
     }

@@ -5,8 +5,10 @@
 //! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`)
 //! implement the trait by holding another one.
 
+pub mod adaptive;
 pub mod count;
 pub mod delay;
+pub mod distance;
 pub mod limit;
 pub mod memory;
 pub mod posix;
@@ -68,6 +70,11 @@ pub trait Origin: Send + Sync + 'static {
 
     /// Most bytes that one [`Origin::read`] should ask for.
     fn read_max(&self) -> u32;
+
+    /// How far it is, if somebody in the stack measures that.
+    fn distance(&self) -> Option<types::Distance> {
+        None
+    }
 
     /// The directory that the URL names.
     async fn root(&self) -> Result<Object>;

@@ -1,43 +1,185 @@
 //! Bounds the calls that an origin gets at the same time. Metadata and bytes have separate room, so that a look-up
-//! does not queue behind bulk reads.
+//! does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is measured
+//! on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+use tokio::time::Instant;
+use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Version};
 
+use crate::adaptive::{Adaptive, Bounds};
+use crate::distance::{Odometer, Sent};
 use crate::{DirCursor, DirPage, Object, Origin, Reference};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LimitConfig {
     /// Metadata calls at the same time. 256 at 221 ms is 1,150 look-ups per second.
     pub metadata_calls: usize,
-    /// Reads at the same time. 128 of 512 KiB at 221 ms is 300 MB/s.
+    /// Reads at the same time, to begin with. 128 of 512 KiB at 221 ms is 300 MB/s.
     pub reads: usize,
+    /// Fewer and more than these it never becomes. 1024 of 512 KiB at 221 ms is 19 Gbit/s.
+    pub reads_least: usize,
+    pub reads_most: usize,
     /// Longest wait for room; then the call fails with `Busy`.
     pub patience: Duration,
 }
 
 impl Default for LimitConfig {
     fn default() -> LimitConfig {
-        LimitConfig { metadata_calls: 256, reads: 128, patience: Duration::from_secs(10) }
+        LimitConfig {
+            metadata_calls: 256,
+            reads: 128,
+            reads_least: 8,
+            reads_most: 1024,
+            patience: Duration::from_secs(10),
+        }
     }
+}
+
+/// What the limit tells about its origin.
+#[derive(Clone, Default)]
+pub struct LimitMetrics {
+    /// From a call to its answer, in seconds, when nothing queues.
+    pub latency: Gauge<f64, AtomicU64>,
+    /// Bytes per second that the line carries, as far as it was seen busy.
+    pub rate: Gauge<f64, AtomicU64>,
+    /// Reads that may be under way.
+    pub limit: Gauge,
+    /// Reads sent once more.
+    pub again: Counter,
+    /// Of these, answered by the second call first.
+    pub again_won: Counter,
 }
 
 pub struct Limit {
     inner: Arc<dyn Origin>,
     metadata: Semaphore,
-    reads: Semaphore,
+    reads: Reads,
     patience: Duration,
+    began: Instant,
+    state: Mutex<State>,
+    metrics: LimitMetrics,
+}
+
+struct State {
+    odometer: Odometer,
+    adaptive: Adaptive,
+}
+
+/// Room for a number of reads that changes.
+struct Reads {
+    room: Semaphore,
+    used: AtomicUsize,
+    /// What `room` and `used` add up to, less `owed`.
+    size: AtomicUsize,
+    /// Permits to take away when they come back.
+    owed: AtomicUsize,
+}
+
+impl Reads {
+    fn new(size: usize) -> Reads {
+        let (used, owed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Reads { room: Semaphore::new(size), used, size: AtomicUsize::new(size), owed }
+    }
+
+    /// Only one caller at a time (under the lock of the state).
+    fn resize(&self, size: usize) {
+        let before = self.size.swap(size, Ordering::Relaxed);
+        if size > before {
+            let more = size - before;
+            let paid = self
+                .owed
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| Some(owed.saturating_sub(more)));
+            self.room.add_permits(more.saturating_sub(paid.unwrap_or(0)));
+        } else {
+            let less = before - size;
+            let gone = self.room.forget_permits(less);
+            self.owed.fetch_add(less - gone, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A read's place.
+struct Place<'a> {
+    reads: &'a Reads,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.reads.used.fetch_sub(1, Ordering::Relaxed);
+        let pay = |owed: usize| owed.checked_sub(1);
+        if let Some(permit) = self.permit.take()
+            && self.reads.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
+        {
+            permit.forget();
+        }
+    }
+}
+
+/// A call that was sent; given up unless it is answered.
+struct Trip<'a> {
+    limit: &'a Limit,
+    sent: Sent,
+    began: Instant,
+    bytes: u64,
+    open: bool,
+}
+
+impl Trip<'_> {
+    fn answered(mut self) -> Duration {
+        self.open = false;
+        let took = self.began.elapsed();
+        let mut state = self.limit.state();
+        state.odometer.answer(self.sent, self.bytes, self.limit.now());
+        took
+    }
+}
+
+impl Drop for Trip<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.limit.state().odometer.lost(self.bytes);
+        }
+    }
 }
 
 impl Limit {
     pub fn new(inner: Arc<dyn Origin>, config: LimitConfig) -> Arc<Limit> {
-        let (metadata, reads) = (Semaphore::new(config.metadata_calls), Semaphore::new(config.reads));
-        Arc::new(Limit { inner, metadata, reads, patience: config.patience })
+        Limit::told(inner, config, LimitMetrics::default())
+    }
+
+    /// As `new`, and tells what it finds out.
+    pub fn told(inner: Arc<dyn Origin>, config: LimitConfig, metrics: LimitMetrics) -> Arc<Limit> {
+        let bounds =
+            Bounds { least: config.reads_least.min(config.reads), most: config.reads_most.max(config.reads) };
+        let adaptive = Adaptive::new(config.reads, bounds);
+        metrics.limit.set(i64::try_from(adaptive.limit()).unwrap_or(i64::MAX));
+        Arc::new(Limit {
+            inner,
+            metadata: Semaphore::new(config.metadata_calls),
+            reads: Reads::new(adaptive.limit()),
+            patience: config.patience,
+            began: Instant::now(),
+            state: Mutex::new(State { odometer: Odometer::default(), adaptive }),
+            metrics,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
     }
 
     async fn room<'a>(&self, semaphore: &'a Semaphore) -> Result<SemaphorePermit<'a>> {
@@ -45,6 +187,68 @@ impl Limit {
             Ok(permit) => Ok(permit.expect("the semaphore is never closed")),
             Err(_) => Err(Error::new(ErrorKind::Busy, "wait for room to call", self.inner.url())),
         }
+    }
+
+    fn send(&self, bytes: u64) -> Trip<'_> {
+        let sent = self.state().odometer.send(bytes, self.now());
+        Trip { limit: self, sent, began: Instant::now(), bytes, open: true }
+    }
+
+    /// A metadata call: it has its own room, and tells the latency.
+    async fn ask<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let _room = self.room(&self.metadata).await?;
+        let trip = self.send(0);
+        let answer = call.await;
+        // An answer from the origin, not from a client that has given up on it.
+        if !answer.as_ref().is_err_and(Error::is_retryable) {
+            trip.answered();
+        }
+        answer
+    }
+
+    /// The first answer of a read and, if it straggles, of the same read sent once more.
+    async fn first_answer(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        let first = self.inner.read(object, version, range);
+        tokio::pin!(first);
+        let straggles = self.state().adaptive.straggles_after();
+        let Some(straggles) = straggles else { return first.await };
+        if let Ok(answer) = tokio::time::timeout(straggles, &mut first).await {
+            return answer;
+        }
+        if !self.state().adaptive.take_again() {
+            return first.await;
+        }
+        self.metrics.again.inc();
+        let second = self.inner.read(object, version, range);
+        tokio::pin!(second);
+        tokio::select! {
+            answer = &mut first => if answer.is_ok() { answer } else { second.await },
+            answer = &mut second => {
+                if answer.is_err() {
+                    return first.await;
+                }
+                self.metrics.again_won.inc();
+                answer
+            }
+        }
+    }
+
+    fn learn(&self, answer: &Result<Bytes>, took: Option<Duration>) {
+        let mut state = self.state();
+        let distance = state.odometer.distance();
+        let used = self.reads.used.load(Ordering::Relaxed);
+        match (answer, took) {
+            (Ok(_), Some(took)) => state.adaptive.answered(took, distance.latency, used, self.now()),
+            (Err(e), _) if e.is_retryable() => state.adaptive.failed(distance.latency, self.now()),
+            _ => {}
+        }
+        let limit = state.adaptive.limit();
+        if limit != self.reads.size.load(Ordering::Relaxed) {
+            self.reads.resize(limit);
+            self.metrics.limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+        }
+        self.metrics.latency.set(distance.latency.as_secs_f64());
+        self.metrics.rate.set(distance.rate as f64);
     }
 }
 
@@ -58,38 +262,43 @@ impl Origin for Limit {
         self.inner.read_max()
     }
 
+    fn distance(&self) -> Option<Distance> {
+        let state = self.state();
+        state.odometer.knows().then(|| state.odometer.distance())
+    }
+
     async fn root(&self) -> Result<Object> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.root().await
+        self.ask(self.inner.root()).await
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.lookup(dir, name).await
+        self.ask(self.inner.lookup(dir, name)).await
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.getattr(object).await
+        self.ask(self.inner.getattr(object)).await
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.readlink(link).await
+        self.ask(self.inner.readlink(link)).await
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.readdir(dir, cursor).await
+        self.ask(self.inner.readdir(dir, cursor)).await
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let _room = self.room(&self.reads).await?;
-        self.inner.read(object, version, range).await
+        let permit = self.room(&self.reads.room).await?;
+        self.reads.used.fetch_add(1, Ordering::Relaxed);
+        let _place = Place { reads: &self.reads, permit: Some(permit) };
+        let trip = self.send(range.length);
+        let answer = self.first_answer(object, version, range).await;
+        let took = answer.is_ok().then(|| trip.answered());
+        self.learn(&answer, took);
+        answer
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        let _room = self.room(&self.metadata).await?;
-        self.inner.statfs(object).await
+        self.ask(self.inner.statfs(object)).await
     }
 }

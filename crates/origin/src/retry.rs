@@ -69,6 +69,10 @@ impl Origin for Retry {
         self.inner.read_max()
     }
 
+    fn distance(&self) -> Option<types::Distance> {
+        self.inner.distance()
+    }
+
     async fn root(&self) -> Result<Object> {
         self.run(|| self.inner.root()).await
     }

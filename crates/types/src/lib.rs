@@ -5,6 +5,7 @@
 
 pub mod attr;
 pub mod caller;
+pub mod distance;
 pub mod error;
 pub mod ids;
 pub mod name;
@@ -12,6 +13,7 @@ pub mod range;
 
 pub use attr::{Attr, FileKind, FsStat, Timestamp};
 pub use caller::Caller;
+pub use distance::Distance;
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FileId, JunctionId, Version};
 pub use name::Name;

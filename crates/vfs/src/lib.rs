@@ -6,7 +6,10 @@
 mod access;
 mod attr;
 mod dir;
+mod follow;
+mod metrics;
 mod operate;
+mod prefetch;
 mod read;
 
 use std::sync::Arc;
@@ -94,11 +97,17 @@ pub struct Evicted {
 pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
+    prefetcher: Arc<prefetch::Prefetcher>,
 }
 
 impl Vfs {
     pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>) -> Arc<Vfs> {
-        Arc::new(Vfs { namespace, cache })
+        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
+        Arc::new(Vfs { namespace, cache, prefetcher })
+    }
+
+    pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.prefetcher.metrics.register(registry);
     }
 
     /// The root of the served tree.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{CacheKey, Source};
 use namespace::{Ask, Found, Namespace};
-use types::{BLOCK_SIZE, ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result};
+use origin::Origin;
+use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result};
 
 use crate::access;
 use crate::{ReadOut, Vfs, node_of};
@@ -19,10 +20,13 @@ impl Vfs {
     pub async fn read(&self, caller: &Caller, id: FileId, offset: u64, count: u32) -> Result<ReadOut> {
         let mut found = self.namespace.getattr(id, Ask::Use).await?;
         access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
+        if offset == 0 {
+            self.prefetcher.visit(&found);
+        }
         for _ in 0..VERSIONS_TRIED_MAX {
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-            match self.cache.read(&key, range, &self.source()).await {
+            match self.cache.read(&key, range, &self.source_of(&found)).await {
                 Ok(data) => {
                     let eof = range.end() >= key.size;
                     return Ok(ReadOut { data, eof, node: node_of(&found) });
@@ -37,7 +41,16 @@ impl Vfs {
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(OriginSource { namespace: self.namespace.clone() })
+        Arc::new(OriginSource::new(self.namespace.clone(), None))
+    }
+
+    /// As `source`, and it knows how far away this file is.
+    pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {
+        let origin = match found {
+            Found::Node(node) => self.namespace.origin_of(node).ok().map(|(origin, _)| origin),
+            Found::Virtual { .. } => None,
+        };
+        Arc::new(OriginSource::new(self.namespace.clone(), origin))
     }
 }
 
@@ -54,8 +67,10 @@ pub(crate) fn key_of(found: &Found) -> Result<CacheKey> {
 }
 
 /// Fetches for the cache: asks the namespace where the file is, and its origin for the bytes.
-struct OriginSource {
+pub(crate) struct OriginSource {
     namespace: Arc<Namespace>,
+    /// Of the file that is read, for its distance.
+    origin: Option<Arc<dyn Origin>>,
 }
 
 #[async_trait]
@@ -77,6 +92,10 @@ impl Source for OriginSource {
         // Every origin takes at least this much; what one asks at once is cut to the origin's own limit below.
         u32::try_from(READ_MAX).unwrap_or(u32::MAX)
     }
+
+    fn distance(&self, _key: &CacheKey) -> Option<Distance> {
+        self.origin.as_ref()?.distance()
+    }
 }
 
 /// Bytes asked from an origin in one call: large enough for one call per round trip and block group, small
@@ -84,6 +103,10 @@ impl Source for OriginSource {
 const READ_MAX: u64 = 8 * BLOCK_SIZE;
 
 impl OriginSource {
+    pub(crate) fn new(namespace: Arc<Namespace>, origin: Option<Arc<dyn Origin>>) -> OriginSource {
+        OriginSource { namespace, origin }
+    }
+
     async fn read_once(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
         let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
             return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));

@@ -1,5 +1,8 @@
 //! The cache as its users see it: right bytes, fetched once, kept over restarts, within its room.
 
+#[path = "../line/mod.rs"]
+mod line;
+
 mod concurrency;
 mod damage;
 mod disk;
@@ -8,4 +11,5 @@ mod harness;
 mod metrics;
 mod model;
 mod restart;
+mod simulation;
 mod space;

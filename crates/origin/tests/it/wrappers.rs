@@ -1,7 +1,7 @@
 //! What the wrappers add.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,12 +22,21 @@ struct Troubled {
     kind: ErrorKind,
     calls: AtomicU32,
     slow: Duration,
+    /// The next read takes a minute.
+    straggle_next: AtomicBool,
 }
 
 impl Troubled {
     fn new(failures: u32, kind: ErrorKind, slow: Duration) -> Arc<Troubled> {
         let (failures_left, calls) = (AtomicU32::new(failures), AtomicU32::new(0));
-        Arc::new(Troubled { memory: MemoryOrigin::new(), failures_left, kind, calls, slow })
+        Arc::new(Troubled {
+            memory: MemoryOrigin::new(),
+            failures_left,
+            kind,
+            calls,
+            slow,
+            straggle_next: AtomicBool::new(false),
+        })
     }
 }
 
@@ -68,6 +77,9 @@ impl Origin for Troubled {
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        if self.straggle_next.swap(false, Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
         tokio::time::sleep(self.slow).await;
         self.memory.read(object, version, range).await
     }
@@ -109,7 +121,12 @@ async fn metadata_does_not_queue_behind_reads_and_no_wait_is_for_ever() {
     let root = origin.memory.root().await.expect("there").reference;
     let name = Name::new(Bytes::from_static(b"file")).expect("valid");
     let file = origin.memory.lookup(&root, &name).await.expect("there");
-    let config = LimitConfig { reads: 1, metadata_calls: 1, patience: Duration::from_secs(10) };
+    let config = LimitConfig {
+        reads: 1,
+        metadata_calls: 1,
+        patience: Duration::from_secs(10),
+        ..LimitConfig::default()
+    };
     let limit = Limit::new(origin, config);
     let (busy, object) = (limit.clone(), file.clone());
     let read =
@@ -122,6 +139,48 @@ async fn metadata_does_not_queue_behind_reads_and_no_wait_is_for_ever() {
     assert_eq!(second.expect_err("no room").kind(), ErrorKind::Busy);
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     assert_eq!(read.await.expect("no panic").expect("read"), "x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_distance_is_measured_by_the_calls_that_go_there_anyway() {
+    let memory = MemoryOrigin::new();
+    memory.write_file(b"file", &vec![7; 1 << 20]).expect("written");
+    let far = origin::delay::Delay::new(memory, Duration::from_millis(70));
+    let limit = Retry::new(Limit::new(far, LimitConfig::default()), RetryConfig::default());
+    assert_eq!(limit.distance(), None, "nothing was asked yet");
+    let root = limit.root().await.expect("there").reference;
+    let distance = limit.distance().expect("measured by the retry's inner");
+    assert!((70..75).contains(&distance.latency.as_millis()), "{distance:?}");
+    let file =
+        limit.lookup(&root, &Name::new(Bytes::from_static(b"file")).expect("valid")).await.expect("there");
+    for _ in 0..5 {
+        limit.read(&file.reference, file.version, ByteRange::new(0, 1 << 20)).await.expect("read");
+    }
+    assert!((70..75).contains(&limit.distance().expect("known").latency.as_millis()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_straggles_is_sent_once_more_and_the_first_answer_counts() {
+    let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::from_millis(10));
+    origin.memory.write_file(b"file", b"x").expect("written");
+    let root = origin.memory.root().await.expect("there").reference;
+    let name = Name::new(Bytes::from_static(b"file")).expect("valid");
+    let file = origin.memory.lookup(&root, &name).await.expect("there");
+    let metrics = origin::limit::LimitMetrics::default();
+    let limit = Limit::told(origin.clone(), LimitConfig::default(), metrics.clone());
+    let read = || limit.read(&file.reference, file.version, ByteRange::new(0, 1));
+    for _ in 0..100 {
+        read().await.expect("read");
+    }
+    origin.straggle_next.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    assert_eq!(read().await.expect("read"), "x");
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!((metrics.again.get(), metrics.again_won.get()), (1, 1));
+    // The allowance is used up: the next one is waited for.
+    origin.straggle_next.store(true, Ordering::SeqCst);
+    read().await.expect("read");
+    assert_eq!(metrics.again.get(), 1);
 }
 
 #[tokio::test]

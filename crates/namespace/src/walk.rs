@@ -1,0 +1,136 @@
+//! Who lists one directory after the other walks a tree: its next directories are listed before it gets there.
+//!
+//! Pure decision (`Walks`), and the listings that it starts. They cost the origin what the walker itself would have
+//! cost it, unless it stops: who has listed one sub-directory of a directory gets the next few, who has listed more
+//! gets more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use types::FileId;
+
+use crate::Namespace;
+use crate::freshness::{self, Ask};
+
+/// Directories listed ahead of who has listed so many of their siblings.
+const DEPTHS: [usize; 4] = [0, 8, 32, 256];
+/// The first sub-directories of a directory that a walker has just listed: it goes down before it goes on.
+const CHILDREN: usize = 4;
+/// Listings ahead of walkers under way at the same time; what a walker itself asks for has room beside them.
+pub const AHEAD_MAX: usize = 64;
+/// Directories whose walkers are remembered; when full, all are forgotten and counted afresh.
+const WALKS_MAX: usize = 4096;
+/// A listing that follows the last one later than this is no walk.
+const PAUSE_MS: u64 = 60_000;
+
+/// How many sub-directories of which directories were listed of late.
+#[derive(Debug, Default)]
+pub struct Walks {
+    seen: HashMap<FileId, Walk>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    listed: usize,
+    last: FileId,
+    at_ms: u64,
+}
+
+impl Walks {
+    /// A client lists `dir`, which is in `parent`. How many of the directories after it to list, and how many in it?
+    fn note(&mut self, parent: FileId, dir: FileId, now_ms: u64) -> (usize, usize) {
+        if self.seen.len() >= WALKS_MAX {
+            self.seen.clear();
+        }
+        // How sure the walk around the parent was says how sure one goes on in here.
+        let walk = self.seen.entry(parent).or_insert(Walk { listed: 0, last: parent, at_ms: now_ms });
+        if now_ms.saturating_sub(walk.at_ms) > PAUSE_MS {
+            walk.listed = 0;
+        }
+        if walk.last != dir {
+            walk.listed += 1;
+        }
+        (walk.last, walk.at_ms) = (dir, now_ms);
+        let after = DEPTHS[walk.listed.min(DEPTHS.len() - 1)];
+        (after, if walk.listed >= 2 { CHILDREN } else { 0 })
+    }
+}
+
+impl Namespace {
+    /// A client begins to list `dir`: list ahead of it.
+    pub(crate) fn walk_on(self: &Arc<Self>, dir: FileId, parent: FileId) {
+        if dir == parent {
+            return; // the root of a junction
+        }
+        let now = self.clock.now_ms();
+        let (after, within) =
+            self.walks.lock().unwrap_or_else(PoisonError::into_inner).note(parent, dir, now);
+        // Where the walker stands among its siblings, from the listing that it came from.
+        let (Ok(Some(_)), Ok(node)) = (self.listing_of(parent), self.load(dir)) else { return };
+        let Ok(Some(here)) = self.store.find_entry(parent, &node.record.name) else { return };
+        let mut ahead = self.directories_in(parent, here.cookie, after);
+        ahead.extend(self.directories_in(dir, 0, within));
+        for dir in ahead {
+            let Ok(room) = self.walk_room.clone().try_acquire_owned() else { return };
+            let this = self.clone();
+            self.metrics.listed_ahead.inc();
+            tokio::spawn(async move {
+                let mut answer = this.start_listing(dir);
+                let _ = crate::flights::wait(&mut answer).await; // who needs it asks again
+                drop(room);
+            });
+        }
+    }
+
+    /// The next `most` sub-directories of `dir` after a cookie that would have to be listed anew.
+    fn directories_in(&self, dir: FileId, cookie: u64, most: usize) -> Vec<FileId> {
+        if most == 0 {
+            return Vec::new();
+        }
+        // Directories among files are found as far as a few pages go.
+        let entries = self.store.entries_after(dir, cookie, most.saturating_mul(16)).unwrap_or_default();
+        let children = entries.into_iter().filter_map(|entry| self.load(entry.child?).ok());
+        let directories = children.filter(|node| node.attr().is_dir() && node.parent() == dir).take(most);
+        directories.filter(|node| !self.is_listed_well(node.id)).map(|node| node.id).collect()
+    }
+
+    fn is_listed_well(&self, dir: FileId) -> bool {
+        let (Ok(node), Ok(Some(listing))) = (self.load(dir), self.listing_of(dir)) else { return false };
+        let Ok(junction) = self.junction(node.junction()) else { return true };
+        let rules = &junction.rules;
+        junction.is_failing()
+            || freshness::is_fresh(rules.files, Ask::Use, listing.listed_ms, self.clock.now_ms())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> FileId {
+        FileId([n; 16])
+    }
+
+    #[test]
+    fn who_lists_one_directory_after_the_other_gets_more_each_time() {
+        let mut walks = Walks::default();
+        let steps = (1..6).map(|n| walks.note(id(0), id(n), 1000)).collect::<Vec<_>>();
+        assert_eq!(steps, [(8, 0), (32, 4), (256, 4), (256, 4), (256, 4)]);
+    }
+
+    #[test]
+    fn listing_the_same_directory_again_is_no_walk() {
+        let mut walks = Walks::default();
+        for _ in 0..10 {
+            assert_eq!(walks.note(id(0), id(1), 1000), (8, 0));
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_a_walk() {
+        let mut walks = Walks::default();
+        walks.note(id(0), id(1), 1000);
+        walks.note(id(0), id(2), 1000);
+        assert_eq!(walks.note(id(0), id(3), 2000 + PAUSE_MS), (8, 0));
+    }
+}
