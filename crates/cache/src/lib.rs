@@ -17,6 +17,8 @@ mod read;
 pub mod readahead;
 mod recovery;
 mod space;
+mod verified;
+mod whole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,6 +30,7 @@ use types::{ByteRange, FileId, Result, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use metrics::Metrics;
+pub use whole::WholeFile;
 
 use file::OpenFiles;
 use health::Health;
@@ -71,6 +74,7 @@ pub struct Cache {
     /// Bytes that may be in flight, in KiB.
     budget: Arc<Semaphore>,
     readers: Mutex<Readers>,
+    checks: whole::Checks,
     health: Health,
     metrics: Metrics,
     /// Wakes the reclaim worker.
@@ -103,6 +107,7 @@ impl Cache {
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
             )),
             readers: Mutex::new(Readers::new(config.readahead_max)),
+            checks: whole::Checks::default(),
             health: Health::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),

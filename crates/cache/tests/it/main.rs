@@ -9,3 +9,4 @@ mod metrics;
 mod model;
 mod restart;
 mod space;
+mod whole;
