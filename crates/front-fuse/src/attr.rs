@@ -65,7 +65,7 @@ mod tests {
         let epoch = SystemTime::UNIX_EPOCH;
         assert_eq!(at(1, 5), epoch + Duration::new(1, 5));
         assert_eq!(at(-2, 500_000_000), epoch - Duration::from_millis(1500));
-        assert_eq!(at(i64::MIN, 0), epoch);
+        assert!(at(i64::MIN, 0) <= epoch);
         assert!(at(i64::MAX, 999_999_999) >= epoch);
     }
 

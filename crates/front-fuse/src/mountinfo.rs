@@ -25,7 +25,9 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = text(fields.nth(2)?);
     let mount_point = unescape(fields.nth(1)?);
-    let kind = text(fields.skip_while(|field| *field != b"-").nth(1)?);
+    let mut after = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = text(after.next()?);
+    after.next()?; // the source: the line is not cut short before it
     Some(MountEntry { device, mount_point, kind })
 }
 

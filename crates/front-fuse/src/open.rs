@@ -58,6 +58,7 @@ impl Shared {
         let file = self.offer(number, &node);
         let mut inodes = self.inodes();
         let opening = inodes.open(number, &node, || self.choose(&node, file, &reply));
+        let label = if inodes.held(number).is_some() { "snapshot" } else { "following" };
         drop(inodes);
         match opening {
             Some(Opening::Passed(backing)) => {
@@ -65,6 +66,7 @@ impl Shared {
                 reply.opened_passthrough(FileHandle(0), FopenFlags::FOPEN_NOFLUSH, &backing.id);
             }
             Some(Opening::Served { keep }) => {
+                self.metrics.opened(label);
                 let keep = if keep { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
                 reply.opened(FileHandle(0), keep | FopenFlags::FOPEN_NOFLUSH);
             }
@@ -90,13 +92,7 @@ impl Shared {
                 Err(e) => self.note_refusal(&e),
             }
         }
-        let (how, label) = if self.is_being_written(node) {
-            (How::Following, "following")
-        } else {
-            (How::Snapshot, "snapshot")
-        };
-        self.metrics.opened(label);
-        how
+        if self.is_being_written(node) { How::Following } else { How::Snapshot }
     }
 
     /// Some refusals are of this file or moment, the others will not change.

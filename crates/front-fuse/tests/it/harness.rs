@@ -21,8 +21,6 @@ pub struct Tier {
     pub clock: Clock,
     pub metrics: Metrics,
     pub vfs: Arc<Vfs>,
-    pub cache: Arc<Cache>,
-    pub namespace: Arc<Namespace>,
     pub mounted: Option<Mounted>,
     config: Config,
     runtime: Runtime,
@@ -92,11 +90,11 @@ impl Tier {
         })
         .expect("opens");
         drop(guard);
-        let vfs = Vfs::new(namespace.clone(), cache.clone());
+        let vfs = Vfs::new(namespace, cache);
         let config = Config { mount_point: dir.path().join("mnt"), ..options.config };
         let metrics = Metrics::default();
         let far = options.far;
-        Tier { far, clock, metrics, vfs, cache, namespace, mounted: None, config, runtime, dir }
+        Tier { far, clock, metrics, vfs, mounted: None, config, runtime, dir }
     }
 
     pub fn mount(&mut self) {
