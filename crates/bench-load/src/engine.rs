@@ -11,6 +11,7 @@ mod recorder;
 mod timer;
 mod worker;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,7 @@ use crate::data::{Content, GENERATOR};
 use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{Pace, Schedule};
 use crate::process;
+use crate::safety::RunDir;
 use crate::shape::{Fleet, Layout, Work};
 use crate::target::{Client, Forgot, components};
 
@@ -42,7 +44,8 @@ const PREPARING_MAX: usize = 32;
 /// All that a run does. The same in every process, but for `fleet.first_client`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Directory of the data below the target, see [`crate::safety::RunDir`]. Empty: the target itself.
+    /// Directory of the data below the target. A job that writes takes the path of a [`RunDir`], or one in it, and
+    /// is refused if the marker is missing. Empty: the target itself, to be read.
     pub root: String,
     pub layout: Layout,
     pub content: Content,
@@ -56,6 +59,8 @@ pub struct Phase {
     /// For reports; also what processes meet by, so each phase of a job has another one.
     pub name: String,
     pub work: Work,
+    /// Other files than the job's: a render node reads the scene that all share and writes frames of its own.
+    pub files: Option<Files>,
     pub pace: Pace,
     /// Of the contents that are written, or expected. Default 1.
     pub version: u32,
@@ -68,11 +73,36 @@ pub struct Phase {
     pub barrier: bool,
 }
 
+/// Files in a directory of the run's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// Below the job's `root`; made if the phase writes. Its name is a letter `c` or `d` and at least five digits
+    /// (`d90001`), as cleanup knows them, and none of the job's own layout. Empty: the root itself.
+    pub directory: String,
+    pub layout: Layout,
+}
+
+impl Phase {
+    pub fn layout<'a>(&'a self, job: &'a Job) -> &'a Layout {
+        self.files.as_ref().map_or(&job.layout, |files| &files.layout)
+    }
+
+    /// The directory of its files below the target.
+    pub fn root<'a>(&'a self, job: &'a Job) -> Cow<'a, str> {
+        match &self.files {
+            Some(files) if job.root.is_empty() => Cow::from(files.directory.as_str()),
+            Some(files) if !files.directory.is_empty() => format!("{}/{}", job.root, files.directory).into(),
+            _ => Cow::from(job.root.as_str()),
+        }
+    }
+}
+
 impl Default for Phase {
     fn default() -> Phase {
         Phase {
             name: "read".to_owned(),
             work: Work::default(),
+            files: None,
             pace: Pace::default(),
             version: 1,
             verify_percent: 100,
@@ -104,6 +134,10 @@ impl Default for Limits {
 }
 
 impl Job {
+    pub fn writes(&self) -> bool {
+        self.phases.iter().any(|phase| phase.work.operation.writes())
+    }
+
     /// Whether it makes sense, with so many clients in this process; one line that says what would.
     pub fn check(&self, clients_here: usize) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::Config, "job", why));
@@ -133,9 +167,17 @@ impl Job {
         if self.phases.is_empty() {
             return wrong("there are no phases".to_owned());
         }
+        if self.writes() {
+            RunDir::around(&self.root)?;
+        }
         for phase in &self.phases {
             phase.work.check()?;
             phase.pace.check()?;
+            phase.layout(self).check()?;
+            let directory = phase.files.as_ref().map_or("", |files| files.directory.as_str());
+            if !directory.is_empty() && (directory.starts_with('f') || !Layout::makes_name(directory)) {
+                return wrong(format!("a phase's directory is named as d00001, not {directory:?}"));
+            }
             if phase.verify_percent > 100 {
                 return wrong("the share to verify should be 0 to 100 percent".to_owned());
             }
@@ -197,19 +239,21 @@ pub async fn run(
 ) -> Result<Outcome> {
     job.check(clients.len())?;
     let job = Arc::new(job.clone());
+    if let (true, Some(client)) = (job.writes(), clients.first()) {
+        let dir = RunDir::around(&job.root)?;
+        in_time(&job, control, dir.must_be_ours(&**client)).await?;
+    }
     let mut phases = Vec::new();
     let bytes = Arc::new(AtomicU64::new(0));
-    let mut made_directories = false;
     let mut rest = job.phases.as_slice();
     while let Some((first, later)) = rest.split_first() {
         let joined = later.iter().take_while(|phase| !phase.barrier).count();
         let (group, after) = rest.split_at(1 + joined);
         rest = after;
-        if !made_directories && group.iter().any(|phase| phase.work.operation.writes()) {
-            make_directories(&job, clients).await?;
-            made_directories = true;
+        for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
+            in_time(&job, control, make_directories(&job, phase, clients)).await?;
         }
-        let forgot = if first.forget { Some(forget(clients).await?) } else { None };
+        let forgot = if first.forget { Some(in_time(&job, control, forget(clients)).await?) } else { None };
         let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
         if let Some(phase) = done.first_mut() {
             phase.forgot = forgot;
@@ -221,6 +265,19 @@ pub async fn run(
         }
     }
     Ok(Outcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+}
+
+/// What comes before a phase ends as a phase does, but it is not worth an outcome.
+async fn in_time<T>(job: &Job, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let seconds = job.limits.seconds + job.limits.grace_s;
+    tokio::select! {
+        done = work => done,
+        () = control.cancelled() => Err(Error::new(ErrorKind::Io, "prepare", "cancelled")),
+        () = tokio::time::sleep(Duration::from_secs_f64(seconds)) => {
+            let reason = format!("the target gave no answer in {seconds} s");
+            Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
+        }
+    }
 }
 
 async fn run_group(
@@ -336,15 +393,20 @@ impl PhaseRun {
 
 /// Every directory that the layout needs, by all clients side by side. Of shared ones the fleet's first process
 /// makes all; the gate lets nobody use them before.
-async fn make_directories(job: &Job, clients: &[Arc<dyn Client>]) -> Result<()> {
-    let (layout, root, first) = (&job.layout, job.root.as_str(), job.fleet.first_client);
-    let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
-    if layout.private {
-        make_all(numbers().map(|number| layout.home(root, number)), clients).await?;
-    } else if first > 0 {
+async fn make_directories(job: &Job, phase: &Phase, clients: &[Arc<dyn Client>]) -> Result<()> {
+    let (layout, root, first) = (phase.layout(job), phase.root(job), job.fleet.first_client);
+    if !layout.private && first > 0 {
         return Ok(());
     }
+    if phase.files.as_ref().is_some_and(|files| !files.directory.is_empty()) {
+        make_all(std::iter::once(root.to_string()), clients).await?;
+    }
+    let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
+    if layout.private {
+        make_all(numbers().map(|number| layout.home(&root, number)), clients).await?;
+    }
     if layout.files_per_directory > 0 {
+        let root = &root;
         let of = |number| (0..layout.directories()).map(move |at| layout.directory_path(root, number, at));
         make_all(numbers().flat_map(of), clients).await?;
     }

@@ -93,6 +93,8 @@ pub struct Interval {
     pub bytes_written: u64,
     pub units: u64,
     pub errors: u64,
+    /// Longest response (in a closed loop: longest touch) that ended here, microseconds.
+    pub slowest_us: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,6 +239,7 @@ impl Series {
             mine.bytes_written = mine.bytes_written.saturating_add(theirs.bytes_written);
             mine.units = mine.units.saturating_add(theirs.units);
             mine.errors = mine.errors.saturating_add(theirs.errors);
+            mine.slowest_us = mine.slowest_us.max(theirs.slowest_us);
         }
     }
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::engine::Job;
+use crate::engine::{Job, Phase};
 use crate::target::{Client, Target};
 
 pub use cleanup::Cleanup;
@@ -44,6 +44,18 @@ impl RunDir {
     /// The directory's path below the target: `root` of a [`Job`].
     pub fn path(&self) -> String {
         format!("{PREFIX}{}", self.id)
+    }
+
+    /// The run's directory that a job's root is or lies in; `Config` if it is none.
+    pub(crate) fn around(root: &str) -> Result<RunDir> {
+        let first = root.split('/').next().unwrap_or("");
+        match first.strip_prefix(PREFIX) {
+            Some(id) => RunDir::named(id),
+            None => {
+                let reason = format!("{root:?}: a job that writes needs a root made by RunDir::create");
+                Err(Error::new(ErrorKind::Config, "run directory", reason))
+            }
+        }
     }
 
     pub(crate) fn marker(&self) -> String {
@@ -81,11 +93,15 @@ impl RunDir {
     /// The directory of that id as it was left by an earlier run, or is seen through another target.
     pub async fn open(client: &dyn Client, id: &str) -> Result<RunDir> {
         let dir = RunDir::named(id)?;
-        dir.check_marker(client).await.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => foreign(&dir.path(), "is not there, or has no marker of a bench"),
-            _ => error,
-        })?;
+        dir.must_be_ours(client).await?;
         Ok(dir)
+    }
+
+    pub(crate) async fn must_be_ours(&self, client: &dyn Client) -> Result<()> {
+        self.check_marker(client).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => foreign(&self.path(), "is not there, or has no marker of a bench"),
+            _ => error,
+        })
     }
 
     async fn check_marker(&self, client: &dyn Client) -> Result<()> {
@@ -103,7 +119,7 @@ impl RunDir {
         let client = clients
             .first()
             .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
-        RunDir::open(&**client, &self.id).await?;
+        self.must_be_ours(&**client).await?;
         cleanup::remove(self, clients).await
     }
 }
@@ -152,15 +168,20 @@ pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Res
     let wrong =
         |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
     let can = target.capabilities();
-    let writing = job.phases.iter().any(|phase| phase.work.operation.writes());
-    if !writing && new_bytes == 0 {
+    if !job.writes() && new_bytes == 0 {
         return Ok(());
     }
     if can.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    let one_file = job.layout.files == 1 && !job.layout.private && job.fleet.workers_in_all() > 1;
-    if one_file && writing && !can.parallel_write {
+    let one_file = |phase: &Phase| {
+        let layout = phase.layout(job);
+        phase.work.operation.writes()
+            && layout.files == 1
+            && !layout.private
+            && job.fleet.workers_in_all() > 1
+    };
+    if !can.parallel_write && job.phases.iter().any(one_file) {
         return wrong("it does not let several writers write one file; write a file each".to_owned());
     }
     if let Some(space) = target.space().await? {

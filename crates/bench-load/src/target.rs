@@ -18,7 +18,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::from_url;
+pub use url::{from_url, parse_size};
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -88,6 +88,11 @@ pub trait Target: Send + Sync + 'static {
     /// Room for new data; `None` where the target does not tell.
     async fn space(&self) -> Result<Option<Space>>;
 
+    /// Whether this process can hold so many clients; `Config` with what to do otherwise.
+    fn room_for(&self, _clients: u32) -> Result<()> {
+        Ok(())
+    }
+
     /// One emulated node with connections of its own. `id` is for messages.
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>>;
 }
@@ -142,6 +147,7 @@ pub trait File: Send + Sync + 'static {
 
 /// `count` clients, connected side by side. `first` is the number of the first one in the whole fleet.
 pub async fn clients(target: &Arc<dyn Target>, first: u32, count: u32) -> Result<Vec<Arc<dyn Client>>> {
+    target.room_for(count)?;
     let gate = Arc::new(tokio::sync::Semaphore::new(CONNECTING_MAX));
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..count {

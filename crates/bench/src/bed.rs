@@ -1,18 +1,18 @@
 //! Where a load goes, if the user names it: a directory of its own on the user's target, made before and removed after,
 //! removal being a phase with a result of its own.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use bench_load::data::Content;
 use bench_load::dataset::{self, Dataset, Laying, Prepared};
 use bench_load::engine::{Control, Job};
-use bench_load::safety::{RunDir, check_target};
+use bench_load::safety::{Cleanup, RunDir, check_target};
 use bench_load::target::{self, Client, Target, from_url};
 use clap::Args;
 use types::Result;
 
 use crate::cli::{CommonArgs, refuse};
-use crate::results::Draft;
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -125,14 +125,44 @@ impl Bed {
         self.args.id.clone().unwrap_or_else(|| std::process::id().to_string())
     }
 
-    pub async fn clean_up(self, draft: &mut Draft) {
+    /// None: left in place, as was asked for.
+    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
         if self.args.keep {
-            draft.note(format!("left in place: {}", self.root()));
-            return;
+            return Ok(None);
         }
-        match self.dir.cleanup(&self.writers).await {
-            Ok(done) => draft.cleaned(&done),
-            Err(e) => draft.warning(format!("cleanup of {} failed: {e}", self.root())),
-        }
+        self.dir.cleanup(&self.writers).await.map(Some)
     }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct CleanArgs {
+    /// Where an earlier run wrote
+    #[arg(long, value_name = "URL")]
+    target: String,
+    /// Of its directory forebay-bench-ID
+    #[arg(long, value_name = "ID")]
+    id: String,
+}
+
+/// Removes what a run has left: one with --keep, or one that was killed.
+pub async fn clean(args: CleanArgs) -> Result<ExitCode> {
+    let clients = target::clients(&from_url(&args.target)?, 0, CLEANERS).await?;
+    let Some(first) = clients.first() else { return refuse("no client could be made") };
+    let done = RunDir::open(&**first, &args.id).await?.cleanup(&clients).await?;
+    println!("{}", cleaned(&done));
+    Ok(if done.complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a removal came to, in words.
+pub fn cleaned(done: &Cleanup) -> String {
+    let what = format!(
+        "cleanup: {} files and {} directories removed in {:.1} s",
+        done.files, done.directories, done.seconds
+    );
+    if done.complete() {
+        return what;
+    }
+    let first = done.errors.told.first().map(|e| format!(", the first: {e}")).unwrap_or_default();
+    let (left, count) = (done.left_told.join(", "), done.errors.count);
+    format!("{what}; left: {} names that are not ours ({left}); {count} errors{first}", done.left)
 }

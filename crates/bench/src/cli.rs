@@ -22,6 +22,8 @@ enum Experiment {
     Render(crate::render::RenderArgs),
     /// Single and multiple files, readers and writers, over sizes and numbers of workers
     Shapes(crate::shapes::ShapesArgs),
+    /// A load of your own: files, order, mixture, pace
+    Load(crate::load::LoadArgs),
     /// The sob stress tests 1 to 4
     Sob(crate::sob::SobArgs),
     /// The link by itself: several streams between one pair, then several pairs
@@ -36,6 +38,8 @@ enum Experiment {
     Relay(crate::relay::RelayArgs),
     /// Is B different from A? Exit code 0: same or better, 1: worse, 2: nothing can be said
     Compare(crate::results::CompareArgs),
+    /// Remove what a run has left: one with --keep, or one that was killed
+    Clean(crate::bed::CleanArgs),
     /// Print a result file again, or write it in another form
     Show {
         result: PathBuf,
@@ -148,6 +152,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Probe(args) => crate::probe::command(args).await,
         Experiment::Render(args) => crate::render::command(args).await,
         Experiment::Shapes(args) => crate::shapes::command(args).await,
+        Experiment::Load(args) => crate::load::command(args).await,
         Experiment::Sob(args) => crate::sob::command(args).await,
         Experiment::Link(args) => crate::link::command(args).await,
         Experiment::Workflow(args) => crate::workflow::command(args).await,
@@ -155,6 +160,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Replicas(args) => crate::replicas::command(args),
         Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
+        Experiment::Clean(args) => crate::bed::clean(args).await,
         Experiment::Show { result, output } => crate::results::show(&result, &output),
         Experiment::Again { result, dry_run } => crate::results::again(&result, dry_run),
     }

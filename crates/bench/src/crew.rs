@@ -46,7 +46,7 @@ pub async fn run(
 ) -> Result<Option<ResultFile>> {
     let crew = Crew::join(args).await?;
     let done = if crew.member.is_root() {
-        match crew.member.guard(experiment(&crew)).await {
+        match crew.member.guard(Box::pin(experiment(&crew))).await {
             Ok(result) => result.map(Some),
             Err(ended) => Err(ended),
         }
@@ -58,6 +58,20 @@ pub async fn run(
         // Alone there is nobody to tell.
         Err(error) if crew.processes() == 1 => Err(error),
         Err(error) => Err(crew.member.abort(&error.to_string()).await),
+    }
+}
+
+/// The work, unless somebody at the keyboard ends it: then an error, and time to clean up after it.
+pub fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    let work = Box::pin(work);
+    async move {
+        tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => {
+                let why = std::io::Error::other("interrupted");
+                Err(Error::new(ErrorKind::Io, "measure", "").with_source(why))
+            }
+        }
     }
 }
 
@@ -135,7 +149,7 @@ impl Crew {
             engine::run(&job, &clients, &gate, &control).await
         };
         let live = self.member.is_root().then(|| Live::show(what, control.clone(), self.processes()));
-        let outcome = self.member.guard(work).await??;
+        let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let bytes =
             serde_json::to_vec(&outcome).map_err(|e| Error::new(ErrorKind::Io, "write an outcome", e))?;

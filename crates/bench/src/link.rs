@@ -160,6 +160,8 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     file.started = crate::fingerprint::timestamp(started);
     file.seconds = start.elapsed().as_secs_f64();
     file.fingerprint = crate::fingerprint::of_this_machine();
+    let threads = tokio::runtime::Handle::current().metrics().num_workers();
+    file.parameters.insert("threads_here".to_owned(), threads.into());
     Ok(file)
 }
 

@@ -7,6 +7,7 @@
 mod answer;
 mod args;
 mod far;
+mod losses;
 mod nfs;
 mod objects;
 mod operation;

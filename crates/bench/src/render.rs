@@ -23,10 +23,11 @@ use types::Result;
 
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
-use crate::crew::{self, Crew};
+use crate::crew::{self, Crew, unless_interrupted};
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::value::PriceArgs;
 
 use crate::sample::{self, Mode, Triple};
 
@@ -69,10 +70,12 @@ pub struct RenderArgs {
     #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
     stagger: Option<Stagger>,
     #[command(flatten)]
+    prices: PriceArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
-fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
+pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     let wrong = || format!("\"{text}\" is no stagger; write nodes and a time, for example 5/7s");
     let (group, every) = text.split_once('/').ok_or_else(wrong)?;
     let group = group.parse().ok().filter(|group| *group > 0).ok_or_else(wrong)?;
@@ -187,6 +190,7 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
 }
 
 async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
+    let prices = args.prices.read()?;
     let mut draft =
         Draft::new("render", "What a tier buys: one scene, many nodes, several distances", &args.common);
     eprintln!("render: about {:.0} s", plan.predicted_seconds());
@@ -197,6 +201,33 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
+    let measured = unless_interrupted(all(crew, &stage, plan)).await;
+    let filled = measured.map(|measured| {
+        let Measured { lines, triples, cut } = measured;
+        if let Some(done) = cut {
+            draft.warning(format!(
+                "the time budget ended it after {done} of {} repetitions",
+                plan.repetitions
+            ));
+        }
+        table::fill(&mut draft, plan, &stage, &lines, &triples, prices.as_ref());
+        table::places(&mut draft, crew);
+    });
+    draft.cleaned(stage.clean_up().await.map(Some));
+    filled?;
+    ceiling.tell(&mut draft.file);
+    Ok(draft.finish())
+}
+
+struct Measured {
+    lines: Vec<Line>,
+    /// Of each line, by repetition.
+    triples: Vec<Vec<Triple>>,
+    /// Repetitions that were done when the time was over.
+    cut: Option<u32>,
+}
+
+async fn all(crew: &Crew, stage: &Stage, plan: &Plan) -> Result<Measured> {
     let mut lines = Vec::new();
     for rtt in &plan.rtts {
         lines.push(stage.line(*rtt, plan.rate).await?);
@@ -204,23 +235,16 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
     let begin = Instant::now();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    'all: for repetition in 0..plan.repetitions {
+    for repetition in 0..plan.repetitions {
         for (line, triples) in lines.iter().zip(&mut triples) {
-            if begin.elapsed().as_secs_f64() > plan.seconds_max {
-                draft.warning(format!(
-                    "the time budget ended it after {repetition} of {} repetitions",
-                    plan.repetitions
-                ));
-                break 'all;
-            }
-            triples.push(triple(crew, &stage, plan, line, repetition).await?);
+            triples.push(triple(crew, stage, plan, line, repetition).await?);
+        }
+        let done = repetition + 1;
+        if begin.elapsed().as_secs_f64() > plan.seconds_max && done < plan.repetitions {
+            return Ok(Measured { lines, triples, cut: Some(done) });
         }
     }
-    table::fill(&mut draft, plan, &stage, &lines, &triples);
-    table::places(&mut draft, crew);
-    ceiling.tell(&mut draft);
-    stage.clean_up(&mut draft).await;
-    Ok(draft.finish())
+    Ok(Measured { lines, triples, cut: None })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.

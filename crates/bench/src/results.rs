@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
+use crate::bed::cleaned;
 use crate::cli::{CommonArgs, OutputArgs, refuse};
 use crate::fingerprint;
 
@@ -68,21 +69,14 @@ impl Draft {
         self.file.findings.push(Finding::new(Severity::Invalid, text));
     }
 
-    /// What the removal of our own files came to.
-    pub fn cleaned(&mut self, done: &Cleanup) {
-        let what = format!(
-            "cleanup: {} files and {} directories removed in {:.1} s",
-            done.files, done.directories, done.seconds
-        );
-        if done.complete() {
-            return self.note(what);
+    /// What the removal of our own files came to; None: they were to stay.
+    pub fn cleaned(&mut self, done: Result<Option<Cleanup>>) {
+        match done {
+            Ok(None) => self.note("the files are left in place, as asked for"),
+            Ok(Some(done)) if done.complete() => self.note(cleaned(&done)),
+            Ok(Some(done)) => self.warning(cleaned(&done)),
+            Err(e) => self.warning(format!("cleanup failed: {e}")),
         }
-        let errors = done.errors.told.first().map(|e| format!(", the first: {e}")).unwrap_or_default();
-        let (left, count) = (done.left_told.join(", "), done.errors.count);
-        self.warning(format!(
-            "{what}; left: {} names that are not ours ({left}), {count} errors{errors}",
-            done.left
-        ));
     }
 
     pub fn finish(mut self) -> ResultFile {

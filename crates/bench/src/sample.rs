@@ -1,13 +1,17 @@
 //! One state of the cache, measured once: what the nodes saw, and what the counters say it cost.
 
 use bench_load::engine::Job;
-use bench_load::outcome::PhaseOutcome;
+use bench_load::outcome::{PhaseOutcome, Series};
+use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
+use bench_report::summary::median;
 use types::{Error, ErrorKind, Result};
 
 use crate::crew::Crew;
+use crate::results::Draft;
 use crate::rig::{Counters, Tier, Usage, relay_cpu_seconds};
 use crate::stage::{Line, Stage};
+use crate::value::{self, Pass, Prices};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -34,11 +38,11 @@ const COLD_EXTRA: f64 = 1.05;
 const WARM_EXTRA: f64 = 0.001;
 
 /// Why the states of the cache were not what their names say, by the counters. `unique`: bytes of the data set; `all`:
-/// bytes that all clients together had to read.
+/// bytes that all clients together had to read in an epoch.
 pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for mode in Mode::ALL {
-        let read = triple.of(mode).bytes_read;
+        let (read, all) = (triple.of(mode).bytes_read, all.saturating_mul(triple.of(mode).epochs));
         if read != all {
             reasons.push(format!("{}: the clients read {read} bytes, not {all}", mode.name()));
         }
@@ -78,6 +82,22 @@ impl Triple {
     }
 }
 
+/// What the medians of these repetitions are worth.
+pub fn worth(draft: &mut Draft, triples: &[Triple], prices: Option<&Prices>) {
+    let of = |mode: Mode| {
+        let middle = |value: &dyn Fn(&Sample) -> f64| {
+            median(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>()).unwrap_or(0.0)
+        };
+        Pass {
+            seconds: middle(&|s| s.makespan),
+            origin_bytes: middle(&|s| s.origin_bytes as f64),
+            origin_calls: middle(&|s| s.origin_calls as f64),
+            by_tier: mode != Mode::Direct,
+        }
+    };
+    value::tell(draft, prices, of(Mode::Direct), of(Mode::Cold), of(Mode::Warm));
+}
+
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// From the common start to the last frame.
@@ -89,6 +109,9 @@ pub struct Sample {
     /// Of each file.
     pub unit: Histogram,
     pub bytes_read: u64,
+    /// How often the data set was gone through.
+    pub epochs: u64,
+    pub series: Series,
     /// Payload bytes that came from the storage.
     pub origin_bytes: u64,
     pub origin_calls: u64,
@@ -143,6 +166,10 @@ pub async fn take(
         makespan: phase.last_done_s().unwrap_or(0.0),
         frames: phase.spans.iter().map(|span| span.end_s - span.start_s).collect(),
         bytes_read: phase.bytes_read,
+        epochs: job.phases.first().map_or(1, |phase| match phase.work.amount {
+            Amount::Epochs(epochs) => epochs,
+            Amount::Draws(_) => 1,
+        }),
         origin_bytes,
         origin_calls,
         origin_reads,
@@ -157,6 +184,7 @@ pub async fn take(
         faults: faults(&phase),
         service: reads(&phase),
         unit: phase.unit.clone(),
+        series: phase.series,
     })
 }
 

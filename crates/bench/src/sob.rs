@@ -10,7 +10,7 @@ use bench_load::engine::{Job, Limits, Phase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
 use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
-use bench_report::overlap::{self, Span};
+use bench_report::overlap;
 use bench_report::published::tryggve;
 use bench_report::sanity;
 use bench_report::summary::estimate;
@@ -20,8 +20,9 @@ use types::Result;
 use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
 use crate::cli::{CommonArgs, Scale};
-use crate::crew::{self, Crew};
+use crate::crew::{self, Crew, unless_interrupted};
 use crate::results::{Draft, publish};
+use crate::spans;
 
 /// As the original ran it.
 const NODES: u32 = 3;
@@ -188,7 +189,31 @@ async fn measure(
     }
     let ceiling = ceiling::measure().await?;
     let bed = Bed::make(&args.target, &args.common, written).await?;
-    let mut runs = Vec::new();
+    let measured = unless_interrupted(all(crew, args, layout, phases, &bed)).await;
+    draft.cleaned(bed.clean_up().await);
+    let (runs, skew) = measured?;
+    draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
+    fill(&mut draft, args, phases, &runs);
+    if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
+        draft.warning(format!(
+            "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
+            layout.total_bytes()
+        ));
+    }
+    ceiling.tell(&mut draft.file);
+    crate::render::table::places(&mut draft, crew);
+    Ok(draft.finish())
+}
+
+/// Each repetition's phases, and how far apart the processes began, seconds.
+async fn all(
+    crew: &Crew,
+    args: &SobArgs,
+    layout: &Layout,
+    phases: &[Phase],
+    bed: &Bed,
+) -> Result<(Vec<Vec<PhaseOutcome>>, f64)> {
+    let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
     for repetition in 0..repetitions(&args.common) {
         let job = Job {
             root: bed.root(),
@@ -199,25 +224,13 @@ async fn measure(
             phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
             limits: Limits { seconds: args.common.time_budget.as_secs_f64(), ..Limits::default() },
         };
+        bed.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
         let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
         let loaded = crew.load(bed.url(), &job, &what).await?;
-        draft.note(format!(
-            "{what}: processes began {:.2} ms apart at most",
-            loaded.skew().as_secs_f64() * 1000.0
-        ));
+        skew = skew.max(loaded.skew().as_secs_f64());
         runs.push(loaded.outcome.phases);
     }
-    fill(&mut draft, args, phases, &runs);
-    if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
-        draft.warning(format!(
-            "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
-            layout.total_bytes()
-        ));
-    }
-    ceiling.tell(&mut draft);
-    crate::render::table::places(&mut draft, crew);
-    bed.clean_up(&mut draft).await;
-    Ok(draft.finish())
+    Ok((runs, skew))
 }
 
 fn memory_bytes() -> u64 {
@@ -256,11 +269,50 @@ fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOu
             .to_owned(),
     ];
     draft.file.tables.push(table);
+    if let Some(first) = runs.first() {
+        let moved = first.iter().map(|phase| (phase.name.clone(), &phase.series));
+        draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
+    }
     if args.test == 1 {
+        draft.file.tables.push(replayed());
         for run in &tryggve::SOB {
             draft.file.tables.push(run.table());
         }
     }
+}
+
+/// The published timings, judged as ours are: what they add up to, and what they do not.
+fn replayed() -> Table {
+    let rows = tryggve::SOB.iter().map(|run| {
+        let mut cells = vec![Cell::text(run.name)];
+        for phase in [run.writes(), run.reads()] {
+            match phase {
+                Ok(phase) => cells.extend([
+                    Cell::Number((phase.last_done_rate() / MIB * 10.0).round() / 10.0),
+                    phase
+                        .added_rates()
+                        .map_or_else(|why| Cell::missing(why.to_string()), |r| Cell::Number(r / MIB)),
+                    Cell::Number((phase.overlap() * 100.0).round()),
+                ]),
+                Err(why) => cells.extend([0; 3].map(|_| Cell::missing(why.to_string()))),
+            }
+        }
+        Row::new(cells)
+    });
+    let columns = [
+        "Run",
+        "write: bytes / last finisher MiB/s",
+        "sum of rates",
+        "overlap %",
+        "read: bytes / last finisher MiB/s",
+        "sum of rates ",
+        "overlap % ",
+    ];
+    let mut table = Table::new("Published timings of test 1, judged the same way", columns, rows.collect());
+    table.notes = vec![
+        "The study added rates of nodes that did not work at the same time: 90.2 for Knox x3.".to_owned(),
+    ];
+    table
 }
 
 /// The original's table: a column for each node.
@@ -287,7 +339,7 @@ fn capital(text: &str) -> String {
 
 fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome]) -> Row {
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
-    let phases: Vec<_> = runs.iter().filter_map(|run| overlap::Phase::new(spans(run)).ok()).collect();
+    let phases: Vec<_> = runs.iter().filter_map(|run| spans::phase(run)).collect();
     let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::Phase::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
@@ -331,14 +383,6 @@ fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome]) -> Row {
         draft.file.histograms.push(all.to_named(format!("{name}: {what}")));
     }
     Row { invalid, ..Row::new(cells) }
-}
-
-fn spans(phase: &PhaseOutcome) -> Vec<Span> {
-    phase
-        .spans
-        .iter()
-        .map(|span| Span::new(format!("node {}", span.client + 1), span.start_s, span.end_s, span.bytes))
-        .collect()
 }
 
 #[cfg(test)]

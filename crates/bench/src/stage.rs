@@ -9,7 +9,7 @@ use std::time::Duration;
 use bench_load::data::Content;
 use bench_load::dataset::{self, Dataset, Laying, Prepared};
 use bench_load::engine::{Control, Job, Phase};
-use bench_load::safety::RunDir;
+use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{Fleet, Layout};
 use bench_load::target::{self, Client, from_url};
 use origin_nfs::Config;
@@ -19,7 +19,6 @@ use crate::cli::refuse;
 use crate::probe::ports::Ports;
 use crate::quantity::Rate;
 use crate::relay::{self, Relay, measure_null};
-use crate::results::Draft;
 use crate::rig::{Nas, Tier, TierConfig, Usage};
 
 /// Round trips by which a line measures itself.
@@ -115,19 +114,18 @@ impl Stage {
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
     pub fn tier(&self, line: &Line) -> Result<Tier> {
-        Tier::start(&TierConfig {
-            origin: format!("{}&nconnect=4", line.url),
-            scratch: self.scratch.path().to_owned(),
-            cache_bytes: (self.data.layout.total_bytes() * 2).max(1 << 30),
-        })
+        self.tier_of(line, (self.data.layout.total_bytes() * 2).max(1 << 30))
+    }
+
+    /// The same with a cache of a size of its own, bytes.
+    pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<Tier> {
+        let origin = format!("{}&nconnect=4", line.url);
+        Tier::start(&TierConfig { origin, scratch: self.scratch.path().to_owned(), cache_bytes })
     }
 
     /// A phase with its own result.
-    pub async fn clean_up(self, draft: &mut Draft) {
-        match self.dir.cleanup(&self.writers).await {
-            Ok(done) => draft.cleaned(&done),
-            Err(e) => draft.warning(format!("cleanup of {} failed: {e}", self.dir.path())),
-        }
+    pub async fn clean_up(self) -> Result<Cleanup> {
+        self.dir.cleanup(&self.writers).await
     }
 
     /// Of the storage, if it is ours.

@@ -26,9 +26,10 @@ use types::{Error, ErrorKind, Result};
 
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
+use crate::crew::unless_interrupted;
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
-use crate::stage::{DataSet, Stage, tier_url};
+use crate::stage::{DataSet, Line, Stage, tier_url};
 use graph::{Graph, Schedule, Task};
 
 /// A task file is smaller.
@@ -156,25 +157,13 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let layout = layout(&graph)?;
     let content = Content { seed: args.common.seed, ..Content::default() };
     let stage = Stage::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
-    let line = stage.line(args.rtt, args.rate).await?;
     let partitions = partitions(args.nodes);
     let poll =
         Duration::from_secs_f64(if args.common.faithful { POLL_FAITHFUL * args.common.scale.0 } else { 0.0 });
-    let inputs = Arc::new(Inputs { graph: graph.clone(), layout, content, root: stage.root(), poll });
-    let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    for _ in 0..repetitions {
-        for (partition, runs) in partitions.iter().zip(&mut runs) {
-            for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
-                // Empty at the start of every run, as the study's client caches were.
-                let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
-                let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
-                let before = line.bytes_down();
-                let mut run = execute(&inputs, partition, [&stage.near_url(), &far]).await?;
-                run.line_bytes = line.bytes_down() - before;
-                runs.push(run);
-            }
-        }
-    }
+    let inputs = Arc::new(Inputs { graph, layout, content, root: stage.root(), poll });
+    let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
+    draft.cleaned(stage.clean_up().await.map(Some));
+    let (line, runs) = measured?;
     fill(&mut draft, &partitions, &runs);
     if let Some(warning) = line.warning() {
         draft.warning(warning);
@@ -183,9 +172,36 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         "tasks read and do not write: this version's tier is read-only. Of the study's graph the number of tasks, the sum \
          of run times on each site and the longest task are published; the rest of its shape is ours.",
     );
-    ceiling.tell(&mut draft);
-    stage.clean_up(&mut draft).await;
+    ceiling.tell(&mut draft.file);
     Ok(draft.finish())
+}
+
+/// Of each partition, of each way, by repetition.
+type Runs = Vec<[Vec<Run>; 2]>;
+
+async fn all(
+    args: &WorkflowArgs,
+    stage: &Stage,
+    inputs: &Arc<Inputs>,
+    partitions: &[Partition],
+    repetitions: u32,
+) -> Result<(Line, Runs)> {
+    let line = stage.line(args.rtt, args.rate).await?;
+    let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
+    for _ in 0..repetitions {
+        for (partition, runs) in partitions.iter().zip(&mut runs) {
+            for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
+                // Empty at the start of every run, as the study's client caches were.
+                let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
+                let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
+                let before = line.bytes_down();
+                let mut run = execute(inputs, partition, [&stage.near_url(), &far]).await?;
+                run.line_bytes = line.bytes_down() - before;
+                runs.push(run);
+            }
+        }
+    }
+    Ok((line, runs))
 }
 
 /// Task by task, its files one after the other; as large as the largest task's.

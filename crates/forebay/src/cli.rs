@@ -88,6 +88,9 @@ pub struct ServeArgs {
     /// Print the addresses as JSON once they answer
     #[arg(long)]
     pub json: bool,
+    /// End when standard input does: whoever started it is gone
+    #[arg(long, hide = true)]
+    pub attended: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -158,7 +161,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             log_to_stderr("info");
             let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
             let settings = Settings::build(file, &args)?;
-            runtime()?.block_on(serve::run(settings, args.json)).map(|()| ExitCode::SUCCESS)
+            runtime()?.block_on(serve::run(settings, args.json, args.attended)).map(|()| ExitCode::SUCCESS)
         }
         Verb::Status(client) => client::status(&client),
         Verb::Stat { path, client } => client::stat(&client, &path),

@@ -115,7 +115,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         served.port()
     );
     println!("Ctrl-C ends it.");
-    running.until_signal().await
+    running.until_signal(false).await
 }
 
 fn row(name: &str, tree: &Tree, origin_bytes: u64, origin_calls: u64) {

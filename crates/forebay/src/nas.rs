@@ -25,6 +25,9 @@ pub struct NasArgs {
     /// Address for NFSv3 and MOUNT
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     nfs: SocketAddr,
+    /// End when standard input does: whoever started it is gone
+    #[arg(long)]
+    attended: bool,
 }
 
 /// Serve until SIGTERM or SIGINT; the address is the first line of the output.
@@ -32,7 +35,7 @@ pub async fn run(args: NasArgs) -> Result<()> {
     serve::raise_descriptor_limit();
     let nas = Nas::start(&args.dir, args.nfs).await?;
     println!("{}", serde_json::json!({ "nfs": nas.address.to_string() }));
-    serve::wait_for_signal().await
+    serve::wait_for_signal(args.attended).await
 }
 
 /// It serves until it is dropped.

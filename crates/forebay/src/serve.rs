@@ -21,8 +21,9 @@ use crate::{admin, wire_up};
 /// Calls under way are given this long at the end.
 const DRAIN: Duration = Duration::from_secs(8);
 
-/// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves.
-pub async fn run(settings: Settings, announce: bool) -> Result<()> {
+/// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
+/// input does.
+pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<()> {
     raise_descriptor_limit();
     let tier = wire_up::build(&settings).await?;
     let nfs_address = tier.nfs.local_addr()?;
@@ -38,7 +39,7 @@ pub async fn run(settings: Settings, announce: bool) -> Result<()> {
     if announce {
         println!("{}", json!({ "nfs": nfs_address.to_string(), "admin": admin_address.to_string() }));
     }
-    let stopped = running.until_signal().await;
+    let stopped = running.until_signal(attended).await;
     if let Some(registration) = registration {
         registration.remove().await;
     }
@@ -76,8 +77,8 @@ impl Running {
         }
     }
 
-    pub async fn until_signal(self) -> Result<()> {
-        wait_for_signal().await?;
+    pub async fn until_signal(self, attended: bool) -> Result<()> {
+        wait_for_signal(attended).await?;
         info!("stopping: no new calls, {DRAIN:?} for those under way");
         self.stop().await
     }
@@ -95,15 +96,27 @@ impl Running {
     }
 }
 
-pub async fn wait_for_signal() -> Result<()> {
+/// SIGTERM, SIGINT, and if `attended` the end of standard input.
+pub async fn wait_for_signal(attended: bool) -> Result<()> {
     let failed = |e| Error::io("wait for", "signals", e);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = end_of_input(), if attended => {}
     }
     Ok(())
+}
+
+async fn end_of_input() {
+    let (ended, told) = tokio::sync::oneshot::channel();
+    // A thread of its own: a read that never ends must not keep the runtime from ending.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = told.await;
 }
 
 /// Connections and cache files need descriptors; the usual soft limit of 1,024 is for programs that use select.

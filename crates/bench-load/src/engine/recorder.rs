@@ -48,9 +48,9 @@ pub struct Recorder {
 
 #[derive(Default)]
 pub struct Shard {
-    pub service: BTreeMap<Call, Histogram>,
-    pub unit: Histogram,
-    pub response: Histogram,
+    service: BTreeMap<Call, Histogram>,
+    unit: Histogram,
+    response: Histogram,
     pub lateness: Histogram,
     pub errors: Errors,
     pub verification: Verification,
@@ -129,9 +129,17 @@ impl Shard {
         entry.bytes_written += written;
     }
 
-    pub fn unit_done(&mut self, interval: usize) {
+    /// `intended` is how long ago the touch should have begun, in an open loop.
+    pub fn unit_done(&mut self, interval: usize, took: Duration, intended: Option<Duration>) {
         self.units += 1;
-        self.entry(interval).units += 1;
+        self.unit.record(took);
+        if let Some(response) = intended {
+            self.response.record(response);
+        }
+        let slow = u64::try_from(intended.unwrap_or(took).as_micros()).unwrap_or(u64::MAX);
+        let entry = self.entry(interval);
+        entry.units += 1;
+        entry.slowest_us = entry.slowest_us.max(slow);
     }
 
     pub fn failed(&mut self, interval: usize) {

@@ -86,7 +86,7 @@ impl Worker {
         }
         self.begin(phase);
         let job = Arc::clone(&self.run.job);
-        let sequence = Sequence::new(&job.layout, &phase.phase.work, self.number, self.worker);
+        let sequence = Sequence::new(phase.phase.layout(&job), &phase.phase.work, self.number, self.worker);
         let part = sequence.part(&job.fleet, self.number, self.worker);
         let mut own = 0;
         while self.run.stopped().is_none() {
@@ -157,13 +157,8 @@ impl Worker {
             Ok(Done::Whole) => {
                 let now = Instant::now();
                 let interval = phase.recorder.interval(now - self.run.start);
-                let mut shard = self.shard(phase);
-                shard.unit.record(now - began);
-                if let Some(intended) = intended {
-                    shard.response.record(now.saturating_duration_since(intended));
-                }
-                shard.unit_done(interval);
-                drop(shard);
+                let response = intended.map(|intended| now.saturating_duration_since(intended));
+                self.shard(phase).unit_done(interval, now - began, response);
                 self.run.control.progress.units.fetch_add(1, Ordering::Relaxed);
                 self.span(phase, |span| span.units += 1);
             }
@@ -187,8 +182,9 @@ impl Worker {
             Touch::Stat { file } => self.stat(phase, file).await,
             Touch::List { directory } => self.list(phase, directory).await,
             Touch::Walk { directory } => {
+                let job = Arc::clone(&self.run.job);
                 self.list(phase, directory).await?;
-                for file in self.run.job.layout.files_of(directory) {
+                for file in phase.phase.layout(&job).files_of(directory) {
                     if self.run.stopped().is_some() {
                         return Ok(Done::Stopped);
                     }
@@ -239,7 +235,7 @@ impl Worker {
         let open = match self.open.take() {
             Some(open) => Open { written: open.written || write, ..open },
             None => {
-                let path = self.path(number);
+                let path = self.path(phase, number);
                 let file = match write {
                     true => self.timed(phase, Call::Create, self.client.create(&path)).await?,
                     false => self.timed(phase, Call::Open, self.client.open(&path)).await?,
@@ -277,7 +273,7 @@ impl Worker {
         if data.len() != count {
             let context = format!(
                 "{} at {offset}: {} bytes of {count}; is it the right data set?",
-                self.path(file),
+                self.path(phase, file),
                 data.len()
             );
             return Err(Error::new(ErrorKind::Io, "read to the end of", context));
@@ -291,7 +287,7 @@ impl Worker {
             if let Err(wrong) = verdict {
                 let expected_version = place.version;
                 let located = || Located {
-                    path: self.path(file),
+                    path: self.path(phase, file),
                     offset: wrong.offset,
                     fault: wrong.fault,
                     expected_version,
@@ -317,14 +313,14 @@ impl Worker {
     }
 
     async fn stat(&mut self, phase: &PhaseRun, file: u64) -> Result<Done> {
-        let path = self.path(file);
+        let path = self.path(phase, file);
         self.timed(phase, Call::Stat, self.client.stat(&path)).await?;
         Ok(Done::Whole)
     }
 
     async fn list(&mut self, phase: &PhaseRun, directory: u64) -> Result<Done> {
         let job = &self.run.job;
-        let path = job.layout.directory_path(&job.root, self.number, directory);
+        let path = phase.phase.layout(job).directory_path(&phase.phase.root(job), self.number, directory);
         self.timed(phase, Call::List, self.client.list(&path)).await?;
         Ok(Done::Whole)
     }
@@ -433,11 +429,13 @@ impl Worker {
         phase.recorder.shard(self.index())
     }
 
-    fn path(&self, file: u64) -> String {
-        self.run.job.layout.path(&self.run.job.root, self.number, file)
+    fn path(&self, phase: &PhaseRun, file: u64) -> String {
+        let job = &self.run.job;
+        phase.phase.layout(job).path(&phase.phase.root(job), self.number, file)
     }
 
     fn place(&self, phase: &PhaseRun, file: u64) -> Place {
-        Place { file: self.run.job.layout.content_id(self.number, file), version: phase.phase.version }
+        let layout = phase.phase.layout(&self.run.job);
+        Place { file: layout.content_id(self.number, file), version: phase.phase.version }
     }
 }

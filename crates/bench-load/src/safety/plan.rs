@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Job, Phase};
 use crate::pace::Pace;
-use crate::shape::{Amount, Operation, Sequence, Share, Unit};
+use crate::shape::{Amount, Layout, Operation, Sequence, Share, Unit};
 
 /// Calls besides reads and writes that a file costs: LOOKUP, GETATTR, and COMMIT or CREATE.
 const CALLS_PER_FILE: f64 = 2.0;
@@ -47,17 +47,27 @@ pub struct PhasePlan {
 
 /// Of the whole fleet. Draws are counted with their mean size.
 pub fn plan(job: &Job, speed: Option<Speed>) -> Plan {
-    let trees = if job.layout.private { u64::from(job.fleet.clients) } else { 1 };
-    let data_bytes = job.layout.total_bytes().saturating_mul(trees);
+    // Phases without files of their own share the job's.
+    let mut sets: Vec<(&Layout, String, bool)> = vec![(&job.layout, job.root.clone(), false)];
+    for phase in &job.phases {
+        let (layout, root) = (phase.layout(job), phase.root(job).into_owned());
+        let writes = phase.work.operation.writes();
+        match sets.iter_mut().find(|set| set.0 == layout && set.1 == root) {
+            Some(set) => set.2 |= writes,
+            None => sets.push((layout, root, writes)),
+        }
+    }
+    let trees = |layout: &Layout| if layout.private { u64::from(job.fleet.clients) } else { 1 };
+    let bytes_of = |layout: &Layout| layout.total_bytes().saturating_mul(trees(layout));
+    let add = |sum: u64, more: u64| sum.saturating_add(more);
     let phases: Vec<PhasePlan> = job.phases.iter().map(|phase| phase_plan(job, phase, speed)).collect();
     let sum =
         |pick: fn(&PhasePlan) -> u64| phases.iter().fold(0_u64, |sum, phase| sum.saturating_add(pick(phase)));
     let block = job.phases.iter().map(|phase| phase.work.block_bytes).max().unwrap_or(0);
-    let writes = job.phases.iter().any(|phase| phase.work.operation.writes());
     Plan {
-        files: job.layout.files.saturating_mul(trees),
-        data_bytes,
-        new_bytes: if writes { data_bytes } else { 0 },
+        files: sets.iter().map(|set| set.0.files.saturating_mul(trees(set.0))).fold(0, add),
+        data_bytes: sets.iter().map(|set| bytes_of(set.0)).fold(0, add),
+        new_bytes: sets.iter().filter(|set| set.2).map(|set| bytes_of(set.0)).fold(0, add),
         bytes_read: sum(|phase| phase.bytes_read),
         bytes_written: sum(|phase| phase.bytes_written),
         // One being moved and one being generated or compared.
@@ -68,18 +78,18 @@ pub fn plan(job: &Job, speed: Option<Speed>) -> Plan {
 }
 
 fn phase_plan(job: &Job, phase: &Phase, speed: Option<Speed>) -> PhasePlan {
-    let work = &phase.work;
+    let (work, layout) = (&phase.work, phase.layout(job));
     let runs = match work.share {
         Share::Worker => job.fleet.workers_in_all(),
         Share::Client => job.fleet.clients.into(),
-        Share::Split | Share::Interleaved if job.layout.private => job.fleet.clients.into(),
+        Share::Split | Share::Interleaved if layout.private => job.fleet.clients.into(),
         Share::Split | Share::Interleaved => 1,
     };
-    let sequence = Sequence::new(&job.layout, work, 0, 0);
-    let (total, units) = (job.layout.total_bytes(), sequence.len());
+    let sequence = Sequence::new(layout, work, 0, 0);
+    let (total, units) = (layout.total_bytes(), sequence.len());
     let per_run = match (work.amount, work.unit) {
         (Amount::Epochs(epochs), _) => total as f64 * epochs as f64,
-        (Amount::Draws(draws), Unit::File) => total as f64 / job.layout.files.max(1) as f64 * draws as f64,
+        (Amount::Draws(draws), Unit::File) => total as f64 / layout.files.max(1) as f64 * draws as f64,
         (Amount::Draws(draws), Unit::Block) => {
             let blocks: f64 = total as f64 / work.block_bytes.max(1) as f64;
             total as f64 / blocks.ceil().max(1.0) * draws as f64
@@ -103,12 +113,13 @@ fn phase_plan(job: &Job, phase: &Phase, speed: Option<Speed>) -> PhasePlan {
 }
 
 fn seconds(job: &Job, phase: &Phase, units: u64, bytes: f64, speed: Speed) -> f64 {
+    let layout = phase.layout(job);
     let workers = job.fleet.workers_in_all().max(1) as f64;
     let seconds = match phase.pace {
         Pace::Open { per_second, .. } => units as f64 / per_second,
         Pace::Closed { think_s, .. } => {
             let files = match (phase.work.operation, phase.work.unit) {
-                (Operation::Walk, _) => job.layout.files as f64 / job.layout.directories().max(1) as f64,
+                (Operation::Walk, _) => layout.files as f64 / layout.directories().max(1) as f64,
                 (_, Unit::File) => CALLS_PER_FILE,
                 (_, Unit::Block) => 0.0,
             };
@@ -124,7 +135,7 @@ fn seconds(job: &Job, phase: &Phase, units: u64, bytes: f64, speed: Speed) -> f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::{Fleet, Layout, Order, Sizes, Work};
+    use crate::shape::{Fleet, Order, Sizes, Work};
 
     fn job(work: Work) -> Job {
         Job {

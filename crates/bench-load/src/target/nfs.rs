@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use origin::{DirCursor, Object, Origin, Reference};
 use origin_nfs::{CreateHow, NfsOrigin, SetAttr, doubtful_answer};
+use tokio::sync::OnceCell;
 use types::{Error, ErrorKind, FileKind, Name, Result};
 
 use super::url::parse_size;
@@ -91,7 +92,6 @@ impl NfsTarget {
     }
 
     async fn connect(&self, id: u32) -> Result<NfsClient> {
-        raise_file_limit();
         let origin = NfsOrigin::connect(self.options.config.clone()).await.map_err(|error| {
             let message = format!("{id} of {}", self.options.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
@@ -109,16 +109,21 @@ impl NfsTarget {
     }
 }
 
-/// A client takes a descriptor or two, and a short-lived one for MOUNT: the usual limit of 1024 is soon reached.
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
+/// Descriptors that the rest of the process may want.
+const DESCRIPTORS_SPARE: u64 = 100;
+
+/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
+/// for no limit.
+fn raise_file_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         if let Err(error) = raised {
             tracing::debug!(%error, "the limit of open files stays as it is");
         }
     }
+    getrlimit(Resource::Nofile).current
 }
 
 #[async_trait]
@@ -138,6 +143,21 @@ impl Target for NfsTarget {
         Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
     }
 
+    /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
+    fn room_for(&self, clients: u32) -> Result<()> {
+        let each = self.options.config.nconnect as u64 + 1;
+        let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
+        match raise_file_limit() {
+            Some(limit) if limit < wanted => {
+                let reason = format!(
+                    "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
+                );
+                Err(Error::new(ErrorKind::Config, "clients", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
         Ok(Arc::new(self.connect(id).await?))
     }
@@ -153,8 +173,8 @@ struct Inner {
     /// Bytes of a WRITE that one call can carry.
     write_size: u32,
     root: Reference,
-    /// What the paths looked up so far led to.
-    names: Mutex<HashMap<String, Reference>>,
+    /// What the paths looked up so far led to. Of several who want to know the same one asks, as in a kernel.
+    names: Mutex<HashMap<String, Arc<OnceCell<Reference>>>>,
     calls: Mutex<Calls>,
 }
 
@@ -163,16 +183,25 @@ impl Inner {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<String, Reference>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Reference>>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, path: &str, reference: &Reference) {
+    /// Where to put down, once, what a path leads to.
+    fn cell(&self, path: &str) -> Arc<OnceCell<Reference>> {
         let mut names = self.names();
-        if names.len() >= NAMES_MAX {
+        if names.len() >= NAMES_MAX && !names.contains_key(path) {
             names.clear();
         }
-        names.insert(path.to_owned(), reference.clone());
+        Arc::clone(names.entry(path.to_owned()).or_default())
+    }
+
+    fn remember(&self, path: &str, reference: &Reference) {
+        self.names().insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
+    }
+
+    fn known(&self, path: &str) -> Option<Reference> {
+        self.names().get(path).and_then(|cell| cell.get().cloned())
     }
 
     async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
@@ -194,15 +223,10 @@ impl Inner {
                 walked.push('/');
             }
             walked.push_str(name);
-            let known = self.names().get(&walked).cloned();
-            at = match known {
-                Some(reference) => reference,
-                None => {
-                    let object = self.lookup(&at, name).await.map_err(|e| named(e, path))?;
-                    self.remember(&walked, &object.reference);
-                    object.reference
-                }
-            };
+            let cell = self.cell(&walked);
+            let ask = async || Ok(self.lookup(&at, name).await?.reference);
+            let found: Result<&Reference> = cell.get_or_try_init(ask).await;
+            at = found.map_err(|e| named(e, path))?.clone();
         }
         Ok(at)
     }
@@ -315,8 +339,7 @@ impl Client for NfsClient {
     /// As the kernel does it: a name that is not known is asked for first.
     async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
         let (dir, name) = self.0.parent(path).await?;
-        let known = self.0.names().get(path).cloned();
-        let found = match known {
+        let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
             None => {
                 self.0.count("lookup");

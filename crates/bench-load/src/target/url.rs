@@ -68,8 +68,8 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
     Ok(PosixTarget::open(Path::new(path), options)?)
 }
 
-/// Bytes: a number with k, m, g or t for powers of 1024.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
+/// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.
+pub fn parse_size(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (digits, shift) = match lower.char_indices().next_back()? {
         (at, 'k') => (&lower[..at], 10),

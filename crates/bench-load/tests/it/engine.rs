@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench_load::data::{Content, Fault as Wrong, Place};
-use bench_load::engine::{Control, Gate, Job, Limits, LocalGate, Phase, run};
+use bench_load::engine::{Control, Files, Gate, Job, Limits, LocalGate, Phase, run};
 use bench_load::outcome::{Outcome, Stop};
 use bench_load::pace::{Arrivals, Pace, Stagger};
+use bench_load::safety::{RunDir, plan};
 use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
 use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Client, Target, clients};
@@ -23,6 +24,7 @@ pub fn phase(name: &str, work: Work) -> Phase {
 /// Sixteen files of 40,000 bytes, written by two clients with two workers each.
 fn job(phases: Vec<Phase>) -> Job {
     Job {
+        root: "forebay-bench-t".to_owned(),
         layout: Layout { files: 16, sizes: Sizes::Equal(40_000), files_per_directory: 5, private: false },
         content: Content { seed: 9, compressible_percent: 0 },
         fleet: Fleet { clients: 2, first_client: 0, workers: 2 },
@@ -35,8 +37,11 @@ fn small(work: Work) -> Work {
     Work { block_bytes: 16 * KIB, ..work }
 }
 
+/// Two clients, and the run's directory.
 async fn two(target: &Arc<dyn Target>) -> Vec<Arc<dyn Client>> {
-    clients(target, 0, 2).await.expect("clients")
+    let two = clients(target, 0, 2).await.expect("clients");
+    RunDir::create(&*two[0], "t").await.expect("made");
+    two
 }
 
 fn memory() -> Arc<dyn Target> {
@@ -143,7 +148,30 @@ async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
     let phases = vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))];
     let outcome = done(&Job { layout: own, ..job(phases) }, &clients).await;
     assert_eq!(outcome.phases.iter().map(|phase| phase.bytes()).collect::<Vec<_>>(), [120_000, 120_000]);
-    assert_eq!(clients[0].list("c00001").await.expect("listed").len(), 3);
+    assert_eq!(clients[0].list("forebay-bench-t/c00001").await.expect("listed").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
+    let target = memory();
+    let clients = two(&target).await;
+    let dir = RunDir::open(&*clients[0], "t").await.expect("there");
+    let layout = Layout { files: 1, sizes: Sizes::Equal(70_000), files_per_directory: 0, private: true };
+    let frames = Some(Files { directory: "d90000".to_owned(), layout });
+    let frame = Phase { files: frames.clone(), barrier: false, ..phase("frame", small(Work::mfmw())) };
+    let check = Phase { files: frames, ..phase("check", small(Work::mfmr())) };
+    let job = Job {
+        root: dir.path(),
+        ..job(vec![phase("lay out", small(Work::mfmw())), phase("scene", small(Work::mfmr())), frame, check])
+    };
+    let told = plan(&job, None);
+    assert_eq!((told.files, told.new_bytes), (18, 780_000));
+    let outcome = done(&job, &clients).await;
+    let moved: Vec<(u64, u64)> =
+        outcome.phases.iter().map(|phase| (phase.bytes_read, phase.bytes_written)).collect();
+    assert_eq!(moved, [(0, 640_000), (1_280_000, 0), (0, 140_000), (140_000, 0)]);
+    let cleaned = dir.cleanup(&clients).await.expect("cleaned up");
+    assert!(cleaned.complete() && cleaned.files == 19, "{cleaned:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,11 +180,17 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
     let clients = two(&target).await;
     let write = job(vec![Phase { version: 2, ..phase("write", small(Work::mfmw())) }]);
     done(&write, &clients).await;
-    let file = clients[0].create("d00000/f00000003").await.expect("there");
+    let file = clients[0].create("forebay-bench-t/d00000/f00000003").await.expect("there");
     let byte = file.read(20_001, 1).await.expect("read")[0];
     file.write(20_001, vec![byte ^ 0x40].into()).await.expect("written");
     let old = write.content.generate(Place { file: 7, version: 1 }, 0, 40_000);
-    clients[0].create("d00001/f00000007").await.expect("there").write(0, old).await.expect("written");
+    clients[0]
+        .create("forebay-bench-t/d00001/f00000007")
+        .await
+        .expect("there")
+        .write(0, old)
+        .await
+        .expect("written");
 
     let work = Work { share: Share::Split, ..small(Work::mfmr()) };
     let read = job(vec![Phase { version: 2, ..phase("read", work) }]);
@@ -166,8 +200,8 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
     assert_eq!(phase.errors.count, 0);
     let told = |fault| phase.verification.told.iter().find(|at| at.fault == fault).expect("told");
     let corrupt = told(Wrong::Corrupt);
-    assert_eq!((corrupt.path.as_str(), corrupt.offset), ("d00000/f00000003", 20_001));
-    assert_eq!(told(Wrong::Stale { version: 1 }).path, "d00001/f00000007");
+    assert_eq!((corrupt.path.as_str(), corrupt.offset), ("forebay-bench-t/d00000/f00000003", 20_001));
+    assert_eq!(told(Wrong::Stale { version: 1 }).path, "forebay-bench-t/d00001/f00000007");
     assert!(phase.faults()[0].contains("1 corrupt, 3 stale"), "{:?}", phase.faults());
 }
 
@@ -175,7 +209,7 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
 async fn stalled(arrivals: Arrivals) -> Outcome {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
-    let writer = [plain.client(0).await.expect("client")];
+    let writer = [Arc::clone(&two(&plain).await[0])];
     let mut job = job(vec![phase("write", small(Work::mfmw()))]);
     job.fleet = Fleet::default();
     done(&job, &writer).await;
@@ -197,6 +231,10 @@ async fn an_open_loop_sees_a_stall_as_everybody_sees_it_who_came_meanwhile() {
         assert!(wanted.contains(&slow), "{arrivals:?}: {slow} slow responses");
         assert_eq!(phase.service["read"].above(20_000), 1, "one call was slow");
         assert!(phase.response.max() > Some(900_000), "{:?}", phase.response.max());
+        // The time series shows when: in the sixth second, which the stall ended.
+        let slow = |interval: &bench_load::outcome::Interval| interval.slowest_us > 100_000;
+        let first = phase.series.intervals.iter().position(slow).expect("a slow interval");
+        assert!((29..=30).contains(&first), "interval {first} of 0.2 s");
         // The clock is tokio's, which wakes within two milliseconds.
         assert!(phase.lateness.max() < Some(3_000), "{:?}", phase.lateness.max());
     }
@@ -271,7 +309,7 @@ async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
     done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
-    for fault in [Fault::HangFrom(0), Fault::Slow(Duration::from_millis(10))] {
+    for fault in [Fault::HangFrom(2), Fault::Slow(Duration::from_millis(10))] {
         let target = Faulty::target(memory.clone(), fault);
         let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
         let (job, control) = (job(vec![phase("read", endless)]), Control::new());
@@ -285,6 +323,28 @@ async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
         assert!((3.0..4.5).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
         assert_eq!(outcome.expect("ran").phases[0].stopped, Some(Stop::Cancelled));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_hangs_before_the_first_phase_ends_the_run_too() {
+    let memory = MemoryTarget::new(64 << 20);
+    let plain: Arc<dyn Target> = memory.clone();
+    two(&plain).await;
+    let clients = clients(&Faulty::target(memory, Fault::HangFrom(0)), 0, 2).await.expect("clients");
+    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
+    job.limits = Limits { seconds: 5.0, grace_s: 2.0, ..Limits::default() };
+    let began = tokio::time::Instant::now();
+    let error =
+        run(&job, &clients, &LocalGate, &Control::new()).await.expect_err("the marker cannot be read");
+    assert!(
+        error.kind() == ErrorKind::Unavailable && error.to_string().contains("no answer in 7"),
+        "{error}"
+    );
+    assert!((7.0..7.1).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    let control = Control::new();
+    control.cancel();
+    let error = run(&job, &clients, &LocalGate, &control).await.expect_err("cancelled");
+    assert!(error.to_string().contains("cancelled"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -339,7 +399,7 @@ async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_of_processes_travel_as_json_and_add_up() {
     let target = memory();
-    let four = clients(&target, 0, 4).await.expect("clients");
+    let four = [two(&target).await, two(&target).await].concat();
     let mut first = job(vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))]);
     first.fleet.clients = 4;
     let second = Job { fleet: Fleet { first_client: 2, ..first.fleet }, ..first.clone() };
@@ -396,8 +456,10 @@ async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
     let target = memory();
     let clients = two(&target).await;
     let good = || job(vec![phase("read", small(Work::mfmr()))]);
+    let odd = Some(Files { directory: "frames".to_owned(), layout: Layout::default() });
     let cases: Vec<(Job, &str)> = vec![
         (Job { phases: vec![], ..good() }, "no phases"),
+        (Job { phases: vec![Phase { files: odd, ..Phase::default() }], ..good() }, "named as d00001"),
         (Job { root: "../elsewhere".into(), ..good() }, "below the target"),
         (Job { fleet: Fleet { clients: 1, ..good().fleet }, ..good() }, "not among the fleet's 1"),
         (Job { fleet: Fleet { workers: 0, ..good().fleet }, ..good() }, "1 client or more"),

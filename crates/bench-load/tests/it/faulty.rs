@@ -19,6 +19,10 @@ pub enum Fault {
     HangFrom(u64),
     /// Reads from the n-th on fail.
     FailFrom(u64),
+    /// It says that nothing can be written.
+    ReadOnly,
+    /// It says that a file can have one writer.
+    OneWriter,
     /// Each read takes so long.
     Slow(Duration),
 }
@@ -66,7 +70,8 @@ impl Target for Faulty {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let fault = self.shared.fault;
+        Capabilities { read_only: fault == Fault::ReadOnly, parallel_write: fault != Fault::OneWriter }
     }
 
     async fn space(&self) -> Result<Option<Space>> {

@@ -12,6 +12,7 @@ use bench_load::target::{Client, Target, clients};
 use types::{Error, ErrorKind};
 
 use crate::engine::phase;
+use crate::faulty::{Fault, Faulty};
 
 fn directory(path: &Path) -> Arc<dyn Target> {
     PosixTarget::open(path, Options::default()).expect("opened")
@@ -111,10 +112,35 @@ async fn a_target_that_cannot_take_the_job_is_refused_before_it_begins() {
     refused(check_target(&*memory, &job, plan.new_bytes).await.expect_err("too small"), "make it smaller");
     job.layout.files = 5;
     check_target(&*memory, &job, 50_000).await.expect("fits");
-    // A file system that is mounted read-only, wherever tests run; root could write anything else.
-    let readonly = directory(Path::new("/proc"));
+    let faulty = |fault| Faulty::target(MemoryTarget::new(1 << 20), fault);
+    let told = "read-only; choose a shape that reads";
+    refused(check_target(&*faulty(Fault::ReadOnly), &job, 50_000).await.expect_err("read-only"), told);
     let reading = Job { phases: vec![phase("read", Work::mfmr())], ..job.clone() };
-    check_target(&*readonly, &reading, 0).await.expect("reading is fine");
-    let two = readonly.client(0).await.expect("a client");
-    assert!(RunDir::create(&*two, "t").await.is_err());
+    check_target(&*faulty(Fault::ReadOnly), &reading, 0).await.expect("reading is fine");
+    job.layout = Layout { files: 1, private: false, ..job.layout };
+    job.phases = vec![phase("write", Work::sfmw())];
+    refused(
+        check_target(&*faulty(Fault::OneWriter), &job, 5000).await.expect_err("many"),
+        "write a file each",
+    );
+    check_target(&*faulty(Fault::ReadOnly), &reading, 0).await.expect("reading is fine");
+}
+
+#[tokio::test]
+async fn the_engine_itself_writes_nowhere_but_behind_a_marker() {
+    let place = tempfile::tempdir().expect("directory");
+    let two = clients(&directory(place.path()), 0, 2).await.expect("clients");
+    std::fs::create_dir(place.path().join("forebay-bench-mine")).expect("made");
+    for (root, told) in [
+        ("", "a root made by RunDir::create"),
+        ("data", "a root made by RunDir::create"),
+        ("forebay-bench-mine", "no marker"),
+        ("forebay-bench-mine/d00001", "no marker"),
+        ("forebay-bench-gone", "no marker"),
+    ] {
+        let job = Job { root: root.to_owned(), ..job(&RunDir::create(&*two[0], "t").await.expect("made")) };
+        refused(run(&job, &two, &LocalGate, &Control::new()).await.expect_err(root), told);
+    }
+    assert_eq!(std::fs::read_dir(place.path()).expect("listed").count(), 2);
+    assert_eq!(std::fs::read_dir(place.path().join("forebay-bench-mine")).expect("listed").count(), 0);
 }

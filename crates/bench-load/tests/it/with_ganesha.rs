@@ -13,7 +13,7 @@ use bench_load::data::Content;
 use bench_load::dataset::{Dataset, Laying, Prepared, prepare};
 use bench_load::engine::{Control, Job, LocalGate, run};
 use bench_load::safety::RunDir;
-use bench_load::shape::{Fleet, Layout, Share, Sizes, Work};
+use bench_load::shape::{Fleet, Layout, Mix, Operation, Share, Sizes, Unit, Work};
 use bench_load::target::{Client, Target, clients, from_url};
 
 use crate::engine::phase;
@@ -156,6 +156,10 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let dir = RunDir::create(&*two[0], "nfs").await.expect("made");
     let layout = Layout { files: 1, sizes: Sizes::Equal(3_000_000), ..Layout::default() };
     let small = |work| Work { block_bytes: 100_000, ..work };
+    let mixed = Work {
+        operation: Operation::Mixed(Mix { read: 60, write: 30, stat: 10, list: 0 }),
+        ..Work::random_reads(Unit::Block, 300)
+    };
     let job = Job {
         root: dir.path(),
         layout,
@@ -166,6 +170,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
             phase("SFMR", small(Work::sfmr())),
             phase("SFMW in turns", small(Work { share: Share::Interleaved, ..Work::sfmw() })),
             phase("SFMR in sections", small(Work::sfmr_sections())),
+            phase("mixed", small(mixed)),
         ],
         ..Job::default()
     };
@@ -174,7 +179,8 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
         assert_eq!(phase.faults(), Vec::<String>::new(), "{}", phase.name);
     }
     let moved: Vec<u64> = outcome.phases.iter().map(|phase| phase.bytes()).collect();
-    assert_eq!(moved, [3_000_000, 18_000_000, 3_000_000, 3_000_000]);
+    assert_eq!(moved[..4], [3_000_000, 18_000_000, 3_000_000, 3_000_000]);
+    assert_eq!(outcome.phases[4].units, 600, "reads of what others write at that moment");
     let place = bench_load::data::Place { file: 0, version: 1 };
     let there = fs::read(export.join(dir.path()).join("f00000000")).expect("at the server");
     assert_eq!(job.content.verify(place, 0, &there), Ok(()));

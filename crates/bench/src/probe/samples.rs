@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use types::Result;
+use types::{Error, ErrorKind, Result};
 
 use super::objects::Objects;
 use super::operation::{Operation, View};
@@ -41,13 +41,28 @@ pub async fn direct(view: &View, objects: &Objects, effort: Effort) -> Result<Ve
         let start = Instant::now();
         let mut times = Vec::new();
         // The first one may find caches and connections cold that the others find warm.
-        let Some(_) = view.time(operation, objects, effort.write).await? else { continue };
+        let first = view.time(operation, objects, effort.write).await;
+        if first.map_err(|e| explained(operation, e))?.is_none() {
+            continue;
+        }
         while times.len() < effort.samples && (start.elapsed() < effort.time || times.len() < SAMPLES_MIN) {
             times.extend(view.time(operation, objects, effort.write).await?);
         }
         all.push(Timed { operation, direct: times, far: Vec::new() });
     }
     Ok(all)
+}
+
+/// An operation that was asked for, and that the target does not take.
+fn explained(operation: Operation, error: Error) -> Error {
+    match operation {
+        Operation::CreateWriteClose => Error::new(
+            ErrorKind::Config,
+            "probe",
+            format!("--write: {error}; leave --write out, or give an export that may be written to"),
+        ),
+        _ => error,
+    }
 }
 
 /// Adds the times over `lines` to what was measured without.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use super::far::Far;
+use super::losses::{Segments, share};
 
 /// A stream starts up for so many round trips, and so long at least, before it counts.
 const START_ROUND_TRIPS: u32 = 4;
@@ -27,6 +28,8 @@ pub struct Rate {
     pub streams: usize,
     /// All streams together; repeated.
     pub bytes_per_second: Vec<f64>,
+    /// Share of segments that came out of order, each time; without those times that it could not be told.
+    pub out_of_order: Vec<f64>,
 }
 
 impl Rate {
@@ -54,12 +57,14 @@ pub async fn measure(
 ) -> Result<Vec<Rate>> {
     let clients = connect(far, counts.iter().copied().max().unwrap_or(0)).await?;
     let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
-    let mut rates: Vec<Rate> =
-        counts.iter().map(|&streams| Rate { added, streams, bytes_per_second: Vec::new() }).collect();
+    let nothing = |&streams| Rate { added, streams, bytes_per_second: Vec::new(), out_of_order: Vec::new() };
+    let mut rates: Vec<Rate> = counts.iter().map(nothing).collect();
     for _ in 0..reading.repetitions {
         for one in &mut rates {
             let used = clients.get(..one.streams).unwrap_or(&clients);
+            let before = Segments::now();
             one.bytes_per_second.push(rate(used, file, start_up, reading).await?);
+            one.out_of_order.extend(share(before, Segments::now()));
         }
     }
     Ok(rates)

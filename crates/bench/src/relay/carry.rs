@@ -34,8 +34,15 @@ pub struct Direction<'a> {
 
 struct Chunk {
     due: Instant,
-    /// Empty: the end of the stream.
-    bytes: Bytes,
+    what: Arriving,
+}
+
+/// What comes out at the other end.
+enum Arriving {
+    Bytes(Bytes),
+    End,
+    /// The sender's connection broke: that travels like everything else.
+    Broken(io::Error),
 }
 
 impl Direction<'_> {
@@ -45,24 +52,32 @@ impl Direction<'_> {
         let clock = Arc::clone(&self.line.clock);
         clock.sleep_until(self.begin).await;
         let jitter = std::mem::take(&mut self.jitter);
-        let (taken, delivered) =
-            tokio::join!(self.take(from, send, jitter), self.deliver(arriving, to, moved));
-        taken.and(delivered)
+        // When the receiver is gone there is nothing left to take.
+        let taking = async {
+            self.take(from, send, jitter).await;
+            Ok(())
+        };
+        tokio::try_join!(taking, self.deliver(arriving, to, moved)).map(drop)
     }
 
-    async fn take(&self, from: &TcpStream, line: mpsc::Sender<Chunk>, mut jitter: Jitter) -> io::Result<()> {
+    async fn take(&self, from: &TcpStream, line: mpsc::Sender<Chunk>, mut jitter: Jitter) {
         let chunk_max = [self.shared, self.own.as_ref()].into_iter().flatten().map(|b| b.chunk(CHUNK)).min();
         let mut last = Instant::now();
         loop {
             let room = self.window.room(&self.line.clock).await;
             let room = usize::try_from(room).unwrap_or(usize::MAX).min(chunk_max.unwrap_or(CHUNK));
-            let Some(bytes) = self.read(from, room).await? else { continue };
-            let end = bytes.is_empty();
-            let left = self.leave(bytes.len()).await;
+            let what = match self.read(from, room).await {
+                Ok(None) => continue,
+                Ok(Some(bytes)) if bytes.is_empty() => Arriving::End,
+                Ok(Some(bytes)) => Arriving::Bytes(bytes),
+                Err(e) => Arriving::Broken(e),
+            };
+            let length = if let Arriving::Bytes(bytes) = &what { bytes.len() } else { 0 };
+            let left = self.leave(length).await;
             // A stream keeps its order: what is delayed less waits for what is before it.
             last = last.max(jitter.vary(left, self.line.one_way));
-            if line.send(Chunk { due: last, bytes }).await.is_err() || end {
-                return Ok(());
+            if line.send(Chunk { due: last, what }).await.is_err() || length == 0 {
+                return;
             }
         }
     }
@@ -98,12 +113,16 @@ impl Direction<'_> {
         to: &TcpStream,
         moved: impl Fn(u64),
     ) -> io::Result<()> {
-        while let Some(Chunk { due, bytes }) = arriving.recv().await {
+        while let Some(Chunk { due, what }) = arriving.recv().await {
             self.line.clock.sleep_until(due).await;
-            if bytes.is_empty() {
-                rustix::net::shutdown(to, rustix::net::Shutdown::Write)?;
-                return Ok(());
-            }
+            let bytes = match what {
+                Arriving::Bytes(bytes) => bytes,
+                Arriving::End => {
+                    rustix::net::shutdown(to, rustix::net::Shutdown::Write)?;
+                    return Ok(());
+                }
+                Arriving::Broken(e) => return Err(e),
+            };
             let length = bytes.len() as u64;
             write_all(to, &bytes).await?;
             self.window.leave(length, Instant::now() + self.line.one_way);

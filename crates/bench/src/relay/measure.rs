@@ -51,9 +51,10 @@ pub struct Measured {
 }
 
 /// A relay with this configuration, its cuts left out, measured against an echo on this machine: `samples` round trips
-/// of one byte, then its rate in each direction.
+/// of one byte, then what four connections carry together in each direction.
 pub async fn calibrate(config: &Config, samples: usize) -> Result<Measured> {
-    let config = Config { drops: super::Drops::default(), ..config.clone() };
+    let connections_max = config.connections_max.max(STREAMS + 1);
+    let config = Config { drops: super::Drops::default(), connections_max, ..config.clone() };
     in_thread(move || {
         let peer = Peer::start()?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));

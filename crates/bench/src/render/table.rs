@@ -13,25 +13,43 @@ use super::{Plan, demanded};
 use crate::crew::Crew;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
+use crate::spans;
 use crate::stage::{Line, Stage};
+use crate::value::Prices;
 
 /// Of a clock that counts microseconds.
 const TICK_SECONDS: f64 = 1e-6;
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
 
-pub fn fill(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triples: &[Vec<Triple>]) {
+pub fn fill(
+    draft: &mut Draft,
+    plan: &Plan,
+    stage: &Stage,
+    lines: &[Line],
+    triples: &[Vec<Triple>],
+    prices: Option<&Prices>,
+) {
     parameters(draft, plan, lines);
     let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, t)).collect();
     draft.file.tables.push(faithful(lines, triples, &verdicts));
     draft.file.tables.push(vfxt::results());
     draft.file.tables.push(extended(plan, lines, triples, &verdicts));
     draft.file.plots.push(against_rtt(lines, triples));
+    if let (Some(far), Some(first)) = (lines.last(), triples.last().and_then(|t| t.first())) {
+        let title = format!("Throughput at {} ms, first repetition", nominal_ms(far));
+        let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+        draft.file.plots.push(spans::throughput(&title, moved));
+    }
     draft.file.plots.push(vfxt::plot());
     measures(draft, lines, triples);
     slopes(draft, lines, triples);
     histograms(draft, lines, triples);
     answers(draft, plan, stage, lines, triples);
+    if let Some(far) = triples.last() {
+        sample::worth(draft, far, prices);
+    }
+    refit(draft);
     for warning in lines.iter().filter_map(Line::warning) {
         draft.warning(warning);
     }
@@ -313,6 +331,19 @@ fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triple
     let skew =
         triples.iter().flatten().flat_map(|t| Mode::ALL.map(|mode| t.of(mode).skew)).fold(0.0, f64::max);
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
+}
+
+/// The published column, fitted as ours is: the two can be compared.
+fn refit(draft: &mut Draft) {
+    if let Ok(line) = fit::line(&vfxt::direct()) {
+        draft.note(format!(
+            "the study's direct column, fitted the same way: {:.0} s + {:.2} s for each ms (R2 {:.2}), {:.0} serial round trips",
+            line.intercept.value,
+            line.slope.value,
+            line.r2,
+            line.slope.value * 1000.0
+        ));
+    }
 }
 
 /// The line through the direct times: its slope is a count.

@@ -1,4 +1,5 @@
-//! A process of this same program, at work beside us. It ends when it is dropped.
+//! A process of this same program, at work beside us. It ends when it is dropped, and by itself if we end in any other
+//! way: it watches its standard input, whose other end is ours.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -42,7 +43,12 @@ impl Process {
         let mut command = Command::new(program);
         // A group of its own: Ctrl-C is for us, and we end it in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .arg("--attended")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let log = Arc::new(Mutex::new(VecDeque::new()));
         if let Some(stderr) = child.stderr.take() {

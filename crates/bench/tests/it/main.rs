@@ -3,4 +3,5 @@
 mod link;
 mod nas;
 mod probe;
+mod probe_lab;
 mod relay;

@@ -170,6 +170,7 @@ async fn wrong_questions_are_answered_in_one_line() {
         (Config { small_file: Some("nothing".to_owned()), ..config(nas.url()) }, "nothing"),
         (Config { small_file: Some("dir/big".to_owned()), ..config(nas.url()) }, "64 KiB"),
         (config(nobody), "127.0.0.1"),
+        (Config { write: true, ..config(nas.url()) }, "leave --write out"),
     ] {
         let error = run(wrong).await.expect_err("a wrong question").to_string();
         assert!(error.contains(hint) && !error.contains('\n'), "{error}");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bench::quantity::Rate;
-use bench::relay::{Config, Drops, Relay, calibrate, measure_echo};
+use bench::relay::{Config, Drops, Profile, Relay, RelayArgs, calibrate, measure_echo, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -331,4 +331,84 @@ async fn who_comes_from_a_privileged_port_goes_on_from_one() {
     let _ordinary = connect(&relay).await;
     let (_far, peer) = within(ms(5000), listener.accept()).await.expect("accepted");
     assert!(peer.port() >= 1024, "{peer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_travels_behind_the_bytes_that_were_sent_before_it() {
+    let listener = TcpListener::bind(any()).await.expect("bound");
+    let config = Config { rtt: ms(60), ..Config::default() };
+    let relay = Relay::bind(any(), listener.local_addr().expect("bound"), config).expect("bound");
+    let mut near = connect(&relay).await;
+    let (mut far, _) = within(ms(5000), listener.accept()).await.expect("accepted");
+    near.write_all(b"last words").await.expect("sent");
+    // The relay takes the bytes before it sees the reset.
+    tokio::time::sleep(ms(80)).await;
+    near.set_zero_linger().expect("set");
+    drop(near);
+    let mut heard = Vec::new();
+    let end = within(ms(5000), far.read_to_end(&mut heard)).await;
+    assert_eq!(heard, b"last words");
+    assert_eq!(end.expect_err("reset, not ended").kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_connections_share_one_line() {
+    let relay = relay_to_echo(Config { rtt: ms(20), ..Config::default() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..300 {
+        streams.push(connect(&relay).await);
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    for mut stream in streams {
+        asking.spawn(async move {
+            for _ in 0..5 {
+                ask(&mut stream).await.expect("answered");
+            }
+        });
+    }
+    let start = Instant::now();
+    within(ms(30_000), asking.join_all()).await;
+    assert!(start.elapsed() < ms(5000), "five round trips each took {:?}", start.elapsed());
+    assert_eq!((relay.counts().connections, relay.counts().bytes_down), (300, 1500));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_relays_until_it_is_terminated() {
+    let free = {
+        let listener = TcpListener::bind(any()).await.expect("bound");
+        listener.local_addr().expect("bound")
+    };
+    let args = RelayArgs {
+        to: echo().await.to_string(),
+        listen: free,
+        profile: Some("metro".parse::<Profile>().expect("it exists")),
+        rtt: Some(ms(3)),
+        jitter: None,
+        rate: None,
+        rate_per_connection: None,
+        window: None,
+        connections: None,
+        drop_every: None,
+        drop_per_hour: None,
+        drop_after: None,
+    };
+    assert_eq!(args.config().rtt, ms(3), "what is said goes before the profile");
+    assert_eq!(args.config().rate, Some(Rate::from_bits(10_000_000_000)));
+    let serving = tokio::spawn(serve(args.clone()));
+    let connected = async {
+        loop {
+            if let Ok(mut stream) = TcpStream::connect(free).await {
+                return ask(&mut stream).await;
+            }
+            tokio::time::sleep(ms(10)).await;
+        }
+    };
+    within(ms(10_000), connected).await.expect("it relays");
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).expect("sent");
+    within(ms(20_000), serving).await.expect("no panic").expect("an orderly end");
+    Relay::bind(free, free, Config::default()).expect("the port is free again");
+
+    let nowhere = RelayArgs { to: "no-port".to_owned(), ..args };
+    let error = within(ms(20_000), serve(nowhere)).await.expect_err("a wrong address").to_string();
+    assert!(error.contains("HOST:PORT") && !error.contains('\n'), "{error}");
 }

@@ -157,6 +157,7 @@ fn streams(answer: &Answer) -> Table {
         columns.push(format!("{} (MiB/s)", place(*added)));
         columns.push("MB/s".to_owned());
         columns.push("x one stream".to_owned());
+        columns.push("Out of order (%)".to_owned());
     }
     let row = |&streams: &usize| {
         let mut cells = vec![Cell::Count(streams as u64)];
@@ -170,6 +171,8 @@ fn streams(answer: &Answer) -> Table {
             cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(digits(rate.median() / 1e6))));
             let times = of(streams).zip(of(1)).map(|(rate, one)| rate.median() / one.median());
             cells.push(times.filter(|t| t.is_finite()).map_or_else(missing, |t| Cell::Number(digits(t))));
+            let losses = of(streams).and_then(|rate| median(&rate.out_of_order));
+            cells.push(losses.map_or_else(missing, |share| Cell::Number(digits(share * 100.0))));
         }
         Row::new(cells)
     };
@@ -184,6 +187,10 @@ fn streams(answer: &Answer) -> Table {
         answer.config.stream_repetitions,
         answer.config.stream_time.as_secs_f64()
     ));
+    table.notes.push(
+        "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
+            .to_owned(),
+    );
     table
 }
 

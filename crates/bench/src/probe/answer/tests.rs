@@ -79,7 +79,12 @@ fn reads_of_several_sizes_separate_distance_from_bandwidth() {
 
 #[test]
 fn more_streams_than_the_knee_bring_little() {
-    let rate = |streams, mb: f64| Rate { added: None, streams, bytes_per_second: vec![mb * 1e6] };
+    let rate = |streams, mb: f64| Rate {
+        added: None,
+        streams,
+        bytes_per_second: vec![mb * 1e6],
+        out_of_order: vec![],
+    };
     let rates = [rate(1, 50.0), rate(2, 100.0), rate(4, 180.0), rate(8, 185.0), rate(16, 186.0)];
     assert_eq!(knee(&rates.iter().collect::<Vec<_>>()), Some(4));
     assert_eq!(knee(&rates.iter().take(2).collect::<Vec<_>>()), Some(2));
