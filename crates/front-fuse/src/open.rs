@@ -109,9 +109,10 @@ impl Shared {
         }
     }
 
-    /// Changed a moment ago, or in the future (clocks differ).
+    /// Written a moment ago, or in the future (clocks differ). Not the ctime: what renames a finished file or gives it
+    /// another mode does not write it.
     fn is_being_written(&self, node: &Node) -> bool {
-        let changed = node.attr.mtime.max(node.attr.ctime);
+        let changed = node.attr.mtime;
         let Ok(seconds) = u64::try_from(changed.seconds) else { return false };
         let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, changed.nanos));
         let Some(changed) = changed else { return false };
