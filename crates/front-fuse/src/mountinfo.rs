@@ -16,8 +16,9 @@ pub struct MountEntry {
 pub fn top_at(path: &Path) -> Option<MountEntry> {
     // What cannot be read is taken for "nothing mounted": mounting will then say what is wrong.
     let text = std::fs::read("/proc/self/mountinfo").ok()?;
-    let lines = text.split(|byte| *byte == b'\n');
-    lines.filter_map(parse).filter(|entry| entry.mount_point.as_os_str() == path.as_os_str()).last()
+    // The last line for a place is what is on top there.
+    let lines = text.rsplit(|byte| *byte == b'\n');
+    lines.filter_map(parse).find(|entry| entry.mount_point.as_os_str() == path.as_os_str())
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`

@@ -46,7 +46,8 @@ impl Passthrough {
 }
 
 impl Shared {
-    /// Open, and answer. The decision and what the kernel is told of it are one step: nobody opens in between.
+    /// Open, and answer. Each open is counted when it is decided and until the kernel has closed it, so the way of an
+    /// inode never changes while the kernel has it open, in whatever order the answers arrive.
     pub async fn open(&self, number: u64, reply: ReplyOpen) {
         let node = match self.node_to_open(number).await {
             Ok(node) => node,
