@@ -23,6 +23,8 @@ if [ "${1:-run}" = test ]; then
         "unshare:util-linux:namespaces for it"
         "openssl:openssl:makes the lab's files"
         "setpriv:util-linux:ends the lab with its test"
+        "fusermount3:fuse3:mounts for somebody who is not root"
+        "python3:python3:a reader through mmap in another process"
         "mpirun.openmpi:openmpi-bin:starts the bench on many ranks"
         "mpirun.mpich:mpich:another one that does"
         "srun:slurm-wlm:a batch system that does"

@@ -19,6 +19,7 @@ use crate::CacheKey;
 use crate::fetch::Flight;
 use crate::format;
 use crate::space::DISK_UNIT;
+use crate::verified::Verified;
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
 const PIECE: u64 = 1024;
@@ -37,12 +38,14 @@ pub struct CachedFile {
 #[derive(Default)]
 struct State {
     pieces: HashMap<u64, Box<Entries>>,
-    /// A bit for each block that was checked against its checksum since this file was opened; by piece.
-    verified: HashMap<u64, [u64; PIECE as usize / 64]>,
+    /// Blocks that were checked against their checksum since this file was opened.
+    verified: Verified,
     /// Running fetches by their first block.
     flights: BTreeMap<u64, Arc<Flight>>,
     /// Blocks in use by reads; not punched.
     pins: Vec<Range<u64>>,
+    /// Handed out as a whole (`whole.rs`) this many times: no block may leave.
+    lent: usize,
     /// Unlinked: what is filled now is not counted any more.
     doomed: bool,
     /// Where the next hole is punched, in blocks.
@@ -196,7 +199,7 @@ impl CachedFile {
             let mut state = self.lock();
             for block in blocks.clone() {
                 match state.entry(&self.map, block).and_then(format::decode_entry) {
-                    Some(crc) => expected.push((crc, state.is_verified(block))),
+                    Some(crc) => expected.push((crc, state.verified.is_set(block))),
                     None => return Ok(Some(ReadBack::Missing { corrupt: 0 })),
                 }
             }
@@ -302,6 +305,9 @@ impl CachedFile {
         // The lock is taken anew for every run, so that readers of other blocks get their turn.
         while freed < wanted && seen < total {
             let mut state = self.lock();
+            if state.lent > 0 {
+                break;
+            }
             let start = if state.punch_at < total { state.punch_at } else { 0 };
             let end = (start / PIECE * PIECE + PIECE).min(total);
             let most = (wanted - freed).div_ceil(BLOCK_SIZE);
@@ -331,7 +337,42 @@ impl CachedFile {
     /// Are reads or fills under way?
     pub fn is_busy(&self) -> bool {
         let state = self.lock();
-        !state.pins.is_empty() || !state.flights.is_empty()
+        !state.pins.is_empty() || !state.flights.is_empty() || state.lent > 0
+    }
+
+    /// Count one more user of the whole file, if all of it is here and checked. From then on nothing is punched.
+    pub fn lend(&self) -> bool {
+        let total = self.blocks().end;
+        let mut state = self.lock();
+        let whole = state.verified.first_missing(total).is_none() && !state.doomed;
+        state.lent += usize::from(whole);
+        whole
+    }
+
+    pub fn is_lent(&self) -> bool {
+        self.lock().lent > 0
+    }
+
+    pub fn take_back(&self) {
+        self.lock().lent -= 1;
+    }
+
+    /// For users of the whole file.
+    pub fn data(&self) -> &File {
+        &self.data
+    }
+
+    /// The first run of blocks that are here and were not checked yet, `max` long at most; `None` if the first block
+    /// that was not checked is not here.
+    pub fn unchecked_run(&self, max: u64) -> Option<Range<u64>> {
+        let total = self.blocks().end;
+        let mut state = self.lock();
+        let start = state.verified.first_missing(total)?;
+        let mut end = start;
+        while end < total.min(start + max) && state.entry(&self.map, end).is_some() {
+            end += 1;
+        }
+        (start < end).then_some(start..end)
     }
 
     fn doom(&self) {
@@ -365,24 +406,13 @@ impl State {
 
     fn set(&mut self, map: &File, block: u64, entry: u64, verified: bool) {
         self.piece(map, block)[(block % PIECE) as usize] = entry;
-        self.set_verified(block, verified);
+        self.verified.set(block, verified);
     }
 
     fn verify(&mut self, map: &File, block: u64, crc: u32) {
         if self.entry(map, block) == Some(format::encode_entry(crc)) {
-            self.set_verified(block, true);
+            self.verified.set(block, true);
         }
-    }
-
-    fn set_verified(&mut self, block: u64, verified: bool) {
-        let bits = self.verified.entry(block / PIECE).or_insert([0; PIECE as usize / 64]);
-        let (word, bit) = ((block % PIECE / 64) as usize, 1 << (block % 64));
-        bits[word] = if verified { bits[word] | bit } else { bits[word] & !bit };
-    }
-
-    fn is_verified(&self, block: u64) -> bool {
-        let bits = self.verified.get(&(block / PIECE));
-        bits.is_some_and(|bits| bits[(block % PIECE / 64) as usize] >> (block % 64) & 1 == 1)
     }
 
     fn flight_over(&self, block: u64) -> Option<Arc<Flight>> {

@@ -17,6 +17,8 @@ mod read;
 pub mod readahead;
 mod recovery;
 mod space;
+mod verified;
+mod whole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,6 +31,7 @@ use types::{ByteRange, Distance, FileId, Result, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use metrics::Metrics;
+pub use whole::WholeFile;
 
 use file::OpenFiles;
 use health::Health;
@@ -90,6 +93,7 @@ pub struct Cache {
     warm_budget: Arc<Semaphore>,
     readers: Mutex<Readers>,
     opened: Instant,
+    checks: whole::Checks,
     health: Health,
     metrics: Metrics,
     /// Wakes the reclaim worker.
@@ -126,6 +130,7 @@ impl Cache {
             )),
             readers: Mutex::new(Readers::new(config.readahead_max)),
             opened: Instant::now(),
+            checks: whole::Checks::default(),
             health: Health::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use tracing::warn;
 use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
@@ -186,11 +185,7 @@ impl Cache {
             match self.read_file(file, ByteRange::new(at, end - at)).await {
                 Ok(ReadBack::Bytes(bytes)) => data.push(bytes),
                 Ok(ReadBack::Missing { corrupt }) => {
-                    if corrupt > 0 {
-                        self.metrics.corrupt_blocks.inc_by(corrupt);
-                        self.space().shrink(file.key.file, file.key.version, corrupt * BLOCK_SIZE);
-                        warn!(file = %file.key.file, blocks = corrupt, "cached blocks are corrupt, fetching them again");
-                    }
+                    self.note_corrupt(file, corrupt);
                     return Ok(None);
                 }
                 Err(e) => {

@@ -293,7 +293,9 @@ impl Cache {
             }
             let Some((slot, file, version, bytes)) = self.space().victim() else { break };
             let open = self.files.get_open(file, version);
-            if bytes > self.config.size_max / GIANT_SHARE {
+            // A file that is handed out as a whole leaves as a whole, when its turn has come.
+            let whole = open.as_ref().is_some_and(|open| open.is_lent());
+            if bytes > self.config.size_max / GIANT_SHARE && !whole {
                 if self.punch(open, file, version, wanted.max(PUNCH)) > 0 {
                     self.space().order.again(slot);
                 }

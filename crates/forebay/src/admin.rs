@@ -7,6 +7,7 @@ mod report;
 mod warm;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -34,10 +35,16 @@ pub struct Admin {
     pub cache: Arc<Cache>,
     pub registry: Registry,
     pub origin_metrics: OriginMetrics,
-    pub nfs_address: SocketAddr,
-    pub nfs_connections: Box<dyn Fn() -> i64 + Send + Sync>,
+    pub nfs: Option<NfsFacts>,
+    /// Where the tree is mounted on this machine.
+    pub mount: Option<PathBuf>,
     pub started: Instant,
     pub warming: Mutex<warm::Jobs>,
+}
+
+pub struct NfsFacts {
+    pub address: SocketAddr,
+    pub connections: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 
 /// Paths are percent-encoded, since they are bytes and JSON is text.

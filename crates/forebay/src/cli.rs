@@ -28,6 +28,8 @@ struct Cli {
 enum Verb {
     /// Serve far storage over NFSv3 through a local disk cache
     Serve(ServeArgs),
+    /// Mount far storage on this machine, through a local disk cache
+    Mount(MountArgs),
     /// Show how the running tier is doing
     Status(ClientArgs),
     /// Show what the tier knows of a path
@@ -82,6 +84,9 @@ pub struct ServeArgs {
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
+    /// Also mount the tree on this machine, at this empty directory
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
     /// read-only is what this version offers
     #[arg(long, value_name = "MODE")]
     pub write: Option<String>,
@@ -91,6 +96,27 @@ pub struct ServeArgs {
     /// End when standard input does: whoever started it is gone
     #[arg(long, hide = true)]
     pub attended: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct MountArgs {
+    /// The origin: nfs://host[:port]/export, file:///dir
+    #[arg(value_name = "URL")]
+    pub origin: String,
+    /// An empty directory
+    pub dir: PathBuf,
+    /// Cache directory, on a local disk [default: forebay-cache]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Quota of the cache [default: 20GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub cache_size: Option<Size>,
+    /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Print the addresses as JSON once it is mounted
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -162,6 +188,12 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
             let settings = Settings::build(file, &args)?;
             runtime()?.block_on(serve::run(settings, args.json, args.attended)).map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Mount(args) => {
+            log_to_stderr("info");
+            let json = args.json;
+            let settings = Settings::of_mount(args)?;
+            runtime()?.block_on(serve::run(settings, json, false)).map(|()| ExitCode::SUCCESS)
         }
         Verb::Status(client) => client::status(&client),
         Verb::Stat { path, client } => client::stat(&client, &path),

@@ -43,7 +43,12 @@ pub fn status(args: &ClientArgs) -> Result<ExitCode> {
         status["uptime_seconds"],
         text(&status["write"])
     );
-    say!("nfs       {}, {} connections", text(&status["nfs"]["address"]), status["nfs"]["connections"]);
+    if let Some(address) = status["nfs"]["address"].as_str() {
+        say!("nfs       {address}, {} connections", status["nfs"]["connections"]);
+    }
+    if let Some(dir) = status["mount"].as_str() {
+        say!("mount     {dir}");
+    }
     let (used, max) = (size(&cache["bytes_used"]), size(&cache["bytes_max"]));
     say!("cache     {used} of {max} in {} files", cache["files"]);
     say!("reads     {} from cache, {} waited for", size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));

@@ -76,7 +76,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     };
     let settings = Settings::build(Default::default(), &serve_args)?;
     let tier = wire_up::build(&settings).await?;
-    let served = tier.nfs.local_addr()?;
+    let served = tier.nfs_address()?.expect("the settings above name one");
     let counters = tier.admin.origin_metrics.clone();
     let seen = || (counters.bytes_of("/"), counters.all_calls_of("/"));
     let running = serve::Running::start(tier);

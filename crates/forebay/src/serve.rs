@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::Cache;
+use front_fuse::Mounted;
 use front_nfs::Registration;
 use namespace::Namespace;
 use rustix::process::{Resource, Rlimit};
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 use types::{Error, Result};
 
 use crate::settings::Settings;
-use crate::wire_up::Tier;
+use crate::wire_up::{Mount, Tier};
 use crate::{admin, wire_up};
 
 /// Calls under way are given this long at the end.
@@ -25,25 +26,41 @@ const DRAIN: Duration = Duration::from_secs(8);
 /// input does.
 pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<()> {
     raise_descriptor_limit();
+    if let Some(dir) = &settings.mount {
+        front_fuse::check_mount_point(dir)?; // before anybody is asked for anything
+    }
     let tier = wire_up::build(&settings).await?;
-    let nfs_address = tier.nfs.local_addr()?;
+    let nfs_address = tier.nfs_address()?;
     let admin_address = tier.admin_listener.local_addr();
     let admin_address =
         admin_address.map_err(|e| Error::io("ask for the address of", "the operator's interface", e))?;
-    let registration = if settings.rpcbind { register(nfs_address.port()).await } else { None };
+    let registration = match nfs_address {
+        Some(address) if settings.rpcbind => register(address.port()).await,
+        _ => None,
+    };
     for junction in &settings.junctions {
         info!(path = %junction.path, files = %junction.files, directories = %junction.directories, "junction");
     }
-    info!(nfs = %nfs_address, admin = %admin_address, cache = %settings.dir.display(), "serving, read-only");
-    let running = Running::start(tier);
-    if announce {
-        println!("{}", json!({ "nfs": nfs_address.to_string(), "admin": admin_address.to_string() }));
-    }
-    let stopped = running.until_signal(attended).await;
+    let nfs = nfs_address.map(|address| address.to_string());
+    let shown = nfs.as_deref().unwrap_or("none");
+    info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving, read-only");
+    let mut running = Running::start(tier);
+    let served = match running.mount().await {
+        Ok(mount) => {
+            if let Some(dir) = &mount {
+                info!("mounted at {dir}");
+            }
+            if announce {
+                println!("{}", json!({ "nfs": nfs, "admin": admin_address.to_string(), "mount": mount }));
+            }
+            running.until_signal(attended).await
+        }
+        Err(e) => running.stop().await.and(Err(e)),
+    };
     if let Some(registration) = registration {
         registration.remove().await;
     }
-    stopped
+    served
 }
 
 async fn register(port: u16) -> Option<Registration> {
@@ -59,7 +76,9 @@ async fn register(port: u16) -> Option<Registration> {
 /// A tier at work.
 pub struct Running {
     stop: watch::Sender<bool>,
-    nfs: JoinHandle<()>,
+    nfs: Option<JoinHandle<()>>,
+    to_mount: Option<Mount>,
+    mounted: Option<Mounted>,
     operator: JoinHandle<()>,
     cache: Arc<Cache>,
     namespace: Arc<Namespace>,
@@ -70,22 +89,54 @@ impl Running {
         let (stop, stopped) = watch::channel(false);
         Running {
             stop,
-            nfs: tokio::spawn(tier.nfs.serve(stopped.clone())),
+            nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
+            to_mount: tier.mount,
+            mounted: None,
             operator: tokio::spawn(admin::serve(tier.admin, tier.admin_listener, stopped)),
             cache: tier.cache,
             namespace: tier.namespace,
         }
     }
 
+    /// Mount, if the settings say so; where.
+    pub async fn mount(&mut self) -> Result<Option<String>> {
+        let Some(Mount { config, vfs, metrics }) = self.to_mount.take() else { return Ok(None) };
+        let mounted = Mounted::start(config, vfs, metrics).await?;
+        let dir = mounted.mount_point().display().to_string();
+        self.mounted = Some(mounted);
+        Ok(Some(dir))
+    }
+
+    /// Returns when somebody has unmounted the only front.
+    async fn unmounted(&self) {
+        let Some(mounted) = &self.mounted else { return std::future::pending().await };
+        mounted.ended().await;
+        warn!("{} was unmounted by somebody", mounted.mount_point().display());
+        if self.nfs.is_some() {
+            std::future::pending().await
+        }
+    }
+
     pub async fn until_signal(self, attended: bool) -> Result<()> {
-        wait_for_signal(attended).await?;
+        tokio::select! {
+            signal = wait_for_signal(attended) => signal?,
+            () = self.unmounted() => {}
+        }
         info!("stopping: no new calls, {DRAIN:?} for those under way");
         self.stop().await
     }
 
-    pub async fn stop(self) -> Result<()> {
+    pub async fn stop(mut self) -> Result<()> {
+        if let Some(mounted) = self.mounted.take() {
+            mounted.unmount().await;
+        }
         let _ = self.stop.send(true);
-        let drained = async { (self.nfs.await, self.operator.await) };
+        let drained = async {
+            if let Some(nfs) = self.nfs {
+                let _ = nfs.await; // it ends, or failed and said why
+            }
+            self.operator.await
+        };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             warn!("some calls did not end in time");
         }

@@ -2,14 +2,14 @@
 //! wrong without asking anybody is refused here, in one line that says what would be right.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use front_nfs::{Rule, Squash};
 use namespace::Freshness;
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::ServeArgs;
+use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
 
 /// Where the operator's commands are answered unless said otherwise.
@@ -25,7 +25,10 @@ pub struct Settings {
     pub cache: cache::Config,
     pub junctions: Vec<JunctionSettings>,
     pub exports: Vec<ExportSettings>,
-    pub nfs: SocketAddr,
+    /// Absent: no NFS server.
+    pub nfs: Option<SocketAddr>,
+    /// Where the tree is mounted on this machine.
+    pub mount: Option<PathBuf>,
     pub rpcbind: bool,
     pub admin: SocketAddr,
 }
@@ -95,16 +98,33 @@ impl Settings {
             junctions.push(parse_junction(typed)?);
         }
         check_places(&junctions)?;
+        check_mount(args.mount.as_deref(), &junctions)?;
         let exports = exports(file.nfs.export, &junctions)?;
         Ok(Settings {
             dir,
             cache,
             junctions,
             exports,
-            nfs: args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT),
+            nfs: Some(args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT)),
+            mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,
             admin: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT),
         })
+    }
+}
+
+impl Settings {
+    /// Of `forebay mount`: one origin, and no server.
+    pub fn of_mount(args: MountArgs) -> Result<Settings> {
+        let serve = ServeArgs {
+            origin: vec![args.origin],
+            mount: Some(args.dir),
+            cache: args.cache,
+            cache_size: args.cache_size,
+            admin: args.admin,
+            ..Default::default()
+        };
+        Ok(Settings { nfs: None, ..Settings::build(config::File::default(), &serve)? })
     }
 }
 
@@ -172,6 +192,24 @@ fn check_places(junctions: &[JunctionSettings]) -> Result<()> {
                     "{inner} lies inside {outer}; junctions must stand beside each other"
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// A mount inside the directory that it serves would contain itself.
+fn check_mount(mount: Option<&Path>, junctions: &[JunctionSettings]) -> Result<()> {
+    let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+    let Some(Ok(mount)) = mount.map(real) else { return Ok(()) };
+    for junction in junctions {
+        if let Store::Directory(origin) = &junction.store
+            && real(origin).is_ok_and(|origin| mount.starts_with(origin))
+        {
+            return refuse(format!(
+                "{} lies inside {}, which it would serve; mount it somewhere else",
+                mount.display(),
+                origin.display()
+            ));
         }
     }
     Ok(())

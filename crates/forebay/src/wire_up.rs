@@ -1,6 +1,7 @@
 //! The whole stack, built bottom-up. This is the only file that names concrete parts of every layer.
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tracing::warn;
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, NfsFacts};
 use crate::deferred::Deferred;
 use crate::settings::{ExportSettings, JunctionSettings, Settings, Store};
 
@@ -32,9 +33,23 @@ const FIRST_CONTACT: Duration = Duration::from_secs(10);
 pub struct Tier {
     pub cache: Arc<Cache>,
     pub namespace: Arc<Namespace>,
-    pub nfs: NfsServer,
+    pub nfs: Option<NfsServer>,
+    pub mount: Option<Mount>,
     pub admin: Arc<Admin>,
     pub admin_listener: TcpListener,
+}
+
+impl Tier {
+    pub fn nfs_address(&self) -> Result<Option<SocketAddr>> {
+        self.nfs.as_ref().map(NfsServer::local_addr).transpose()
+    }
+}
+
+/// A mount that is yet to be made: the last thing before serving, so that nobody finds it empty.
+pub struct Mount {
+    pub config: front_fuse::Config,
+    pub vfs: Arc<Vfs>,
+    pub metrics: front_fuse::Metrics,
 }
 
 pub async fn build(settings: &Settings) -> Result<Tier> {
@@ -68,14 +83,20 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let vfs = Vfs::new(namespace.clone(), cache.clone());
     vfs.register(&mut registry);
 
-    let nfs_config = front_nfs::Config {
-        listen: settings.nfs,
-        handle_key: handle_key(&settings.dir)?,
-        exports: export_rules(&settings.exports, &vfs)?,
-        ..Default::default()
+    let nfs = match settings.nfs {
+        Some(listen) => Some(nfs_server(listen, settings, &vfs).await?),
+        None => None,
     };
-    let nfs = NfsServer::bind(nfs_config, vfs.clone()).await?;
-    nfs.register(&mut registry);
+    if let Some(nfs) = &nfs {
+        nfs.register(&mut registry);
+    }
+    let mount = settings.mount.as_ref().map(|mount_point| {
+        let config = front_fuse::Config { mount_point: mount_point.clone(), ..Default::default() };
+        Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
+    });
+    if let Some(mount) = &mount {
+        mount.metrics.register(&mut registry);
+    }
 
     let admin_listener = TcpListener::bind(settings.admin).await.map_err(|e| {
         let message = format!("on {}: {e}; choose another address with --admin", settings.admin);
@@ -86,12 +107,26 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         cache: cache.clone(),
         registry,
         origin_metrics,
-        nfs_address: nfs.local_addr()?,
-        nfs_connections: Box::new(nfs.connections()),
+        nfs: nfs.as_ref().map(nfs_facts).transpose()?,
+        mount: settings.mount.clone(),
         started: Instant::now(),
         warming: Default::default(),
     });
-    Ok(Tier { cache, namespace, nfs, admin, admin_listener })
+    Ok(Tier { cache, namespace, nfs, mount, admin, admin_listener })
+}
+
+async fn nfs_server(listen: SocketAddr, settings: &Settings, vfs: &Arc<Vfs>) -> Result<NfsServer> {
+    let config = front_nfs::Config {
+        listen,
+        handle_key: handle_key(&settings.dir)?,
+        exports: export_rules(&settings.exports, vfs)?,
+        ..Default::default()
+    };
+    NfsServer::bind(config, vfs.clone()).await
+}
+
+fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
+    Ok(NfsFacts { address: nfs.local_addr()?, connections: Box::new(nfs.connections()) })
 }
 
 /// The real stores of all junctions, side by side: one that does not answer must not delay the others.

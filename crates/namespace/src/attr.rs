@@ -128,7 +128,7 @@ impl Namespace {
     }
 
     /// Does the listing of its directory speak of this very object? Its name may be another's by now.
-    fn is_listed(&self, node: &Node) -> bool {
+    pub(crate) fn is_listed(&self, node: &Node) -> bool {
         let entry = self.store.find_entry(node.record.parent, &node.record.name);
         entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.child == Some(node.id)))
     }

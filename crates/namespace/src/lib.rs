@@ -24,6 +24,7 @@ mod observe;
 mod record;
 mod siblings;
 mod store;
+mod validity;
 mod virtual_tree;
 mod walk;
 
@@ -57,6 +58,10 @@ const LISTINGS_IN_MEMORY: usize = 50_000;
 const LINKS_IN_MEMORY: usize = 20_000;
 /// Names looked up singly that are remembered (about 150 bytes each).
 const SINGLES_IN_MEMORY: usize = 50_000;
+
+/// Changes kept for a listener that is behind; one that is farther behind is told so, and must take everything for
+/// changed.
+const CHANGES_KEPT: usize = 4096;
 
 /// An object: of an origin, or a directory above the junctions.
 #[derive(Clone, Debug)]
@@ -111,6 +116,8 @@ pub struct Namespace {
     lookup_flights: Flights<(FileId, Name), Arc<Node>>,
     listing_flights: Flights<FileId, Listing>,
     heal_flights: Flights<FileId, Arc<Node>>,
+    /// Objects that are not what they were, for fronts whose clients are told.
+    changed: tokio::sync::broadcast::Sender<FileId>,
     metrics: Metrics,
 }
 
@@ -148,6 +155,7 @@ impl Namespace {
             lookup_flights: Flights::new(),
             listing_flights: Flights::new(),
             heal_flights: Flights::new(),
+            changed: tokio::sync::broadcast::Sender::new(CHANGES_KEPT),
             metrics: Metrics::default(),
         }))
     }
@@ -213,6 +221,11 @@ impl Namespace {
             Found::Virtual { .. } => Ok(FsStat::default()),
             Found::Node(node) => self.junction(node.junction())?.statfs(&node.record.reference).await,
         }
+    }
+
+    /// Hear of every object that was found to have another version or to be gone, and of what the operator expires.
+    pub fn changes(&self) -> tokio::sync::broadcast::Receiver<FileId> {
+        self.changed.subscribe()
     }
 
     /// Path, URL, rule and state of every junction, by path.

@@ -18,9 +18,9 @@ use crate::{Found, Namespace};
 /// A name that was looked up singly: what the origin said, and about which state of the directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Single {
-    version: Version,
-    settled: bool,
-    asked_ms: u64,
+    pub version: Version,
+    pub settled: bool,
+    pub asked_ms: u64,
     /// `None`: the origin said that there is no such name.
     child: Option<FileId>,
 }

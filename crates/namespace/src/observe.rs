@@ -80,6 +80,9 @@ impl Namespace {
             old.confirm(asked_ms, self.clock.now_ms());
             return Ok((old.clone(), None));
         }
+        if old.as_ref().is_some_and(|old| old.version() != record.version) {
+            let _ = self.changed.send(id); // nobody may be listening
+        }
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
         let change = durable.then(|| Change::PutNode(id, record.clone()));
         let node = Arc::new(Node::new(id, record));
@@ -91,6 +94,7 @@ impl Namespace {
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
         self.nodes.remove(&id);
         self.listings.remove(&id);
+        let _ = self.changed.send(id);
         self.store.enqueue(vec![Change::RemoveNode(id), Change::RemoveListing(id)]).await
     }
 }

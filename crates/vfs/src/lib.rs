@@ -7,6 +7,7 @@ mod access;
 mod attr;
 mod dir;
 mod follow;
+mod kept;
 mod metrics;
 mod operate;
 mod prefetch;
@@ -17,9 +18,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Cache;
 use namespace::{Found, Namespace};
-use types::{Attr, FileId, JunctionId};
+use types::{Attr, FileId, JunctionId, Version};
 
 pub use access::Access;
+pub use cache::WholeFile;
+pub use kept::Changes;
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct Node {
     pub id: FileId,
     pub junction: JunctionId,
     pub attr: Attr,
+    /// Changes whenever the bytes (names, of a directory) change.
+    pub version: Version,
 }
 
 /// Bytes of one read.
@@ -65,7 +70,7 @@ pub struct StatOut {
     pub node: Node,
     /// Path of the junction, and the URL of its origin; absent for virtual directories.
     pub junction: Option<(String, String)>,
-    pub version: types::Version,
+    pub version: Version,
     /// Bytes of this version on the cache disk.
     pub cached_bytes: u64,
     /// Milliseconds since the origin was last asked about this object.
@@ -124,5 +129,9 @@ const FSID: u64 = 0x0f0_4eba;
 fn node_of(found: &Found) -> Node {
     let id = found.id();
     let attr = Attr { fsid: FSID, fileid: id.fileid64(), ..*found.attr() };
-    Node { id, junction: found.junction(), attr }
+    let version = match found {
+        Found::Node(node) => node.version(),
+        Found::Virtual { .. } => Version([0; 16]),
+    };
+    Node { id, junction: found.junction(), attr, version }
 }

@@ -10,7 +10,7 @@ use origin::Origin;
 use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result};
 
 use crate::access;
-use crate::{ReadOut, Vfs, node_of};
+use crate::{Node, ReadOut, Vfs, node_of};
 
 /// A file that changes at the origin faster than it can be read this many times is answered with "try again".
 const VERSIONS_TRIED_MAX: usize = 4;
@@ -38,6 +38,14 @@ impl Vfs {
             }
         }
         Err(Error::new(ErrorKind::Busy, "read a file that keeps changing at the origin,", id))
+    }
+
+    /// Bytes of the version that `node` had, and of no other: from the cache, or from the origin as long as it still
+    /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
+    pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Bytes>> {
+        let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
+        let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
+        self.cache.read(&key, range, &self.source()).await
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {

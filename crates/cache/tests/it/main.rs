@@ -13,3 +13,4 @@ mod model;
 mod restart;
 mod simulation;
 mod space;
+mod whole;

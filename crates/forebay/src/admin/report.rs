@@ -40,7 +40,10 @@ pub fn status(admin: &Admin) -> Value {
             "evicted_bytes": metrics.evicted_bytes.get(),
             "corrupt_blocks": metrics.corrupt_blocks.get(),
         },
-        "nfs": { "address": admin.nfs_address.to_string(), "connections": (admin.nfs_connections)() },
+        "nfs": admin.nfs.as_ref().map(|nfs| {
+            json!({ "address": nfs.address.to_string(), "connections": (nfs.connections)() })
+        }),
+        "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The binary as its users meet it. One integration binary; each module is a subject.
 
 mod lab;
+mod mount;
 mod rpcbind;
 mod serve;
 mod tier;

@@ -7,3 +7,4 @@ mod junctions;
 mod listing;
 mod outage;
 mod single_flight;
+mod validity;

@@ -1,0 +1,282 @@
+//! `forebay mount` and `serve --mount` as processes: mounted, used, stopped, killed, and run by somebody who is not
+//! root.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+
+use crate::tier::forebay;
+
+const BIG: usize = 3_000_000;
+/// For the origin's files: nobody takes them for files being written.
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+struct Bed {
+    dir: tempfile::TempDir,
+}
+
+/// A directory with an origin, a place to mount at and a place for the cache; `None` where nothing can be mounted.
+fn bed(name: &str) -> Option<Bed> {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        testkit::lab::not_run(name, "it needs /dev/fuse, and root to try both ways to mount");
+        return None;
+    }
+    let dir = tempfile::Builder::new().prefix("forebay-mount-").tempdir().expect("temporary directory");
+    for sub in ["tree", "tree/sub", "mnt", "cache"] {
+        fs::create_dir(dir.path().join(sub)).expect("made");
+    }
+    fs::write(dir.path().join("tree/hello.txt"), b"hello, far away\n").expect("written");
+    fs::write(dir.path().join("tree").join(std::ffi::OsStr::from_bytes(b"odd-\xff")), b"x").expect("written");
+    let big = dir.path().join("tree/sub/big.bin");
+    fs::write(&big, content()).expect("written");
+    File::options()
+        .write(true)
+        .open(big)
+        .expect("opened")
+        .set_modified(SystemTime::now() - AN_HOUR)
+        .expect("set");
+    Some(Bed { dir })
+}
+
+fn content() -> Vec<u8> {
+    (0..BIG).map(|i| (i % 251) as u8).collect()
+}
+
+impl Bed {
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn origin(&self) -> String {
+        format!("file://{}", self.at("tree").display())
+    }
+
+    /// The arguments after `forebay`.
+    fn mount_arguments(&self) -> Vec<String> {
+        let path = |name: &str| self.at(name).display().to_string();
+        let words = ["mount", &self.origin(), &path("mnt"), "--cache", &path("cache")];
+        let rest = ["--cache-size", "1GiB", "--admin", "127.0.0.1:0", "--json"];
+        words.iter().chain(&rest).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn mount(&self) -> Mount {
+        let mut command = forebay();
+        command.args(self.mount_arguments());
+        Mount::start(command)
+    }
+
+    fn is_mounted(&self) -> bool {
+        let text = fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+        text.lines().any(|line| line.split(' ').nth(4) == self.at("mnt").to_str())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // Whatever a failed test leaves: the directory could not be removed otherwise.
+        while self.is_mounted()
+            && Command::new("umount").arg("-l").arg(self.at("mnt")).status().is_ok_and(|s| s.success())
+        {
+        }
+    }
+}
+
+struct Mount {
+    process: Child,
+    announced: Value,
+}
+
+impl Mount {
+    fn start(mut command: Command) -> Mount {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("forebay starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+        let announced = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line:?} is not JSON: {e}"));
+        Mount { process, announced }
+    }
+
+    fn admin(&self) -> &str {
+        self.announced["admin"].as_str().expect("announced")
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let url = format!("http://{}/metrics", self.admin());
+        let text = ureq::get(&url).call().expect("answered").body_mut().read_to_string().expect("text");
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0.0)
+    }
+
+    fn warm(&self, path: &str) {
+        let done = forebay().args(["warm", path, "--json", "--admin", self.admin()]).output().expect("runs");
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    fn signal(&mut self, signal: rustix::process::Signal) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, signal).expect("it was running");
+        self.process.wait().expect("our child").code()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it never came true that {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_directory_is_mounted_read_and_unmounted_by_each_signal() {
+    let Some(bed) = bed("a_directory_is_mounted_read_and_unmounted_by_each_signal") else { return };
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let mut mount = bed.mount();
+        assert_eq!(mount.announced["mount"], bed.at("mnt").display().to_string());
+        assert!(mount.announced["nfs"].is_null());
+        assert_eq!(fs::read(bed.at("mnt/hello.txt")).expect("read"), b"hello, far away\n");
+        assert!(fs::read(bed.at("mnt/sub/big.bin")).expect("read") == content(), "other bytes");
+        let names = fs::read_dir(bed.at("mnt")).expect("listed").count();
+        assert_eq!(names, 3);
+        let held = File::open(bed.at("mnt/hello.txt")).expect("opened");
+        assert_eq!(mount.signal(signal), Some(0));
+        assert!(!bed.is_mounted(), "also while a file is open");
+        drop(held);
+    }
+}
+
+#[test]
+fn a_warm_file_is_read_by_the_kernel_itself_also_after_a_restart() {
+    let Some(bed) = bed("a_warm_file_is_read_by_the_kernel_itself_also_after_a_restart") else { return };
+    let passed = "forebay_fuse_opens_total{how=\"passthrough\"}";
+    let mut mount = bed.mount();
+    mount.warm("/sub/big.bin");
+    assert!(fs::read(bed.at("mnt/sub/big.bin")).expect("read") == content(), "other bytes");
+    assert_eq!((mount.metric(passed), mount.metric("forebay_fuse_read_bytes_total")), (1.0, 0.0));
+    mount.signal(rustix::process::Signal::TERM);
+    let mount = bed.mount();
+    eventually("the file was checked and is passed through", || {
+        assert!(fs::read(bed.at("mnt/sub/big.bin")).expect("read") == content(), "other bytes");
+        mount.metric(passed) > 0.0
+    });
+}
+
+#[test]
+fn what_a_killed_tier_leaves_is_replaced_at_the_next_start() {
+    let Some(bed) = bed("what_a_killed_tier_leaves_is_replaced_at_the_next_start") else { return };
+    let mut mount = bed.mount();
+    let held = File::open(bed.at("mnt/hello.txt")).expect("opened");
+    mount.signal(rustix::process::Signal::KILL);
+    let dead = fs::read_dir(bed.at("mnt")).expect_err("nobody answers");
+    assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()), "{dead}");
+    let mut again = bed.mount();
+    assert_eq!(fs::read(bed.at("mnt/hello.txt")).expect("read"), b"hello, far away\n");
+    assert_eq!(again.signal(rustix::process::Signal::TERM), Some(0));
+    assert!(!bed.is_mounted(), "not one is left");
+    drop(held);
+}
+
+#[test]
+fn a_mount_that_is_taken_away_ends_the_command() {
+    let Some(bed) = bed("a_mount_that_is_taken_away_ends_the_command") else { return };
+    let mut mount = bed.mount();
+    assert!(Command::new("umount").arg(bed.at("mnt")).status().expect("util-linux").success());
+    assert_eq!(mount.process.wait().expect("our child").code(), Some(0));
+}
+
+#[test]
+fn serve_mounts_too_and_both_fronts_are_one_file_system() {
+    let Some(bed) = bed("serve_mounts_too_and_both_fronts_are_one_file_system") else { return };
+    let mut command = forebay();
+    let path = |name: &str| bed.at(name).display().to_string();
+    command.args(["serve", "--origin", &bed.origin(), "--mount", &path("mnt"), "--cache", &path("cache")]);
+    command.args(["--nfs", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--json"]);
+    let mut mount = Mount::start(command);
+    assert!(mount.announced["nfs"].is_string());
+    assert!(fs::read(bed.at("mnt/sub/big.bin")).expect("read") == content(), "other bytes");
+    let stat =
+        forebay().args(["stat", "/sub/big.bin", "--json", "--admin", mount.admin()]).output().expect("runs");
+    let stat: Value = serde_json::from_slice(&stat.stdout).expect("JSON");
+    assert_eq!(stat["cached_bytes"], BIG);
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(bed.at("mnt/sub/big.bin")).expect("there"));
+    assert_eq!(stat["inode"].as_u64(), Some(inode));
+    assert_eq!(mount.signal(rustix::process::Signal::TERM), Some(0));
+    assert!(!bed.is_mounted());
+}
+
+#[test]
+fn somebody_who_is_not_root_mounts_through_fusermount3() {
+    let name = "somebody_who_is_not_root_mounts_through_fusermount3";
+    let Some(bed) = bed(name) else { return };
+    for (tool, package) in [("fusermount3", "fuse3"), ("setpriv", "util-linux")] {
+        if !["/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists()) {
+            return testkit::lab::not_run(name, &format!("Debian's {package} is not installed"));
+        }
+    }
+    // Everything where nobody can reach it.
+    let program = bed.at("forebay");
+    fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("copied");
+    fs::set_permissions(bed.dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    for sub in ["mnt", "cache"] {
+        std::os::unix::fs::chown(bed.at(sub), Some(65534), Some(65534)).expect("given");
+    }
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let mut command = as_nobody(&program);
+    command.args(bed.mount_arguments());
+    let mut mount = Mount::start(command);
+    mount.warm("/sub/big.bin");
+    let read = as_nobody(Path::new("cat")).arg(bed.at("mnt/sub/big.bin")).output().expect("runs");
+    assert!(read.status.success() && read.stdout == content(), "{}", String::from_utf8_lossy(&read.stderr));
+    assert_eq!(mount.metric("forebay_fuse_opens_total{how=\"passthrough\"}"), 0.0, "that takes a privilege");
+    assert_eq!(mount.metric("forebay_fuse_opens_total{how=\"snapshot\"}"), 1.0);
+    assert!(
+        fs::read_dir(bed.at("mnt")).is_err(),
+        "whoever mounted it may use it, and nobody else, not even root"
+    );
+    // setpriv has become forebay.
+    mount.signal(rustix::process::Signal::KILL);
+    let mut command = as_nobody(&program);
+    command.args(bed.mount_arguments());
+    let mut again = Mount::start(command);
+    let read = as_nobody(Path::new("cat")).arg(bed.at("mnt/hello.txt")).output().expect("runs");
+    assert_eq!(read.stdout, b"hello, far away\n");
+    assert_eq!(again.signal(rustix::process::Signal::TERM), Some(0));
+    assert!(!bed.is_mounted(), "not one is left");
+}
+
+#[test]
+fn a_wrong_place_is_refused_in_one_line() {
+    let Some(bed) = bed("a_wrong_place_is_refused_in_one_line") else { return };
+    let cache = bed.at("cache").display().to_string();
+    let refused = |place: &str, right: &str| {
+        let place = bed.at(place).display().to_string();
+        let arguments = ["mount", &bed.origin(), &place, "--cache", &cache, "--admin", "127.0.0.1:0"];
+        let output = forebay().args(arguments).env("FOREBAY_LOG", "off").output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(right), "{said}");
+    };
+    refused("missing", "mkdir -p");
+    refused("tree/hello.txt", "lies inside");
+    refused("tree/sub", "lies inside");
+    fs::write(bed.at("cache/x"), b"x").expect("written");
+    refused("cache", "not empty");
+    let _mount = bed.mount();
+    refused("mnt", "umount");
+}

@@ -1,0 +1,34 @@
+//! Error kinds to errno: the one place.
+
+use fuser::Errno;
+use types::ErrorKind;
+
+pub fn errno_of(kind: ErrorKind) -> Errno {
+    match kind {
+        ErrorKind::NotFound => Errno::ENOENT,
+        // The bytes of the version that is open cannot be had any more: never bytes of another one.
+        ErrorKind::Stale | ErrorKind::VersionChanged => stale(),
+        ErrorKind::NotADirectory => Errno::ENOTDIR,
+        ErrorKind::IsADirectory => Errno::EISDIR,
+        ErrorKind::AccessDenied => Errno::EACCES,
+        ErrorKind::ReadOnly => Errno::EROFS,
+        ErrorKind::Exists => Errno::EEXIST,
+        ErrorKind::NotEmpty => Errno::ENOTEMPTY,
+        ErrorKind::InvalidArgument => Errno::EINVAL,
+        ErrorKind::NameTooLong => Errno::ENAMETOOLONG,
+        ErrorKind::NotSupported => Errno::EOPNOTSUPP,
+        // The first two were tried again until the deadline; a system call has no "later".
+        ErrorKind::Unavailable
+        | ErrorKind::Busy
+        | ErrorKind::OutcomeUnknown
+        | ErrorKind::Corrupt
+        | ErrorKind::Io
+        | ErrorKind::NoSpace
+        | ErrorKind::Config => Errno::EIO,
+    }
+}
+
+/// Also makes the kernel walk the path again, once, and ask for every name in it.
+pub fn stale() -> Errno {
+    Errno::from_i32(rustix::io::Errno::STALE.raw_os_error())
+}

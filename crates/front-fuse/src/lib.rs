@@ -1,0 +1,113 @@
+//! The tree as a local file system, through the kernel's FUSE.
+//!
+//! The kernel asks, `dispatch.rs` hands each request to a task, `ops.rs` answers it with one call of `vfs`. What
+//! the kernel may keep, and for how long, follows from the junction's freshness; a file that is complete in the
+//! cache is read by the kernel itself (`open.rs`). Knows nothing of origins and of how the cache works.
+//!
+//! Start with `inodes.rs` (which version is behind which inode), then `open.rs`, then `mount.rs`.
+//!
+//! Permission: the kernel decides, with the mode bits it was told (`default_permissions`). It knows the groups of
+//! a process; a FUSE request names only one of them. So the kernel never asks us (ACCESS is not sent).
+
+mod attr;
+mod dispatch;
+mod errors;
+mod helper;
+mod inodes;
+mod metrics;
+mod mount;
+mod mountinfo;
+mod notices;
+mod open;
+mod ops;
+mod refresh;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use types::Caller;
+use vfs::Vfs;
+
+pub use metrics::Metrics;
+pub use mount::{Mounted, check_mount_point};
+
+use inodes::Inodes;
+use notices::Notices;
+use open::{Backing, Passthrough};
+
+/// Most bytes of one READ. The kernel's requests grow to this where its read-ahead allows.
+pub const READ_MAX: u32 = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// An empty directory.
+    pub mount_point: PathBuf,
+    /// Threads that take requests from the kernel; each only hands them on. Above four they wait for each other in
+    /// the kernel's queue.
+    pub threads: usize,
+    /// Requests of its own (read-ahead) that the kernel has under way at most; what processes wait for is not
+    /// counted. Its default, 12, is one reader's worth.
+    pub background_max: u16,
+    /// Bytes of READ answers in memory.
+    pub reply_bytes_max: usize,
+    /// What the origin does not answer is tried again for this long, then the system call fails with EIO.
+    pub deadline: Duration,
+    /// A file that changed less than this ago is taken to be still in writing: its opens show what comes, and it is
+    /// not read by the kernel itself. Longer than a writer usually pauses.
+    pub writing_window: Duration,
+    /// Let the kernel read complete cached files by itself, where it can and this process may.
+    pub passthrough: bool,
+    /// How far the kernel reads ahead of a reader, in bytes; set where this process may. The kernel's default of
+    /// 128 KiB is eight times the requests.
+    pub kernel_readahead: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            mount_point: PathBuf::from("."),
+            threads: 4,
+            background_max: 64,
+            reply_bytes_max: 128 << 20,
+            deadline: Duration::from_secs(30),
+            writing_window: Duration::from_secs(60),
+            passthrough: true,
+            kernel_readahead: 1 << 20,
+        }
+    }
+}
+
+/// What all requests share.
+struct Shared {
+    vfs: Arc<Vfs>,
+    config: Config,
+    /// Who asks: the kernel, which has checked what its processes may do.
+    kernel: Caller,
+    inodes: Mutex<Inodes<Arc<Backing>>>,
+    notices: Arc<Notices>,
+    passthrough: Passthrough,
+    metrics: Metrics,
+    /// KiB of READ answers that may still be made.
+    reply_budget: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics) -> Arc<Shared> {
+        Arc::new(Shared {
+            inodes: Mutex::new(Inodes::new(vfs.root())),
+            notices: Arc::default(),
+            passthrough: Passthrough::new(config.passthrough),
+            metrics,
+            kernel: Caller::root(),
+            reply_budget: Arc::new(Semaphore::new(config.reply_bytes_max / 1024)),
+            vfs,
+            config,
+        })
+    }
+
+    fn inodes(&self) -> MutexGuard<'_, Inodes<Arc<Backing>>> {
+        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,199 @@
+//! A mount's life: the mount point is looked at, what a killed tier left behind is replaced, and whatever way this
+//! ends, the mount leaves the tree.
+
+use std::io::ErrorKind as IoKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{Session, SessionACL};
+use rustix::io::Errno;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{debug, info, warn};
+use types::{Error, ErrorKind, Result};
+use vfs::Vfs;
+
+use crate::dispatch::Front;
+use crate::mountinfo::MountEntry;
+use crate::{Config, Metrics, Shared, helper, mountinfo, notices, refresh};
+
+/// Mounts of ours on top of each other that are taken away.
+const LEFT_BEHIND_MAX: usize = 8;
+/// After unmounting, requests under way are given this long.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// A mounted tree. Unmounted when dropped.
+pub struct Mounted {
+    dir: PathBuf,
+    device: Option<String>,
+    shared: Arc<Shared>,
+    ended: watch::Receiver<bool>,
+    watchers: Vec<JoinHandle<()>>,
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, "mount:", message))
+}
+
+/// May a tree be mounted at `dir`? What a killed tier left there is taken away. The path as the kernel names it.
+pub fn check_mount_point(dir: &Path) -> Result<PathBuf> {
+    let shown = dir.display();
+    let missing = || format!("{shown} does not exist; make it first: mkdir -p {shown}");
+    let place = match mountinfo::absolute(dir) {
+        Ok(place) => place,
+        Err(e) if e.kind() == IoKind::NotFound => return refuse(missing()),
+        Err(e) => return refuse(format!("{shown}: {e}; name an empty directory")),
+    };
+    replace_left_behind(&place)?;
+    match std::fs::metadata(&place) {
+        Ok(meta) if !meta.is_dir() => {
+            return refuse(format!("{shown} is not a directory; name an empty directory"));
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == IoKind::NotFound => return refuse(missing()),
+        Err(e) => return refuse(format!("{shown}: {e}; name an empty directory")),
+    }
+    if mountinfo::top_at(&place).is_some_and(|entry| is_ours(&entry)) {
+        return refuse(format!(
+            "a forebay serves {shown} already; stop it, or end its mount: umount {shown}"
+        ));
+    }
+    match std::fs::read_dir(&place).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(place),
+        Ok(false) => {
+            refuse(format!("{shown} is not empty; its files would be hidden: name an empty directory"))
+        }
+        Err(e) => refuse(format!("{shown}: {e}; name a directory that you may read")),
+    }
+}
+
+fn is_ours(entry: &MountEntry) -> bool {
+    entry.kind.strip_prefix("fuse.") == Some(helper::SUBTYPE)
+}
+
+/// A process that was killed leaves its mount; every use of it fails with "Transport endpoint is not connected".
+fn replace_left_behind(place: &Path) -> Result<()> {
+    for _ in 0..LEFT_BEHIND_MAX {
+        let error = match std::fs::metadata(place) {
+            Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => e,
+            _ => return Ok(()),
+        };
+        let shown = place.display();
+        if !mountinfo::top_at(place).is_some_and(|entry| is_ours(&entry)) {
+            return refuse(format!("another program's dead mount is on {shown} ({error}): umount {shown}"));
+        }
+        if let Err(e) = helper::unmount(place) {
+            return refuse(format!("a dead mount is on {shown} and cannot be removed ({e}): umount {shown}"));
+        }
+        warn!("replacing the mount that a killed process left on {shown}");
+    }
+    Ok(())
+}
+
+impl Mounted {
+    /// Mount and serve, until `unmount`, or until the mount is taken away by somebody. Needs a tokio runtime with
+    /// several threads.
+    pub async fn start(config: Config, vfs: Arc<Vfs>, metrics: Metrics) -> Result<Mounted> {
+        let runtime = tokio::runtime::Handle::current();
+        let starting = tokio::task::spawn_blocking(move || start(config, vfs, metrics, runtime));
+        starting.await.map_err(|e| Error::new(ErrorKind::Io, "mount", "").with_source(e))?
+    }
+
+    pub fn mount_point(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns when the mount is gone.
+    pub async fn ended(&self) {
+        let _ = self.ended.clone().wait_for(|ended| *ended).await; // an error: the session's thread is gone
+    }
+
+    /// Take the mount away; requests under way are answered, for a while.
+    pub async fn unmount(mut self) {
+        self.detach();
+        if tokio::time::timeout(DRAIN, self.ended()).await.is_err() {
+            info!("{} is still in use; it ends with this process", self.dir.display());
+        }
+    }
+
+    /// Not a mount that somebody put at the same place since.
+    fn detach(&mut self) {
+        self.shared.notices.close();
+        self.watchers.drain(..).for_each(|watcher| watcher.abort());
+        let Some(device) = self.device.take() else { return };
+        if *self.ended.borrow() || mountinfo::top_at(&self.dir).is_none_or(|top| top.device != device) {
+            return;
+        }
+        if let Err(e) = helper::unmount(&self.dir) {
+            warn!("unmount {}: {e}", self.dir.display());
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+/// Blocking: waits for the kernel's first request.
+fn start(
+    config: Config,
+    vfs: Arc<Vfs>,
+    metrics: Metrics,
+    runtime: tokio::runtime::Handle,
+) -> Result<Mounted> {
+    let dir = check_mount_point(&config.mount_point)?;
+    let failed = |e: std::io::Error| {
+        let message = format!("{}: {e}", dir.display());
+        Error::new(ErrorKind::Config, "mount:", message)
+    };
+    let shared = Shared::new(vfs, config, metrics);
+    note_privilege(&shared);
+    let fd = helper::mount(&dir).map_err(failed)?;
+    let device = mountinfo::top_at(&dir).map(|entry| entry.device);
+    let (end, ended) = watch::channel(false);
+    // From here on, dropping it unmounts.
+    let mut mounted =
+        Mounted { dir: dir.clone(), device, shared: shared.clone(), ended, watchers: Vec::new() };
+
+    let mut options = fuser::Config::default();
+    options.n_threads = Some(shared.config.threads.max(1));
+    options.clone_fd = true;
+    let everybody = rustix::process::geteuid().is_root();
+    let acl = if everybody { SessionACL::All } else { SessionACL::Owner };
+    let front = Front { shared: shared.clone(), runtime: runtime.clone() };
+    let session = Session::from_fd(front, fd, acl, options).map_err(failed)?;
+    notices::start(shared.notices.clone(), session.notifier(), shared.metrics.clone()).map_err(failed)?;
+    let serve = move || {
+        if let Err(e) = session.run() {
+            warn!("the FUSE session ended: {e}");
+        }
+        let _ = end.send(true); // whoever waited may be gone
+    };
+    std::thread::Builder::new().name("fuse-session".into()).spawn(serve).map_err(failed)?;
+    mounted.watchers.push(runtime.spawn(refresh::pass_on(shared.clone(), shared.vfs.changes())));
+    mounted.watchers.push(runtime.spawn(refresh::follow(shared.clone())));
+    raise_readahead(&mounted);
+    Ok(mounted)
+}
+
+/// Known beforehand, so that it is said at the start and not at some open.
+fn note_privilege(shared: &Shared) {
+    use rustix::thread::CapabilitySet;
+    let sets = rustix::thread::capabilities(None);
+    if sets.is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
+        shared.passthrough.give_up("it needs the privilege CAP_SYS_ADMIN");
+    }
+}
+
+/// The kernel's read-ahead of this mount; for root only.
+fn raise_readahead(mounted: &Mounted) {
+    let Some(device) = &mounted.device else { return };
+    let kib = mounted.shared.config.kernel_readahead / 1024;
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(e) = std::fs::write(&path, kib.to_string()) {
+        debug!("{path}: {e}");
+    }
+}

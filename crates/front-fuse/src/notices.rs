@@ -1,0 +1,100 @@
+//! Telling the kernel to let go of what it has.
+//!
+//! The kernel takes locks for it (of pages, of directories) that requests hold which wait for our answer. So it is
+//! done on a thread of its own that answers nobody, and what is to be told is collected by inode: never more than
+//! the kernel has.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use bytes::Bytes;
+use fuser::{INodeNo, Notifier};
+use tracing::debug;
+
+use crate::metrics::Metrics;
+
+#[derive(Default)]
+struct Pending {
+    inodes: HashMap<u64, Notice>,
+    closed: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Notice {
+    /// Also the bytes, not only the attributes.
+    pages: bool,
+    /// Also the name: directory and name.
+    entry: Option<(u64, Bytes)>,
+}
+
+#[derive(Default)]
+pub struct Notices {
+    pending: Mutex<Pending>,
+    wake: Condvar,
+}
+
+impl Notices {
+    /// Bytes and attributes of this inode are not what they were.
+    pub fn pages(&self, number: u64) {
+        self.add(number, Notice { pages: true, entry: None });
+    }
+
+    /// This object may not be what it was, nor its name.
+    pub fn object(&self, number: u64, entry: Option<(u64, Bytes)>) {
+        self.add(number, Notice { pages: false, entry });
+    }
+
+    fn add(&self, number: u64, notice: Notice) {
+        let mut pending = self.lock();
+        if pending.closed {
+            return;
+        }
+        let known = pending.inodes.entry(number).or_default();
+        known.pages |= notice.pages;
+        known.entry = notice.entry.or(known.entry.take());
+        self.wake.notify_one();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    fn next(&self) -> Option<HashMap<u64, Notice>> {
+        let mut pending = self.lock();
+        while pending.inodes.is_empty() && !pending.closed {
+            pending = self.wake.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!pending.closed).then(|| std::mem::take(&mut pending.inodes))
+    }
+}
+
+/// Runs until `close`, or until the kernel is gone.
+pub fn start(notices: Arc<Notices>, notifier: Notifier, metrics: Metrics) -> std::io::Result<()> {
+    let run = move || {
+        while let Some(batch) = notices.next() {
+            for (number, notice) in batch {
+                metrics.invalidations.inc();
+                if let Err(e) = tell(&notifier, number, &notice) {
+                    debug!(number, "the kernel does not take an invalidation: {e}");
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("fuse-notices".into()).spawn(run).map(drop)
+}
+
+fn tell(notifier: &Notifier, number: u64, notice: &Notice) -> std::io::Result<()> {
+    // A negative offset means attributes only; length 0 means to the end.
+    notifier.inval_inode(INodeNo(number), if notice.pages { 0 } else { -1 }, 0)?;
+    match &notice.entry {
+        Some((dir, name)) => notifier.inval_entry(INodeNo(*dir), OsStr::from_bytes(name)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Opening a file: through us, or read by the kernel itself from the file in the cache (passthrough).
+//!
+//! The kernel refuses to have one inode open in both ways, and to have two files behind one inode. So the first
+//! open decides, and later opens follow until the last one is closed (`inodes.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
+use rustix::io::Errno;
+use tracing::{debug, info};
+use types::Result;
+use vfs::{Node, WholeFile};
+
+use crate::Shared;
+use crate::errors;
+use crate::inodes::{How, Opening};
+
+/// What the kernel reads by itself. Fields are dropped in this order: the kernel lets go first.
+pub struct Backing {
+    id: BackingId,
+    _file: WholeFile,
+}
+
+/// May files be passed through? Until it is seen to be impossible.
+pub struct Passthrough {
+    possible: AtomicBool,
+}
+
+impl Passthrough {
+    pub fn new(wanted: bool) -> Passthrough {
+        Passthrough { possible: AtomicBool::new(wanted) }
+    }
+
+    pub fn is_possible(&self) -> bool {
+        self.possible.load(Ordering::Relaxed)
+    }
+
+    /// Said once; everything works without it.
+    pub fn give_up(&self, why: &str) {
+        if self.possible.swap(false, Ordering::Relaxed) {
+            info!("complete files are read through this process, not by the kernel directly: {why}");
+        }
+    }
+}
+
+impl Shared {
+    /// Open, and answer. Each open is counted when it is decided and until the kernel has closed it, so the way of an
+    /// inode never changes while the kernel has it open, in whatever order the answers arrive.
+    pub async fn open(&self, number: u64, reply: ReplyOpen) {
+        let node = match self.node_to_open(number).await {
+            Ok(node) => node,
+            Err(e) => {
+                let errno = self.failed("open", &e);
+                return reply.error(errno);
+            }
+        };
+        let file = self.offer(number, &node);
+        let mut inodes = self.inodes();
+        let opening = inodes.open(number, &node, || self.choose(&node, file, &reply));
+        let label = if inodes.held(number).is_some() { "snapshot" } else { "following" };
+        drop(inodes);
+        match opening {
+            Some(Opening::Passed(backing)) => {
+                self.metrics.opened("passthrough");
+                reply.opened_passthrough(FileHandle(0), FopenFlags::FOPEN_NOFLUSH, &backing.id);
+            }
+            Some(Opening::Served { keep }) => {
+                self.metrics.opened(label);
+                let keep = if keep { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+                reply.opened(FileHandle(0), keep | FopenFlags::FOPEN_NOFLUSH);
+            }
+            Some(Opening::Superseded) | None => reply.error(errors::stale()),
+        }
+    }
+
+    async fn node_to_open(&self, number: u64) -> Result<Node> {
+        let id = self.file(number)?;
+        self.patiently(|| self.vfs.getattr(id)).await
+    }
+
+    /// The whole file, if this open might pass it through.
+    fn offer(&self, number: u64, node: &Node) -> Option<WholeFile> {
+        let may = self.passthrough.is_possible() && !self.is_being_written(node);
+        if may && self.inodes().held(number).is_none() { self.vfs.whole(node) } else { None }
+    }
+
+    fn choose(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> How<Arc<Backing>> {
+        if let Some(file) = file {
+            match reply.open_backing(&file) {
+                Ok(id) => return How::Passed(Arc::new(Backing { id, _file: file })),
+                Err(e) => self.note_refusal(&e),
+            }
+        }
+        if self.is_being_written(node) { How::Following } else { How::Snapshot }
+    }
+
+    /// Some refusals are of this file or moment, the others will not change.
+    fn note_refusal(&self, error: &std::io::Error) {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::PERM) => self.passthrough.give_up("it needs the privilege CAP_SYS_ADMIN"),
+            Some(Errno::LOOP) => {
+                self.passthrough.give_up("the cache is on a stacked file system; put it on a local disk")
+            }
+            Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                self.passthrough.give_up("the kernel does not know it (Linux 6.9 does)")
+            }
+            _ => debug!("a file is not passed through: {error}"),
+        }
+    }
+
+    /// Written a moment ago, or in the future (clocks differ). Not the ctime: what renames a finished file or gives it
+    /// another mode does not write it.
+    fn is_being_written(&self, node: &Node) -> bool {
+        let changed = node.attr.mtime;
+        let Ok(seconds) = u64::try_from(changed.seconds) else { return false };
+        let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, changed.nanos));
+        let Some(changed) = changed else { return false };
+        match SystemTime::now().duration_since(changed) {
+            Ok(since) => since < self.config.writing_window,
+            // Nobody writes a day ahead: such a time tells nothing.
+            Err(ahead) => ahead.duration() < Duration::from_secs(24 * 3600),
+        }
+    }
+
+    pub fn release(&self, number: u64) {
+        let released = self.inodes().release(number);
+        drop(released); // outside the lock: the last close of an evicted file frees its room
+    }
+}

@@ -1,0 +1,165 @@
+//! A tier mounted in this process. Its runtime has threads of its own: a test may wait in the kernel.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::Cache;
+use front_fuse::{Config, Metrics, Mounted};
+use namespace::{Clock, Freshness, Junction, Namespace};
+use testkit::far_origin::Far;
+use tokio::runtime::Runtime;
+use types::{ByteRange, Result};
+use vfs::Vfs;
+
+pub const MIB: u64 = 1 << 20;
+/// Longer than anything here takes on a slow machine.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+pub struct Tier {
+    pub far: Arc<Far>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub vfs: Arc<Vfs>,
+    pub mounted: Option<Mounted>,
+    config: Config,
+    runtime: Runtime,
+    pub dir: tempfile::TempDir,
+}
+
+pub struct Options {
+    pub files: Freshness,
+    pub directories: Freshness,
+    pub config: Config,
+    /// The far origin before anything is mounted.
+    pub far: Arc<Far>,
+}
+
+pub fn ttl(time: Duration) -> Freshness {
+    Freshness::Ttl(time)
+}
+
+/// A mounted tier whose origin `fill` has made; `None`, and "not run" printed, where nothing can be mounted.
+pub fn mount(name: &str, fill: impl FnOnce(&Far)) -> Option<Tier> {
+    mount_with(name, |_| {}, fill)
+}
+
+pub fn mount_with(name: &str, edit: impl FnOnce(&mut Options), fill: impl FnOnce(&Far)) -> Option<Tier> {
+    if !can_mount(name) {
+        return None;
+    }
+    let far = Far::new("far:one");
+    fill(&far);
+    let ttl = ttl(Duration::from_secs(30));
+    let config = Config { deadline: Duration::from_secs(2), ..Config::default() };
+    let mut options = Options { files: ttl, directories: ttl, config, far };
+    edit(&mut options);
+    let mut tier = Tier::build(options);
+    tier.mount();
+    Some(tier)
+}
+
+pub fn can_mount(name: &str) -> bool {
+    let reason = if !Path::new("/dev/fuse").exists() {
+        "/dev/fuse is missing"
+    } else if !rustix::process::geteuid().is_root() {
+        "it needs root (the tests as another user start from root too)"
+    } else {
+        return true;
+    };
+    testkit::lab::not_run(name, reason);
+    false
+}
+
+impl Tier {
+    fn build(options: Options) -> Tier {
+        let runtime = Runtime::new().expect("a runtime");
+        let dir = tempfile::Builder::new().prefix("forebay-fuse-").tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("mnt")).expect("made");
+        let mut junction = Junction::new("/", options.far.clone());
+        (junction.files, junction.directories) = (options.files, options.directories);
+        let clock = Clock::default();
+        let guard = runtime.enter();
+        let config = namespace::Config { dir: dir.path().join("meta"), ..Default::default() };
+        let namespace = Namespace::open_with_clock(config, vec![junction], clock.clone()).expect("opens");
+        let cache = Cache::open(cache::Config {
+            dir: dir.path().join("cache"),
+            size_max: 512 * MIB,
+            free_floor: 0,
+            ..cache::Config::default()
+        })
+        .expect("opens");
+        drop(guard);
+        let vfs = Vfs::new(namespace, cache);
+        let config = Config { mount_point: dir.path().join("mnt"), ..options.config };
+        let metrics = Metrics::default();
+        let far = options.far;
+        Tier { far, clock, metrics, vfs, mounted: None, config, runtime, dir }
+    }
+
+    pub fn mount(&mut self) {
+        self.mounted = Some(self.try_mount().expect("mounted"));
+    }
+
+    pub fn try_mount(&self) -> Result<Mounted> {
+        self.run(Mounted::start(self.config.clone(), self.vfs.clone(), self.metrics.clone()))
+    }
+
+    pub fn unmount(&mut self) {
+        let mounted = self.mounted.take().expect("it was mounted");
+        self.run(mounted.unmount());
+    }
+
+    pub fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// A path below the mount point.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mount_point().join(name)
+    }
+
+    pub fn mount_point(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    pub fn warm(&self, path: &str) {
+        let progress = vfs::WarmProgress::default();
+        self.run(self.vfs.warm(path.as_bytes(), &progress));
+        assert_eq!(progress.errors.into_inner(), 0, "{:?}", progress.last_error);
+    }
+
+    pub fn opens(&self, how: &'static str) -> u64 {
+        self.metrics.opens_of(how)
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+    }
+}
+
+pub fn bytes_of(seed: u64, size: u64) -> Vec<u8> {
+    origin::memory::generated(seed, ByteRange::new(0, size)).to_vec()
+}
+
+pub fn assert_same(got: &[u8], wanted: &[u8], what: &str) {
+    if got != wanted {
+        let at = got.iter().zip(wanted).position(|(a, b)| a != b);
+        panic!("{what}: {} bytes instead of {}, the first difference is at {at:?}", got.len(), wanted.len());
+    }
+}
+
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < DEADLINE, "it never came true that {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn is_mounted(dir: &Path) -> bool {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+    text.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
+}

@@ -1,0 +1,80 @@
+//! How much longer may what was told be believed? For fronts whose clients keep answers by a timer: with these
+//! times, a client's cache never makes an answer older than the junction's rule allows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use types::{FileId, Name};
+
+use crate::config::Freshness;
+use crate::listing;
+use crate::node::Node;
+use crate::{Found, Namespace};
+
+/// Told of what never changes while we run.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+impl Namespace {
+    /// For how long the attributes of this object, and so its version, may be told without asking again. Zero for
+    /// what must be asked for at each open, and for what is served although it is too old.
+    pub fn fresh_for(self: &Arc<Self>, found: &Found) -> Duration {
+        let Found::Node(node) = found else { return FOREVER };
+        let Ok(junction) = self.junction(node.junction()) else { return Duration::ZERO };
+        let vouched_ms = self.vouched_for(node);
+        if vouched_ms == 0 {
+            return Duration::ZERO;
+        }
+        left(junction.rule_for(node), self.clock.now_ms().saturating_sub(vouched_ms))
+    }
+
+    /// When the origin last told of this object: by itself, or in a listing of its directory.
+    fn vouched_for(&self, node: &Node) -> u64 {
+        let checked_ms = node.checked_ms();
+        if node.attr().is_dir() || checked_ms == 0 {
+            return checked_ms;
+        }
+        match self.listing_of(node.record.parent) {
+            Ok(Some(listing)) if listing.listed_ms > checked_ms && self.is_listed(node) => listing.listed_ms,
+            _ => checked_ms,
+        }
+    }
+
+    /// For how long it may be told that `name` in `dir` is what it is, present or absent.
+    pub fn name_fresh_for(self: &Arc<Self>, dir: FileId, name: &Name, absent: bool) -> Duration {
+        if self.virtual_tree.get(dir).is_some() {
+            return FOREVER;
+        }
+        let Ok(node) = self.load(dir) else { return Duration::ZERO };
+        let Ok(junction) = self.junction(node.junction()) else { return Duration::ZERO };
+        let rule = junction.rules.directories;
+        let Some(proved_ms) = self.name_proved(&node, name, rule) else { return Duration::ZERO };
+        let age_ms = self.clock.now_ms().saturating_sub(proved_ms);
+        let left = left(rule, age_ms);
+        if !absent {
+            return left;
+        }
+        left.min(junction.rules.negative_ttl.saturating_sub(Duration::from_millis(age_ms)))
+    }
+
+    /// When the origin last vouched for the name, in milliseconds.
+    fn name_proved(&self, dir: &Node, name: &Name, rule: Freshness) -> Option<u64> {
+        let single = self.singles.get(&(dir.id, name.clone())).and_then(|single| single.proof(dir, rule));
+        let listed =
+            self.listing_of(dir.id).ok().flatten().and_then(|listing| self.proof(dir, &listing, rule));
+        single.max(listed)
+    }
+}
+
+fn left(rule: Freshness, age_ms: u64) -> Duration {
+    match rule {
+        Freshness::Always => Duration::ZERO,
+        Freshness::Immutable => FOREVER,
+        Freshness::Ttl(ttl) => ttl.saturating_sub(Duration::from_millis(age_ms)),
+    }
+}
+
+impl crate::lookup::Single {
+    fn proof(&self, dir: &Node, rule: Freshness) -> Option<u64> {
+        listing::proof(dir, self.version, self.settled, self.asked_ms, rule)
+    }
+}

@@ -1,0 +1,66 @@
+//! For a front whose client keeps what it was told (the kernel, through FUSE): for how long it may, when it must
+//! let go early, and which files it may read by itself.
+
+use std::time::Duration;
+
+use cache::{CacheKey, WholeFile};
+use namespace::Ask;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use types::{FileId, Name, Result};
+
+use crate::{Node, Vfs, node_of};
+
+/// Hears of objects that are not what they were.
+pub struct Changes {
+    receiver: broadcast::Receiver<FileId>,
+}
+
+impl Changes {
+    /// The next changed object; `Some(None)` means that too many changed, take all for changed. `None` at the end.
+    pub async fn next(&mut self) -> Option<Option<FileId>> {
+        match self.receiver.recv().await {
+            Ok(id) => Some(Some(id)),
+            Err(RecvError::Lagged(_)) => Some(None),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+impl Vfs {
+    /// For how long this may be told again without asking `vfs`.
+    pub fn fresh_for(&self, node: &Node) -> Duration {
+        let known = match self.namespace.getattr_known(node.id) {
+            Ok(known) => known,
+            // Not of an origin: a directory above the junctions.
+            Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
+            Err(_) => return Duration::ZERO,
+        };
+        let fresh = self.namespace.fresh_for(&known);
+        // Changed since: what is told now is known to be old.
+        if node_of(&known).version == node.version { fresh } else { Duration::ZERO }
+    }
+
+    /// For how long it may be told that this name is there, or is absent.
+    pub fn name_fresh_for(&self, dir: FileId, name: &Name, absent: bool) -> Duration {
+        self.namespace.name_fresh_for(dir, name, absent)
+    }
+
+    pub fn changes(&self) -> Changes {
+        Changes { receiver: self.namespace.changes() }
+    }
+
+    /// The object as those see it who have it open: `always` trusts the last open.
+    pub async fn getattr_in_use(&self, id: FileId) -> Result<Node> {
+        Ok(node_of(&self.namespace.getattr(id, Ask::Use).await?))
+    }
+
+    /// All bytes of this version as one file on local disk, if they are all there and checked.
+    pub fn whole(&self, node: &Node) -> Option<WholeFile> {
+        let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
+        if node.attr.is_file() { self.cache.whole(&key) } else { None }
+    }
+}
+
+/// What leads to the junctions is fixed while we run.
+const VIRTUAL_FRESH: Duration = Duration::from_secs(24 * 3600);

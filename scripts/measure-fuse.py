@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Reads through the mount against reads of the same bytes on the local file system, both in the page cache.
+
+    scripts/measure-fuse.py [--forebay target/release/forebay] [--dir DIR] [--rounds 7] [--mib 512]
+
+Needs root (passthrough), fio and a local DIR on a plain file system. Each round measures every way once, one after the
+other, so that noise meets all alike; printed are medians, their ratio to the local file, and the range of the ratios of
+single rounds. "through us" is a mount by somebody who is not root, who may not have passthrough.
+"""
+import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
+
+JOBS = {
+    "sequential 1 MiB": ["--rw=read", "--bs=1M", "--ioengine=psync"],
+    "random 4 KiB": ["--rw=randread", "--bs=4k", "--ioengine=psync", "--norandommap"],
+    "mmap sequential 64 KiB": ["--rw=read", "--bs=64k", "--ioengine=mmap"],
+    "mmap random 4 KiB": ["--rw=randread", "--bs=4k", "--ioengine=mmap", "--norandommap"],
+}
+
+
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def fio(path, job, seconds, mib, user):
+    command = [*user, "fio", "--name=x", f"--filename={path}", f"--size={mib}m", "--readonly", "--invalidate=0",
+               "--time_based", f"--runtime={seconds}", "--output-format=json", *job]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    read = json.loads(out[out.index("{"):])["jobs"][0]["read"]
+    return read["bw_bytes"] / 1e6, read["iops"]
+
+
+def mount(forebay, origin, base, name, user):
+    mnt, cache = os.path.join(base, "mnt-" + name), os.path.join(base, "cache-" + name)
+    os.makedirs(mnt), os.makedirs(cache)
+    if user:
+        os.chown(mnt, 65534, 65534), os.chown(cache, 65534, 65534)
+    process = subprocess.Popen([*user, forebay, "mount", "file://" + origin, mnt, "--cache", cache,
+                                "--cache-size", "8GiB", "--admin", "127.0.0.1:0", "--json"],
+                               stdout=subprocess.PIPE, text=True)
+    admin = json.loads(process.stdout.readline())["admin"]
+    subprocess.run([forebay, "warm", "/file", "--admin", admin, "--json"], check=True, stdout=subprocess.DEVNULL)
+    return process, os.path.join(mnt, "file"), admin
+
+
+def passed(forebay_admin):
+    import urllib.request
+    text = urllib.request.urlopen(f"http://{forebay_admin}/metrics").read().decode()
+    lines = [l for l in text.splitlines() if l.startswith('forebay_fuse_opens_total{how="passthrough"}')]
+    return float(lines[0].split()[-1]) if lines else 0.0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--forebay", default="target/release/forebay")
+    parser.add_argument("--dir", default=None)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--mib", type=int, default=512)
+    args = parser.parse_args()
+    base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
+    os.chmod(base, 0o755)
+    origin = os.path.join(base, "origin")
+    os.makedirs(origin)
+    local = os.path.join(origin, "file")
+    with open(local, "wb") as f:
+        for _ in range(args.mib):
+            f.write(os.urandom(1 << 20))
+    old = time.time() - 3600  # nobody takes it for a file being written
+    os.utime(local, (old, old))
+    forebay = os.path.join(base, "forebay")
+    shutil.copy(args.forebay, forebay)
+    processes = []
+    try:
+        ways, users = {"local": local}, {"through us": NOBODY}
+        process, ways["passthrough"], admin = mount(forebay, origin, base, "passed", [])
+        processes.append(process)
+        if shutil.which("setpriv") and shutil.which("fusermount3"):
+            process, ways["through us"], _ = mount(forebay, origin, base, "served", NOBODY)
+            processes.append(process)
+        for way, path in ways.items():
+            subprocess.run([*users.get(way, []), "cat", path], check=True, stdout=subprocess.DEVNULL)
+        if passed(admin) < 1:
+            sys.exit("the file is not passed through here; see the log above")
+        print(f"{args.mib} MiB, {args.rounds} rounds of {args.seconds} s, medians")
+        for name, job in JOBS.items():
+            seen = {way: [] for way in ways}
+            for _ in range(args.rounds):
+                for way, path in ways.items():
+                    seen[way].append(fio(path, job, args.seconds, args.mib, users.get(way, [])))
+            for way, values in seen.items():
+                rate, iops = (statistics.median(v[i] for v in values) for i in (0, 1))
+                single = sorted(v[0] / l[0] for v, l in zip(values, seen["local"]))
+                ratio = rate / statistics.median(v[0] for v in seen["local"])
+                print(f"{name:<24} {way:<12} {rate:>8.0f} MB/s {iops:>9.0f} /s  ratio {ratio:5.3f}"
+                      f"  ({single[0]:.2f} to {single[-1]:.2f})")
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+main()
