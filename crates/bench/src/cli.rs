@@ -68,6 +68,9 @@ pub struct OutputArgs {
     /// Print JSON instead of the table
     #[arg(long)]
     pub json: bool,
+    /// Exit with 1 if a row is INVALID
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What all experiments take.
@@ -125,7 +128,11 @@ pub struct LaunchArgs {
 
 /// Of the original's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale(pub f64);
+pub struct Scale {
+    factor: f64,
+    /// It was asked for by the word, and may mean another factor.
+    is_small: bool,
+}
 
 impl CommonArgs {
     /// Seconds that are left of the time budget since `begin`; a second at least, so that what is under way can end.
@@ -135,31 +142,37 @@ impl CommonArgs {
 }
 
 impl Scale {
-    pub const SMALL: Scale = Scale(0.005);
+    pub const fn new(factor: f64) -> Scale {
+        Scale { factor, is_small: false }
+    }
 
     pub fn parse(text: &str) -> std::result::Result<Scale, String> {
         match text {
-            "small" => Ok(Scale::SMALL),
-            "medium" => Ok(Scale(0.05)),
-            "full" => Ok(Scale(1.0)),
+            "small" => Ok(Scale { factor: 0.005, is_small: true }),
+            "medium" => Ok(Scale::new(0.05)),
+            "full" => Ok(Scale::new(1.0)),
             _ => {
                 let factor = text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor));
                 let wrong = || {
                     format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
                 };
-                factor.map(Scale).ok_or_else(wrong)
+                factor.map(Scale::new).ok_or_else(wrong)
             }
         }
     }
 
+    pub fn factor(self) -> f64 {
+        self.factor
+    }
+
     /// `small` means another factor where the original's own size is small, or large.
     pub fn small_is(self, factor: f64) -> Scale {
-        if self == Scale::SMALL { Scale(factor) } else { self }
+        if self.is_small { Scale { factor, ..self } } else { self }
     }
 
     /// `whole` at this scale, at least `least`.
     pub fn of(self, whole: u64, least: u64) -> u64 {
-        ((whole as f64 * self.0).round() as u64).max(least)
+        ((whole as f64 * self.factor).round() as u64).max(least)
     }
 }
 

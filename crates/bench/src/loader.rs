@@ -94,7 +94,7 @@ struct Plan {
 impl Plan {
     fn of(args: &LoaderArgs) -> Result<Plan> {
         let scale = args.common.scale;
-        let small = scale.0 < 0.1;
+        let small = scale.factor() < 0.1;
         let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
         let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });

@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn at_full_scale_the_tests_are_the_originals() {
-        let full = Scale(1.0);
+        let full = Scale::new(1.0);
         let sizes = TESTS.each_ref().map(|test| {
             let layout = test.layout(full);
             (layout.files, layout.size_limits().1, test.block_bytes)

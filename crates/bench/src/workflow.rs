@@ -139,7 +139,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
 }
 
 fn graph(args: &WorkflowArgs) -> Result<Graph> {
-    let Some(path) = &args.graph else { return Ok(Graph::caw(args.common.scale.small_is(SMALL).0)) };
+    let Some(path) = &args.graph else { return Ok(Graph::caw(args.common.scale.small_is(SMALL).factor())) };
     let wrong =
         |why: String| Error::new(ErrorKind::Config, "workflow graph:", format!("{}: {why}", path.display()));
     let length = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
@@ -161,7 +161,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let stage = Stage::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
     let partitions = partitions(args.nodes);
     let poll = Duration::from_secs_f64(if args.common.faithful {
-        POLL_FAITHFUL * args.common.scale.small_is(SMALL).0
+        POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()
     } else {
         0.0
     });
