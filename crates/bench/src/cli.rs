@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use types::{Error, ErrorKind, Result};
 
+use crate::crew::alone;
 use crate::quantity;
 
 #[derive(Args)]
@@ -49,6 +50,9 @@ enum Experiment {
     /// Run again what made a result file
     Again {
         result: PathBuf,
+        /// Where the new result goes; the old one's place is not written again
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
         /// Only say what would be run
         #[arg(long)]
         dry_run: bool,
@@ -64,6 +68,9 @@ pub struct OutputArgs {
     /// Print JSON instead of the table
     #[arg(long)]
     pub json: bool,
+    /// Exit with 1 if a row is INVALID
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What all experiments take.
@@ -73,7 +80,7 @@ pub struct CommonArgs {
     #[arg(long)]
     pub faithful: bool,
     /// How large: small (a laptop, minutes), medium, full (the original), or a factor such as 0.05
-    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = Scale::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = Scale::parse, allow_hyphen_values = true)]
     pub scale: Scale,
     /// Repetitions of each condition; below 6 there is no confidence interval
     #[arg(short = 'n', long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -121,48 +128,70 @@ pub struct LaunchArgs {
 
 /// Of the original's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale(pub f64);
+pub struct Scale {
+    factor: f64,
+    /// It was asked for by the word, and may mean another factor.
+    is_small: bool,
+}
+
+impl CommonArgs {
+    /// Seconds that are left of the time budget since `begin`; a second at least, so that what is under way can end.
+    pub fn seconds_left(&self, begin: std::time::Instant) -> f64 {
+        self.time_budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0)
+    }
+}
 
 impl Scale {
-    pub const SMALL: Scale = Scale(0.005);
+    pub const fn new(factor: f64) -> Scale {
+        Scale { factor, is_small: false }
+    }
 
     pub fn parse(text: &str) -> std::result::Result<Scale, String> {
         match text {
-            "small" => Ok(Scale::SMALL),
-            "medium" => Ok(Scale(0.05)),
-            "full" => Ok(Scale(1.0)),
+            "small" => Ok(Scale { factor: 0.005, is_small: true }),
+            "medium" => Ok(Scale::new(0.05)),
+            "full" => Ok(Scale::new(1.0)),
             _ => {
                 let factor = text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor));
                 let wrong = || {
                     format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
                 };
-                factor.map(Scale).ok_or_else(wrong)
+                factor.map(Scale::new).ok_or_else(wrong)
             }
         }
     }
 
+    pub fn factor(self) -> f64 {
+        self.factor
+    }
+
+    /// `small` means another factor where the original's own size is small, or large.
+    pub fn small_is(self, factor: f64) -> Scale {
+        if self.is_small { Scale { factor, ..self } } else { self }
+    }
+
     /// `whole` at this scale, at least `least`.
     pub fn of(self, whole: u64, least: u64) -> u64 {
-        ((whole as f64 * self.0).round() as u64).max(least)
+        ((whole as f64 * self.factor).round() as u64).max(least)
     }
 }
 
 pub async fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.experiment {
-        Experiment::Probe(args) => crate::probe::command(args).await,
+        Experiment::Probe(args) => alone(crate::probe::command(args)).await,
         Experiment::Render(args) => crate::render::command(args).await,
         Experiment::Shapes(args) => crate::shapes::command(args).await,
         Experiment::Load(args) => crate::load::command(args).await,
         Experiment::Sob(args) => crate::sob::command(args).await,
         Experiment::Link(args) => crate::link::command(args).await,
-        Experiment::Workflow(args) => crate::workflow::command(args).await,
+        Experiment::Workflow(args) => alone(crate::workflow::command(args)).await,
         Experiment::Loader(args) => crate::loader::command(args).await,
-        Experiment::Replicas(args) => crate::replicas::command(args),
+        Experiment::Replicas(args) => alone(async { crate::replicas::command(args) }).await,
         Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
         Experiment::Clean(args) => crate::bed::clean(args).await,
         Experiment::Show { result, output } => crate::results::show(&result, &output),
-        Experiment::Again { result, dry_run } => crate::results::again(&result, dry_run),
+        Experiment::Again { result, out, dry_run } => crate::results::again(&result, out.as_deref(), dry_run),
     }
 }
 

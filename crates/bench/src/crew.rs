@@ -1,6 +1,7 @@
 //! One run on one process or on many: rank 0 thinks, all do. Rank 0 runs the experiment and gives orders; the others
 //! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
 
+use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +61,24 @@ pub async fn run(
             let ended = crew.member.abort(&error.to_string()).await;
             // Wrong usage stays wrong usage, with its exit code, on the process that says it.
             Err(if root && error.kind() == ErrorKind::Config { error } else { ended })
+        }
+    }
+}
+
+/// What one process does by itself. Under a launcher that has started several the others wait for it, so that it is done
+/// once.
+pub fn alone(work: impl Future<Output = Result<ExitCode>>) -> impl Future<Output = Result<ExitCode>> {
+    let work = Box::pin(work);
+    async move {
+        let member = Fleet::join(Options::of_this_process()?).await?;
+        let done = if member.is_root() { work.await } else { Ok(ExitCode::SUCCESS) };
+        match done {
+            Ok(code) => member.finish().await.map(|()| code),
+            Err(error) if member.size() == 1 => Err(error),
+            Err(error) => {
+                let _ = member.abort(&error.to_string()).await;
+                Err(error)
+            }
         }
     }
 }

@@ -356,19 +356,29 @@ fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
         "errors",
         "verified",
     ];
-    draft.file.tables.push(Table::new("The load", columns, vec![Row { invalid, ..Row::new(cells) }]));
-    draft.file.measures.push(Measure {
-        name: "rate".to_owned(),
-        unit: "MiB/s".to_owned(),
-        better: Better::Higher,
-        values: rates.clone(),
-    });
-    draft.file.measures.push(Measure {
-        name: "touches".to_owned(),
-        unit: "1/s".to_owned(),
-        better: Better::Higher,
-        values: touches.clone(),
-    });
+    draft.file.tables.push(Table::new(
+        "The load",
+        columns,
+        vec![Row { invalid: invalid.clone(), ..Row::new(cells) }],
+    ));
+    draft.measure(
+        Measure {
+            name: "rate".to_owned(),
+            unit: "MiB/s".to_owned(),
+            better: Better::Higher,
+            values: rates.clone(),
+        },
+        &invalid,
+    );
+    draft.measure(
+        Measure {
+            name: "touches".to_owned(),
+            unit: "1/s".to_owned(),
+            better: Better::Higher,
+            values: touches.clone(),
+        },
+        &invalid,
+    );
     if let Some(first) = runs.first() {
         draft
             .file

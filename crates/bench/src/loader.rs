@@ -94,7 +94,7 @@ struct Plan {
 impl Plan {
     fn of(args: &LoaderArgs) -> Result<Plan> {
         let scale = args.common.scale;
-        let small = scale.0 < 0.1;
+        let small = scale.factor() < 0.1;
         let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
         let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });
@@ -125,11 +125,11 @@ impl Plan {
         })
     }
 
-    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs) -> Job {
+    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, begin: Instant) -> Job {
         let amount = Amount::Epochs(epochs);
         let work = Work { block_bytes: 1 << 20, seed: args.common.seed, amount, ..Work::mfmr() };
         let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
-        let limits = Limits { seconds: args.common.time_budget.as_secs_f64(), ..Limits::default() };
+        let limits = Limits { seconds: args.common.seconds_left(begin), ..Limits::default() };
         Job { limits, ..stage.job(self.fleet, phase) }
     }
 
@@ -199,13 +199,22 @@ async fn all(
     plan: &Plan,
     args: &LoaderArgs,
 ) -> Result<(Line, Vec<Triple>, Curve, Sweep)> {
+    let begin = Instant::now();
     let line = stage.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     for repetition in 0..plan.repetitions {
         let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: Mode, epochs: u64, url: &str, tier| {
-            sample::take(crew, stage, &line, url, &plan.job(stage, mode, epochs, args), tier, &what(mode))
-                .await
+            sample::take(
+                crew,
+                stage,
+                &line,
+                url,
+                &plan.job(stage, mode, epochs, args, begin),
+                tier,
+                &what(mode),
+            )
+            .await
         };
         let direct = run(Mode::Direct, 1, &line.url, None).await?;
         let tier = stage.tier(&line)?;
@@ -228,7 +237,7 @@ async fn all(
     for factor in &args.working_set {
         let tier = stage.tier_of(&line, (plan.layout.total_bytes() as f64 / factor) as u64)?;
         let (url, what) = (tier_url(&tier), format!("loader, data set {factor} x cache"));
-        let job = |mode| plan.job(stage, mode, 1, args);
+        let job = |mode| plan.job(stage, mode, 1, args, begin);
         sample::take(crew, stage, &line, &url, &job(Mode::Cold), Some(&tier), &what).await?;
         sweep.push((
             *factor,
@@ -370,12 +379,15 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
     draft.file.tables.push(table);
     draft.file.tables.push(aistore::results());
     for mode in Mode::ALL {
-        draft.file.measures.push(Measure {
-            name: format!("{} throughput", mode.name()),
-            unit: "GiB/s".to_owned(),
-            better: Better::Higher,
-            values: of(mode, &rate),
-        });
+        draft.measure(
+            Measure {
+                name: format!("{} throughput", mode.name()),
+                unit: "GiB/s".to_owned(),
+                better: Better::Higher,
+                values: of(mode, &rate),
+            },
+            &invalid,
+        );
         if let Some(why) = triples.first().and_then(|t| {
             let s = t.of(mode);
             sanity::little(objects(s) / s.makespan.max(1e-9), latency_ms(s) / 1000.0, workers)

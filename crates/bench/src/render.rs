@@ -102,7 +102,8 @@ impl Plan {
         if args.rtt.is_empty() || args.file_size == 0 {
             return refuse("render: give at least one --rtt, and files of at least 1 byte");
         }
-        let default_files = ((ROUND_TRIPS * scale.0 / ROUND_TRIPS_PER_FILE).round() as u64).max(FILES_MIN);
+        let default_files =
+            ((ROUND_TRIPS * scale.factor() / ROUND_TRIPS_PER_FILE).round() as u64).max(FILES_MIN);
         let layout = Layout {
             files: args.files.unwrap_or(default_files),
             sizes: Sizes::Equal(args.file_size),
@@ -121,7 +122,7 @@ impl Plan {
         Ok(Plan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,
-            compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.0)),
+            compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
             rtts: args.rtt.clone(),
             rate: args.rate,
             stagger: args.stagger,

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
 use bench_load::safety::Cleanup;
-use bench_report::model::{Finding, ResultFile, SCHEMA, Severity};
+use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
 use bench_report::{compare, csv, html, json as json_file, markdown};
 use clap::Args;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Draft {
     pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs) -> Draft {
         let preset = if common.faithful { "faithful" } else { "modern" };
         let mut draft = Draft::without_common(experiment, title, preset, common.seed);
-        draft.parameter("scale", common.scale.0);
+        draft.parameter("scale", common.scale.factor());
         draft.parameter("repetitions", common.repetitions);
         draft
     }
@@ -80,13 +80,31 @@ impl Draft {
         }
     }
 
+    /// For comparisons, unless its row must not be believed.
+    pub fn measure(&mut self, measure: Measure, invalid: &[String]) {
+        if invalid.is_empty() {
+            self.file.measures.push(measure);
+        } else {
+            self.note(format!("{}: INVALID, so nothing can be compared with it", measure.name));
+        }
+    }
+
     pub fn finish(mut self) -> ResultFile {
         self.file.seconds = self.start.elapsed().as_secs_f64();
+        if has_invalid_rows(&self.file) {
+            for finding in self.file.findings.iter_mut().filter(|f| f.severity == Severity::Verdict) {
+                finding.text = format!("with INVALID rows, so not proved: {}", finding.text);
+            }
+        }
         self.file
     }
 }
 
-/// Print it and write its files. The exit code is 1 if the result as a whole must not be believed.
+fn has_invalid_rows(file: &ResultFile) -> bool {
+    file.tables.iter().flat_map(|table| &table.rows).any(|row| !row.invalid.is_empty())
+}
+
+/// Print it and write its files. The exit code is 1 if the result must not be believed; with --strict, if a row must not.
 pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     let written = output.out.as_deref().map_or(Ok(Vec::new()), |dir| write(file, dir));
     // Also if the files could not be written: it may have taken hours.
@@ -94,7 +112,8 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     for path in written? {
         eprintln!("wrote {path}");
     }
-    let believed = !file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
+    let invalid = file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
+    let believed = !invalid && !(output.strict && has_invalid_rows(file));
     Ok(if believed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -150,10 +169,13 @@ pub fn show(path: &Path, output: &OutputArgs) -> Result<ExitCode> {
     publish(&read(path)?, output)
 }
 
-/// The command line of the file, by this program.
-pub fn again(path: &Path, dry_run: bool) -> Result<ExitCode> {
+/// The command line of the file, by this program; its result goes to a place of its own.
+pub fn again(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<ExitCode> {
     let file = read(path)?;
-    let arguments = file.command.get(1..).unwrap_or_default();
+    let mut arguments = without_out(file.command.get(1..).unwrap_or_default());
+    if let Some(out) = out {
+        arguments.extend(["--out".to_owned(), out.to_string_lossy().into_owned()]);
+    }
     if arguments.first().map(String::as_str) != Some("bench") {
         return refuse(format!("{}: it does not say which command made it", path.display()));
     }
@@ -163,8 +185,21 @@ pub fn again(path: &Path, dry_run: bool) -> Result<ExitCode> {
     }
     let failed = |e| Error::io("start", "the run again", e);
     let program = std::env::current_exe().map_err(failed)?;
-    let status = Command::new(program).args(arguments).status().map_err(failed)?;
+    let status = Command::new(program).args(&arguments).status().map_err(failed)?;
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+}
+
+fn without_out(arguments: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--out" {
+            rest.next();
+        } else if !argument.starts_with("--out=") {
+            kept.push(argument.clone());
+        }
+    }
+    kept
 }
 
 #[derive(Args, Clone, Debug)]

@@ -122,6 +122,8 @@ pub struct Sample {
     /// Reads at the tier that had to wait for the storage.
     pub waits: u64,
     pub client_cpu: f64,
+    /// Of the bench process that held most.
+    pub client_peak_bytes: u64,
     pub tier_cpu: f64,
     pub tier_peak_bytes: u64,
     pub origin_cpu: Option<f64>,
@@ -154,6 +156,7 @@ pub async fn take(
     let (after, tier_after) = look()?;
     let counted = after.since(&before);
     let skew = loaded.skew().as_secs_f64();
+    let client_peak_bytes = loaded.outcome.rss_max_bytes;
     let phase = loaded.outcome.phases.into_iter().next();
     let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
     let tier_used = tier_after - tier_before;
@@ -177,6 +180,7 @@ pub async fn take(
         waits: counted.waits(),
         // The relay works in this process, and is the line's.
         client_cpu: (phase.cpu_seconds - relay_cpu).max(0.0),
+        client_peak_bytes,
         tier_cpu: tier_used.cpu_seconds,
         tier_peak_bytes: tier_used.peak_bytes,
         origin_cpu: nas_before.and_then(|before| Some((stage.nas_usage()? - before).cpu_seconds)),

@@ -61,6 +61,8 @@ struct Test {
     block_bytes: u64,
     reads: bool,
     random_reads: u64,
+    /// What "small" is of it: so much that a local disk needs a second.
+    small: f64,
 }
 
 const TESTS: [Test; 4] = [
@@ -72,6 +74,7 @@ const TESTS: [Test; 4] = [
         block_bytes: 8 << 20,
         reads: true,
         random_reads: 0,
+        small: 0.1,
     },
     Test {
         command: "sob -w -b 64k -s 1m -n 500 -o 50",
@@ -81,6 +84,7 @@ const TESTS: [Test; 4] = [
         block_bytes: 64 << 10,
         reads: false,
         random_reads: 0,
+        small: 1.0,
     },
     Test {
         command: "sob -w -R 5000 -n 50 -s 128m -b 64k",
@@ -90,6 +94,7 @@ const TESTS: [Test; 4] = [
         block_bytes: 64 << 10,
         reads: false,
         random_reads: 5000,
+        small: 0.1,
     },
     Test {
         command: "sob -rw -b 128k -s 1g",
@@ -99,6 +104,7 @@ const TESTS: [Test; 4] = [
         block_bytes: 128 << 10,
         reads: true,
         random_reads: 0,
+        small: 1.0,
     },
 ];
 
@@ -142,8 +148,9 @@ impl Test {
 
 pub async fn command(args: SobArgs) -> Result<ExitCode> {
     let test = &TESTS[args.test as usize - 1];
-    let layout = test.layout(args.common.scale);
-    let phases = test.phases(args.common.scale, args.random, args.common.faithful);
+    let scale = args.common.scale.small_is(test.small);
+    let layout = test.layout(scale);
+    let phases = test.phases(scale, args.random, args.common.faithful);
     let written = layout.total_bytes().saturating_mul(u64::from(args.nodes));
     if args.common.dry_run {
         let repetitions = repetitions(&args.common);
@@ -213,6 +220,7 @@ async fn all(
     phases: &[Phase],
     bed: &Bed,
 ) -> Result<(Vec<Vec<PhaseOutcome>>, f64)> {
+    let begin = std::time::Instant::now();
     let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
     for repetition in 0..repetitions(&args.common) {
         let job = Job {
@@ -222,7 +230,7 @@ async fn all(
             fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
-            limits: Limits { seconds: args.common.time_budget.as_secs_f64(), ..Limits::default() },
+            limits: Limits { seconds: args.common.seconds_left(begin), ..Limits::default() },
         };
         bed.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
         let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
@@ -371,12 +379,9 @@ fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome]) -> Row {
         refusable(&overlap::Phase::added_rates),
         estimate(&each(&overlap::Phase::fairness)),
     ];
-    draft.file.measures.push(Measure {
-        name: format!("{name}, bytes / last finisher"),
-        unit: "MiB/s".to_owned(),
-        better: Better::Higher,
-        values: rates,
-    });
+    let name_of = format!("{name}, bytes / last finisher");
+    let measure = Measure { name: name_of, unit: "MiB/s".to_owned(), better: Better::Higher, values: rates };
+    draft.measure(measure, &invalid);
     for (what, histogram) in runs.first().map(|run| &run.service).into_iter().flatten() {
         let mut all = histogram.clone();
         runs.iter().skip(1).filter_map(|run| run.service.get(what)).for_each(|more| all.merge(more));
@@ -391,7 +396,7 @@ mod tests {
 
     #[test]
     fn at_full_scale_the_tests_are_the_originals() {
-        let full = Scale(1.0);
+        let full = Scale::new(1.0);
         let sizes = TESTS.each_ref().map(|test| {
             let layout = test.layout(full);
             (layout.files, layout.size_limits().1, test.block_bytes)

@@ -19,7 +19,7 @@ use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
 use bench_report::published::tryggve;
-use bench_report::summary::{estimate, median, median_interval};
+use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
 use clap::Args;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
@@ -36,6 +36,8 @@ use graph::{Graph, Schedule, Task};
 const GRAPH_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one read.
 const BLOCK: usize = 1 << 20;
+/// What "small" is of the study's half hour: seconds, since there are twelve runs in a repetition.
+const SMALL: f64 = 0.001;
 /// The study's scheduling and polling of each task.
 const POLL_FAITHFUL: f64 = 27.0;
 
@@ -137,7 +139,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
 }
 
 fn graph(args: &WorkflowArgs) -> Result<Graph> {
-    let Some(path) = &args.graph else { return Ok(Graph::caw(args.common.scale.0)) };
+    let Some(path) = &args.graph else { return Ok(Graph::caw(args.common.scale.small_is(SMALL).factor())) };
     let wrong =
         |why: String| Error::new(ErrorKind::Config, "workflow graph:", format!("{}: {why}", path.display()));
     let length = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
@@ -158,8 +160,11 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let content = Content { seed: args.common.seed, ..Content::default() };
     let stage = Stage::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
     let partitions = partitions(args.nodes);
-    let poll =
-        Duration::from_secs_f64(if args.common.faithful { POLL_FAITHFUL * args.common.scale.0 } else { 0.0 });
+    let poll = Duration::from_secs_f64(if args.common.faithful {
+        POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()
+    } else {
+        0.0
+    });
     let inputs = Arc::new(Inputs { graph, layout, content, root: stage.root(), poll });
     let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
     draft.cleaned(stage.clean_up().await.map(Some));
@@ -347,6 +352,17 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
                 better: Better::Lower,
                 values: of(runs, |run| run.makespan),
             });
+        }
+    }
+    if let Some([line, tier]) =
+        partitions.iter().position(|p| p.sites.iter().all(|site| *site == 0)).and_then(|at| runs.get(at))
+    {
+        let both: Vec<f64> = [of(line, |run| run.makespan), of(tier, |run| run.makespan)].concat();
+        if let Some(noise) = coefficient_of_variation(&both) {
+            draft.note(format!(
+                "with all nodes near the two ways are the same: they vary by {:.1} %, which is the noise floor",
+                noise * 100.0
+            ));
         }
     }
     let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));

@@ -37,7 +37,10 @@ pub async fn measure(config: &Config) -> Result<Measured> {
         return Err(Error::new(ErrorKind::Config, "probe:", what));
     }
     let path = PathBuf::from(&config.target);
-    let meta = fs::metadata(&path).map_err(|e| Error::io("probe", path.display(), e))?;
+    let meta = fs::metadata(&path).map_err(|e| {
+        let why = format!("{}: {e}; give a mounted directory, or nfs://HOST/EXPORT", path.display());
+        Error::new(ErrorKind::Config, "probe:", why)
+    })?;
     if !meta.is_dir() {
         let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
         return Err(Error::new(ErrorKind::Config, "probe:", what));

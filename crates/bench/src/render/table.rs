@@ -11,6 +11,7 @@ use bench_report::summary::{estimate, median, noise_floor, point};
 
 use super::{Plan, demanded};
 use crate::crew::Crew;
+use crate::relay::Profile;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
@@ -42,13 +43,14 @@ pub fn fill(
         draft.file.plots.push(spans::throughput(&title, moved));
     }
     draft.file.plots.push(vfxt::plot());
-    measures(draft, lines, triples);
-    slopes(draft, lines, triples);
+    measures(draft, lines, triples, &verdicts);
+    slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
     answers(draft, plan, stage, lines, triples);
     if let Some(far) = triples.last() {
         sample::worth(draft, far, prices);
     }
+    predictions(draft, lines, triples);
     refit(draft);
     for warning in lines.iter().filter_map(Line::warning) {
         draft.warning(warning);
@@ -169,6 +171,7 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
                 });
                 Cell::text(parts.join(" / "))
             },
+            three(|s| s.origin_bytes as f64 / s.bytes_read.max(1) as f64, 3),
             three(|s| s.origin_calls as f64, 0),
             coalescing.map_or(Cell::missing("nobody waited"), |c| Cell::Number(round(c, 1))),
             three(|s| percentile(&s.frames, 0.99), 2),
@@ -189,6 +192,7 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "x cold",
         "x warm",
         "origin GiB D/C/W",
+        "amplification D/C/W",
         "origin req D/C/W",
         "coalescing",
         "p99 frame s D/C/W",
@@ -201,6 +205,7 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
          D/C/W: direct, cold, warm."
             .into(),
+        "Amplification: bytes from the storage for each byte that a node read.".into(),
         "Coalescing: reads that waited for absent bytes, for each READ at the storage.".into(),
         "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
          work is not in it."
@@ -233,21 +238,18 @@ fn against_rtt(lines: &[Line], triples: &[Vec<Triple>]) -> Plot {
     }
 }
 
-fn measures(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
-    for (line, triples) in lines.iter().zip(triples) {
+fn measures(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
+    for ((line, triples), invalid) in lines.iter().zip(triples).zip(invalid) {
         for mode in Mode::ALL {
-            draft.file.measures.push(Measure {
-                name: format!("{} time, rtt {} ms", mode.name(), nominal_ms(line)),
-                unit: "s".to_owned(),
-                better: Better::Lower,
-                values: makespans(triples, mode),
-            });
+            let name = format!("{} time, rtt {} ms", mode.name(), nominal_ms(line));
+            let (unit, better, values) = ("s".to_owned(), Better::Lower, makespans(triples, mode));
+            draft.measure(Measure { name, unit, better, values }, invalid);
         }
     }
 }
 
 /// The slope of each repetition by itself: a quantity that two runs can be compared by.
-fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
     let repetitions = triples.iter().map(Vec::len).min().unwrap_or(0);
     let of = |repetition: usize| {
         let points: Vec<(f64, f64)> = lines
@@ -259,12 +261,9 @@ fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
     };
     let values: Vec<f64> = (0..repetitions).filter_map(of).collect();
     if lines.len() >= DISTANCES_MIN && !values.is_empty() {
-        draft.file.measures.push(Measure {
-            name: "serial round trips in a frame, direct".to_owned(),
-            unit: "round trips".to_owned(),
-            better: Better::Lower,
-            values,
-        });
+        let name = "serial round trips in a frame, direct".to_owned();
+        let measure = Measure { name, unit: "round trips".to_owned(), better: Better::Lower, values };
+        draft.measure(measure, &invalid.concat());
     }
 }
 
@@ -327,10 +326,55 @@ fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triple
         .map(|t| t.cold.tier_peak_bytes.max(t.warm.tier_peak_bytes))
         .max()
         .unwrap_or(0);
-    draft.note(format!("the tier was resident with {:.0} MiB at most", mib(peak as f64)));
+    let client = triples
+        .iter()
+        .flatten()
+        .flat_map(|t| Mode::ALL.map(|m| t.of(m).client_peak_bytes))
+        .max()
+        .unwrap_or(0);
+    draft.note(format!(
+        "resident at most: the tier {:.0} MiB, a process of the bench {:.0} MiB",
+        mib(peak as f64),
+        mib(client as f64)
+    ));
     let skew =
         triples.iter().flatten().flat_map(|t| Mode::ALL.map(|mode| t.of(mode).skew)).fold(0.0, f64::max);
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
+}
+
+/// What the lines through the times say of other distances, and where the tier begins to pay.
+fn predictions(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+    if lines.len() < DISTANCES_MIN {
+        return;
+    }
+    let fits = Mode::ALL.map(|mode| {
+        let times = lines.iter().zip(triples);
+        let points: Vec<(f64, f64)> =
+            times.flat_map(|(line, t)| makespans(t, mode).into_iter().map(|s| (line.rtt_ms, s))).collect();
+        fit::line(&points).ok()
+    });
+    let [Some(direct), Some(cold), Some(warm)] = fits else { return };
+    let rows = Profile::ALL.iter().map(|profile| {
+        let ms = profile.rtt.as_secs_f64() * 1000.0;
+        let [d, c, w] = [&direct, &cold, &warm].map(|line| line.predict(ms));
+        let times = [d, c, w].map(|s| Cell::Number(round(s, 2)));
+        let mut cells = vec![Cell::text(profile.name), Cell::Number(round(ms, 1))];
+        cells.extend(times);
+        cells.extend([Cell::Number(round(d / c, 2)), Cell::Number(round(d / w, 2))]);
+        Row::new(cells)
+    });
+    let columns = ["Distance", "RTT ms", "Direct s", "Cold s", "Warm s", "x cold", "x warm"];
+    let mut table = Table::new("Predicted for named distances", columns, rows.collect());
+    table.notes = vec![
+        "From straight lines through the medians above; beyond the measured distances it is a guess.".into(),
+    ];
+    draft.file.tables.push(table);
+    match direct.meets(&cold) {
+        Some(ms) if ms > 0.0 => {
+            draft.verdict(format!("an empty tier is faster from {ms:.1} ms of round trip on"))
+        }
+        _ => draft.verdict("an empty tier is not slower at any distance"),
+    }
 }
 
 /// The published column, fitted as ours is: the two can be compared.
@@ -412,7 +456,8 @@ fn limits(plan: &Plan, stage: &Stage, line: &Line, sample: &Sample, mode: Mode) 
         origin: sample.origin_cpu.filter(|_| stage.nas_usage().is_some()).map(share),
         ..Measured::default()
     };
-    bottleneck(&measured).to_string()
+    let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
+    format!("{}; the job's own compute is {compute:.0} % of the time", bottleneck(&measured))
 }
 
 /// Who took part, if it was more than one process.
