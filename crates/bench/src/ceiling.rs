@@ -11,6 +11,7 @@ use bench_load::target::{self, from_url};
 use bench_report::model::{Finding, ResultFile, Severity};
 use types::{Error, Result};
 
+use crate::crew::unless_interrupted;
 use crate::rig::Nas;
 
 /// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
@@ -29,11 +30,14 @@ pub struct Ceiling {
 }
 
 pub async fn measure() -> Result<Ceiling> {
-    Ok(Ceiling {
-        memory_rate: ceiling(WORKERS, 1 << 20, 100, SECONDS).await?.bytes_per_second,
-        memory_operations: ceiling(WORKERS, 4 << 10, 100, SECONDS).await?.blocks_per_second,
-        loopback_rate: loopback().await?,
-    })
+    let all = async {
+        Ok(Ceiling {
+            memory_rate: ceiling(WORKERS, 1 << 20, 100, SECONDS).await?.bytes_per_second,
+            memory_operations: ceiling(WORKERS, 4 << 10, 100, SECONDS).await?.blocks_per_second,
+            loopback_rate: loopback().await?,
+        })
+    };
+    unless_interrupted(all).await
 }
 
 async fn loopback() -> Result<f64> {

@@ -46,10 +46,8 @@ pub async fn run(
 ) -> Result<Option<ResultFile>> {
     let crew = Crew::join(args).await?;
     let done = if crew.member.is_root() {
-        match crew.member.guard(Box::pin(experiment(&crew))).await {
-            Ok(result) => result.map(Some),
-            Err(ended) => Err(ended),
-        }
+        // Not given up when the run has ended: its next order fails then, and it still has to clean up.
+        Box::pin(experiment(&crew)).await.map(Some)
     } else {
         crew.follow().await.map(|()| None)
     };
@@ -57,21 +55,35 @@ pub async fn run(
         Ok(result) => crew.finish().await.map(|()| result),
         // Alone there is nobody to tell.
         Err(error) if crew.processes() == 1 => Err(error),
-        Err(error) => Err(crew.member.abort(&error.to_string()).await),
+        Err(error) => {
+            let root = crew.member.is_root();
+            let ended = crew.member.abort(&error.to_string()).await;
+            // Wrong usage stays wrong usage, with its exit code, on the process that says it.
+            Err(if root && error.kind() == ErrorKind::Config { error } else { ended })
+        }
     }
 }
 
-/// The work, unless somebody at the keyboard ends it: then an error, and time to clean up after it.
+/// The work, unless somebody ends it from outside: then an error, and time to clean up after it.
 pub fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
     let work = Box::pin(work);
     async move {
         tokio::select! {
             done = work => done,
-            _ = tokio::signal::ctrl_c() => {
-                let why = std::io::Error::other("interrupted");
+            ended = told_to_end() => {
+                let why = ended.err().unwrap_or_else(|| std::io::Error::other("interrupted"));
                 Err(Error::new(ErrorKind::Io, "measure", "").with_source(why))
             }
         }
+    }
+}
+
+/// Ctrl-C, or SIGTERM, with which batch systems and launchers end a job.
+async fn told_to_end() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
     }
 }
 

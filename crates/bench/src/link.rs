@@ -116,7 +116,7 @@ impl Config {
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "link", what));
+        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "link:", what));
         let times = wire::TIME_MIN..=wire::TIME_MAX;
         if self.pairs.is_empty() {
             return wrong(

@@ -86,7 +86,7 @@ const READ_AHEAD_MAX: usize = 64;
 
 impl Config {
     fn check(&self) -> Result<()> {
-        let wrong = |what: &str| Err(Error::new(ErrorKind::Config, "probe", what));
+        let wrong = |what: &str| Err(Error::new(ErrorKind::Config, "probe:", what));
         if self.target.is_empty() {
             return wrong("which storage? give nfs://HOST/EXPORT or a directory");
         }

@@ -86,6 +86,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
+        "d" => number * 86_400.0,
         _ => return Err(wrong()),
     };
     // To the nanosecond, so that 69.5 ms is not 69.499999 ms.
@@ -99,7 +100,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Bytes: `4096`, `64KiB`, `1.5GiB` (powers of 1024), `1MB` (powers of 1000).
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong =
-        || format!("\"{text}\" is no size; write a number and a unit, for example 64KiB, 512MiB or 1GB");
+        || format!("\"{text}\" is no size; write a number and a unit, for example 512MiB, 20GiB or 1GB");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let factor = match unit {
         "" | "B" => 1.0,

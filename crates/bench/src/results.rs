@@ -1,5 +1,6 @@
 //! From an experiment to what a user gets: the result file, printed and written.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
@@ -87,18 +88,22 @@ impl Draft {
 
 /// Print it and write its files. The exit code is 1 if the result as a whole must not be believed.
 pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
-    if output.json {
-        println!("{}", json_file::write(file)?);
-    } else {
-        println!("{}", markdown::render(file));
-    }
-    if let Some(dir) = &output.out {
-        for path in write(file, dir)? {
-            eprintln!("wrote {path}");
-        }
+    let written = output.out.as_deref().map_or(Ok(Vec::new()), |dir| write(file, dir));
+    // Also if the files could not be written: it may have taken hours.
+    say(&if output.json { json_file::write(file)? } else { markdown::render(file) })?;
+    for path in written? {
+        eprintln!("wrote {path}");
     }
     let believed = !file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
     Ok(if believed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// On standard output. Whoever reads no further, as `head` or a pager, has had what they wanted.
+fn say(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the result", e)),
+        _ => Ok(()),
+    }
 }
 
 /// `EXPERIMENT.json`, `.md`, `.html` and one CSV for each table.
@@ -198,12 +203,12 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
             "exit_code": outcome.verdict.exit_code(),
             "table": outcome.table,
         });
-        println!("{told:#}");
+        say(&format!("{told:#}"))?;
     } else {
         if !outcome.table.rows.is_empty() {
-            println!("{}", markdown::table(&outcome.table));
+            say(&markdown::table(&outcome.table))?;
         }
-        println!("{}", outcome.verdict);
+        say(&outcome.verdict.to_string())?;
     }
     Ok(ExitCode::from(outcome.verdict.exit_code()))
 }

@@ -119,6 +119,8 @@ struct Condition {
     bytes: u64,
     nodes: u32,
     workers: u32,
+    /// Of the sweep over nodes; otherwise of that over sizes.
+    spread: bool,
 }
 
 impl Condition {
@@ -173,10 +175,22 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
     }
     let mut all = Vec::new();
     for shape in &shapes {
-        all.extend(sizes.iter().map(|bytes| Condition { shape: *shape, bytes: *bytes, nodes, workers }));
+        all.extend(sizes.iter().map(|bytes| Condition {
+            shape: *shape,
+            bytes: *bytes,
+            nodes,
+            workers,
+            spread: false,
+        }));
         let bytes = args.common.scale.of(SPREAD_BYTES, 1 << 20);
         if !shape.writes() {
-            all.extend(SPREADS.map(|(workers, nodes)| Condition { shape: *shape, bytes, nodes, workers }));
+            all.extend(SPREADS.map(|(workers, nodes)| Condition {
+                shape: *shape,
+                bytes,
+                nodes,
+                workers,
+                spread: true,
+            }));
         }
     }
     all.iter().try_for_each(|condition| condition.layout().check())?;
@@ -193,7 +207,7 @@ async fn measure(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], most:
     let bed = Bed::make(&args.target, &args.common, most).await?;
     let measured = unless_interrupted(all(crew, args, conditions, &bed)).await;
     draft.cleaned(bed.clean_up().await);
-    fill(&mut draft, args, &measured?);
+    fill(&mut draft, &measured?);
     ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
@@ -257,11 +271,11 @@ async fn one(crew: &Crew, args: &ShapesArgs, bed: &Bed, condition: &Condition) -
     for look in 1..=LOOKS_MAX {
         let seconds =
             run(epochs, 1, format!("{name}: look {look}")).await?.last_done_s().unwrap_or(0.0).max(1e-6);
-        if seconds >= ROW_SECONDS_MIN {
+        if seconds >= ROW_SECONDS_MIN || epochs == EPOCHS_MAX {
             break;
         }
         // The first goes are slower than those that follow: an estimate from a few is too low.
-        epochs = ((epochs as f64 * ROW_SECONDS / seconds).ceil() as u64).clamp(epochs + 1, EPOCHS_MAX);
+        epochs = ((epochs as f64 * ROW_SECONDS / seconds).ceil() as u64).max(epochs + 1).min(EPOCHS_MAX);
     }
     let mut kept = Vec::new();
     for repetition in 0..args.common.repetitions {
@@ -288,16 +302,13 @@ fn rates(runs: &[PhaseOutcome]) -> (Vec<f64>, Vec<f64>) {
     (all, one.collect())
 }
 
-fn fill(draft: &mut Draft, args: &ShapesArgs, rows: &[(Condition, Vec<PhaseOutcome>)]) {
+fn fill(draft: &mut Draft, rows: &[(Condition, Vec<PhaseOutcome>)]) {
     for shape in Shape::ALL {
         let of_shape: Vec<_> = rows.iter().filter(|(condition, _)| condition.shape == shape).collect();
         if of_shape.is_empty() {
             continue;
         }
-        let spread =
-            |c: &Condition| !shape.writes() && SPREADS.contains(&(c.workers, c.nodes)) && is_spread(args, c);
-        let by_size: Vec<_> = of_shape.iter().copied().filter(|(c, _)| !spread(c)).collect();
-        let by_spread: Vec<_> = of_shape.iter().copied().filter(|(c, _)| spread(c)).collect();
+        let (by_spread, by_size): (Vec<_>, Vec<_>) = of_shape.iter().copied().partition(|(c, _)| c.spread);
         sizes_table(draft, shape, &by_size);
         if !by_spread.is_empty() {
             spread_table(draft, shape, &by_spread);
@@ -307,12 +318,6 @@ fn fill(draft: &mut Draft, args: &ShapesArgs, rows: &[(Condition, Vec<PhaseOutco
         }
     }
     draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
-}
-
-/// Rows of the sweep over nodes have the sweep's own size and come after those of the sweep over sizes.
-fn is_spread(args: &ShapesArgs, c: &Condition) -> bool {
-    let (nodes, workers) = if args.common.faithful { (5, WORKERS / 5) } else { (args.nodes, args.workers) };
-    (c.nodes, c.workers) != (nodes, workers)
 }
 
 fn sizes_table(draft: &mut Draft, shape: Shape, rows: &[&(Condition, Vec<PhaseOutcome>)]) {
@@ -416,7 +421,8 @@ fn invalid(runs: &[PhaseOutcome]) -> Vec<String> {
 
 fn measure_of(draft: &mut Draft, c: &Condition, runs: &[PhaseOutcome]) {
     let (values, _) = rates(runs);
-    let name =
-        format!("{} {} MiB, {} nodes x {} workers", c.shape.name(), c.bytes as f64 / MIB, c.nodes, c.workers);
+    let sweep = if c.spread { ", over nodes" } else { "" };
+    let size = c.bytes as f64 / MIB;
+    let name = format!("{} {size} MiB, {} nodes x {} workers{sweep}", c.shape.name(), c.nodes, c.workers);
     draft.file.measures.push(Measure { name, unit: "MiB/s".to_owned(), better: Better::Higher, values });
 }

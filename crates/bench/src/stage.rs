@@ -16,6 +16,7 @@ use origin_nfs::Config;
 use types::{Error, ErrorKind, Result};
 
 use crate::cli::refuse;
+use crate::crew::unless_interrupted;
 use crate::probe::ports::Ports;
 use crate::quantity::Rate;
 use crate::relay::{self, Relay, measure_null};
@@ -177,11 +178,20 @@ async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Clien
     let Some(first) = writers.first() else { return refuse("no client could be made") };
     let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
     let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-    let prepared = dataset::prepare(&dataset, &dir, &writers, &Laying::default(), &Control::new()).await?;
-    if let Prepared::Written(outcome) = prepared
-        && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
-    {
-        return refuse(format!("the data set cannot be written to {url}: {fault}"));
+    let (laying, control) = (Laying::default(), Control::new());
+    let prepared = unless_interrupted(dataset::prepare(&dataset, &dir, &writers, &laying, &control)).await;
+    let fault = match &prepared {
+        Ok(Prepared::Written(outcome)) => outcome.phases.iter().flat_map(|phase| phase.faults()).next(),
+        _ => None,
+    };
+    let laid_out = match (prepared, fault) {
+        (Err(error), _) => Err(error),
+        (_, Some(fault)) => refuse(format!("the data set cannot be written to {url}: {fault}")),
+        _ => Ok(()),
+    };
+    if let Err(error) = laid_out {
+        let _ = dir.cleanup(&writers).await;
+        return Err(error);
     }
     Ok((dir, writers))
 }

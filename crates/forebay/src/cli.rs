@@ -58,7 +58,7 @@ enum Verb {
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
-    Bench(bench::cli::BenchArgs),
+    Bench(Box<bench::cli::BenchArgs>),
     /// Serve a directory as a plain NFS server: a NAS for demonstrations and measurements
     #[command(hide = true)]
     Nas(nas::NasArgs),
@@ -206,7 +206,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Bench(args) => {
             log_to_stderr("warn");
             serve::raise_descriptor_limit();
-            runtime()?.block_on(bench::cli::run(args))
+            runtime()?.block_on(bench::cli::run(*args))
         }
         Verb::Nas(args) => {
             log_to_stderr("warn");

@@ -122,7 +122,7 @@ async fn round(
     let logs = all.await.map_err(|_| late())?;
     let mut pairs = Vec::new();
     for (starter, log) in starters.iter().zip(logs) {
-        let failed = |e: Error| Error::new(e.kind(), "link", format!("{}: {e}", starter.pair));
+        let failed = |e: Error| Error::new(e.kind(), "link:", format!("{}: {e}", starter.pair));
         pairs.push(Ran { pair: starter.pair.clone(), log: log.map_err(failed)? });
     }
     Ok(Round { way, streams, together: false, start_us, stop_us, pairs })

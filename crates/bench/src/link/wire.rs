@@ -167,7 +167,7 @@ pub async fn ask(place: &str, question: &Question, time: Duration) -> Result<(Tc
         patiently(time, talk).await.map_err(|e| unavailable("ask the link agent at", place, e))?;
     match answer {
         Answer::Refused { why } => {
-            Err(Error::new(ErrorKind::Config, "link", format!("{place} refuses: {why}")))
+            Err(Error::new(ErrorKind::Config, "link:", format!("{place} refuses: {why}")))
         }
         answer => Ok((stream, answer)),
     }

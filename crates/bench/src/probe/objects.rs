@@ -150,7 +150,7 @@ impl Objects {
 }
 
 fn config(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Config, "probe", what)
+    Error::new(ErrorKind::Config, "probe:", what)
 }
 
 /// A path below the root, component by component.

@@ -34,13 +34,16 @@ pub struct Measured {
 pub async fn measure(config: &Config) -> Result<Measured> {
     if config.near.is_some() {
         let what = "--near compares two servers; give the target as nfs://HOST/EXPORT, too";
-        return Err(Error::new(ErrorKind::Config, "probe", what));
+        return Err(Error::new(ErrorKind::Config, "probe:", what));
     }
     let path = PathBuf::from(&config.target);
-    let meta = fs::metadata(&path).map_err(|e| Error::io("probe", path.display(), e))?;
+    let meta = fs::metadata(&path).map_err(|e| {
+        let why = format!("{}: {e}; give a mounted directory, or nfs://HOST/EXPORT", path.display());
+        Error::new(ErrorKind::Config, "probe:", why)
+    })?;
     if !meta.is_dir() {
         let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
-        return Err(Error::new(ErrorKind::Config, "probe", what));
+        return Err(Error::new(ErrorKind::Config, "probe:", what));
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let whole = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());

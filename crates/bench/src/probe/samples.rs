@@ -58,7 +58,7 @@ fn explained(operation: Operation, error: Error) -> Error {
     match operation {
         Operation::CreateWriteClose => Error::new(
             ErrorKind::Config,
-            "probe",
+            "probe:",
             format!("--write: {error}; leave --write out, or give an export that may be written to"),
         ),
         _ => error,

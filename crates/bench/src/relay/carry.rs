@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -19,6 +19,8 @@ use super::window::Window;
 pub const CHUNK: usize = 64 * 1024;
 /// Chunks on the line in one direction, whatever their size: a million one-byte messages are memory too.
 const CHUNKS: usize = 4096;
+/// We are taken to be this late at most for what was there already: the longest burst beyond the rate.
+const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Which way, and what is shared with the other connections going that way.
 pub struct Direction<'a> {
@@ -63,17 +65,24 @@ impl Direction<'_> {
     async fn take(&self, from: &TcpStream, line: mpsc::Sender<Chunk>, mut jitter: Jitter) {
         let chunk_max = [self.shared, self.own.as_ref()].into_iter().flatten().map(|b| b.chunk(CHUNK)).min();
         let mut last = Instant::now();
+        let mut waited = false;
         loop {
             let room = self.window.room(&self.line.clock).await;
             let room = usize::try_from(room).unwrap_or(usize::MAX).min(chunk_max.unwrap_or(CHUNK));
-            let what = match self.read(from, room).await {
-                Ok(None) => continue,
+            let what = match self.read(from, room) {
+                Ok(None) => match from.readable().await {
+                    Ok(()) => {
+                        waited = true;
+                        continue;
+                    }
+                    Err(e) => Arriving::Broken(e),
+                },
                 Ok(Some(bytes)) if bytes.is_empty() => Arriving::End,
                 Ok(Some(bytes)) => Arriving::Bytes(bytes),
                 Err(e) => Arriving::Broken(e),
             };
             let length = if let Arriving::Bytes(bytes) = &what { bytes.len() } else { 0 };
-            let left = self.leave(length).await;
+            let left = self.leave(length, std::mem::take(&mut waited)).await;
             // A stream keeps its order: what is delayed less waits for what is before it.
             last = last.max(jitter.vary(left, self.line.one_way));
             if line.send(Chunk { due: last, what }).await.is_err() || length == 0 {
@@ -82,9 +91,8 @@ impl Direction<'_> {
         }
     }
 
-    /// `None`: nothing was there after all.
-    async fn read(&self, from: &TcpStream, most: usize) -> io::Result<Option<Bytes>> {
-        from.readable().await?;
+    /// `None`: nothing is there yet.
+    fn read(&self, from: &TcpStream, most: usize) -> io::Result<Option<Bytes>> {
         let mut buffer = self.line.scratch();
         let most = most.min(buffer.len());
         match from.try_read(&mut buffer[..most]) {
@@ -98,9 +106,12 @@ impl Direction<'_> {
         }
     }
 
-    /// When the last of `bytes` has left this end.
-    async fn leave(&self, bytes: usize) -> Instant {
-        let mut ready = Instant::now();
+    /// When the last of `bytes` has left this end. What was there without being waited for was there a little earlier,
+    /// too, however late we come for it: without that, a busy machine would make the line narrower.
+    async fn leave(&self, bytes: usize, waited: bool) -> Instant {
+        let now = Instant::now();
+        let shaped = self.own.is_some() || self.shared.is_some();
+        let mut ready = if waited || !shaped { now } else { now.checked_sub(LATE_MAX).unwrap_or(now) };
         for bucket in [self.own.as_ref(), self.shared].into_iter().flatten() {
             ready = bucket.pass(&self.line.clock, bytes, ready).await;
         }

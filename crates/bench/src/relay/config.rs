@@ -65,7 +65,7 @@ const WINDOW_EXTRA: u64 = 1 << 20;
 
 impl Config {
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "relay", what));
+        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "relay:", what));
         if self.rtt > RTT_MAX {
             return wrong(format!("a round trip of {:?} is too long; give {RTT_MAX:?} at most", self.rtt));
         }

@@ -167,6 +167,8 @@ async fn connect_privileged(to: SocketAddr, line: &Line) -> io::Result<Option<Tc
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     for _ in PRIVILEGED {
         let socket = socket(to, line)?;
+        // A port that an ended connection still holds for a minute will do, as long as it led elsewhere.
+        socket.set_reuseaddr(true)?;
         // One after the other, so that a port just closed is not tried again at once.
         let step = line.counters.privileged.fetch_add(1, Ordering::Relaxed) % (PRIVILEGED.len() as u64);
         let port = PRIVILEGED.start + u16::try_from(step).unwrap_or(0);

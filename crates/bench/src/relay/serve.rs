@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, ErrorKind, Result};
 
-use super::measure::{RoundTrips, calibrate, measure_null};
+use super::measure::{Measured, RoundTrips, calibrate, measure_null};
 use super::{Config, Drops, Profile, Relay};
 use crate::quantity::{self, Rate};
 
@@ -114,7 +114,7 @@ async fn resolve(to: &str) -> Result<SocketAddr> {
     let wrong = |why: String| {
         Error::new(
             ErrorKind::Config,
-            "relay",
+            "relay:",
             format!("--to {to}: {why}; give HOST:PORT, for example nas:2049"),
         )
     };
@@ -132,6 +132,9 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
         Rate(measured.rate_up as u64),
         Rate(measured.rate_down as u64)
     );
+    for doubt in doubts(config, &measured) {
+        println!("  warning: {doubt}");
+    }
     let null = tokio::time::timeout(
         Duration::from_secs(5) + config.rtt * 20,
         measure_null(relay.local_addr(), SAMPLES),
@@ -143,6 +146,25 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
     Ok(())
 }
 
+/// Where the line is not what was asked for.
+fn doubts(config: &Config, measured: &Measured) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let longer = measured.round_trips.median() - config.rtt.as_secs_f64();
+    // A relay adds some 0.15 ms of its own on a machine that is not busy.
+    if longer > (config.rtt.as_secs_f64() * 0.1).max(0.0005) {
+        doubts.push(format!(
+            "round trips are {:.2} ms longer than asked for; is the machine busy?",
+            longer * 1e3
+        ));
+    }
+    let narrowest = measured.rate_up.min(measured.rate_down);
+    if let Some(rate) = config.rate.filter(|rate| narrowest < rate.0 as f64 * 0.9) {
+        let percent = narrowest / rate.0 as f64 * 100.0;
+        doubts.push(format!("this machine carries {percent:.0} % of the rate that was asked for"));
+    }
+    doubts
+}
+
 fn told(round_trips: &RoundTrips) -> String {
     let (low, high) = round_trips.range();
     format!(
@@ -152,4 +174,22 @@ fn told(round_trips: &RoundTrips) -> String {
         low * 1e3,
         high * 1e3
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_what_was_asked_for_is_told() {
+        let config = Config { rtt: Duration::from_millis(50), rate: Some(Rate(1000)), ..Config::default() };
+        let measured = |rtt: f64, rate_up: f64| Measured {
+            round_trips: RoundTrips(vec![rtt]),
+            rate_up,
+            rate_down: 1000.0,
+        };
+        assert!(doubts(&config, &measured(0.0502, 990.0)).is_empty());
+        assert_eq!(doubts(&config, &measured(0.0502, 500.0)).len(), 1);
+        assert_eq!(doubts(&config, &measured(0.0602, 500.0)).len(), 2);
+    }
 }

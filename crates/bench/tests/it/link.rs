@@ -10,6 +10,8 @@ use bench_report::model::{Cell, ResultFile, Row};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::quiet;
+
 fn any() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
@@ -58,26 +60,33 @@ fn rows(file: &ResultFile) -> &[Row] {
     &file.tables[1].rows
 }
 
+/// Not a number where the streams did not run together.
 fn receiver(row: &Row) -> f64 {
-    number(&row.cells[4])
+    match &row.cells[4] {
+        Cell::Missing(_) => f64::NAN,
+        cell => number(cell),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_width_and_the_length_of_a_line_are_measured_in_both_directions() {
+    let _quiet = quiet().await;
     let agent = agent(None).await;
     let relay = line(agent.local_addr(), ms(10), 100);
-    let mut seen = Vec::new();
-    for _ in 0..3 {
+    // Other work on the machine may take the line's time: once in each direction is asked for.
+    let (mut seen, mut there, mut back) = (Vec::new(), false, false);
+    for _ in 0..6 {
         let file = run(config(vec![pair(relay.local_addr())])).await.expect("measured");
-        let rates: Vec<f64> = rows(&file).iter().map(receiver).collect();
-        assert_eq!(rates.len(), 2, "there and back");
-        assert!(rates.iter().all(|rate| *rate < 106.0), "more than the line carries: {rates:?}");
+        assert_eq!(file.tables[0].columns, ["Bandwidth", "Sender", "Receiver"]);
+        assert_eq!(rows(&file).len(), 2, "there and back");
         for row in rows(&file) {
             let (idle, loaded) = (number(&row.cells[8]), number(&row.cells[9]));
             assert!(idle >= 10.0 && loaded >= 10.0, "nothing is faster than the line: {row:?}");
         }
-        if rates.iter().all(|rate| *rate > 94.0) {
-            assert_eq!(file.tables[0].columns, ["Bandwidth", "Sender", "Receiver"]);
+        let rates: Vec<f64> = rows(&file).iter().map(receiver).collect();
+        assert!(!rates.iter().any(|rate| *rate > 106.0), "more than the line carries: {rates:?}");
+        (there, back) = (there || rates[0] > 94.0, back || rates[1] > 94.0);
+        if there && back {
             return;
         }
         seen.push(rates);
@@ -87,13 +96,14 @@ async fn the_width_and_the_length_of_a_line_are_measured_in_both_directions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pairs_on_one_line_share_it_and_are_measured_together() {
+    let _quiet = quiet().await;
     let agent = agent(None).await;
     let relay = line(agent.local_addr(), ms(4), 100);
     // The same line under two names.
     let by_name = Pair { from: None, to: format!("localhost:{}", relay.local_addr().port()) };
     let pairs = vec![pair(relay.local_addr()), by_name];
     let mut seen = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let file = run(Config { ways: vec![Way::Up], ..config(pairs.clone()) }).await.expect("measured");
         let all = &file.tables[0].rows.last().expect("all pairs").cells;
         assert!(matches!(&all[0], Cell::Text(name) if name.contains("all pairs at once")), "{all:?}");
@@ -118,12 +128,13 @@ async fn pairs_on_one_line_share_it_and_are_measured_together() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pair_of_two_other_machines_is_run_from_here() {
+    let _quiet = quiet().await;
     let (from, to) = (agent(Some("secret")).await, agent(None).await);
     let far = Pair { from: Some(from.local_addr().to_string()), to: to.local_addr().to_string() };
     let quick =
         Config { token: Some("secret".to_owned()), ways: vec![Way::Up, Way::Down], ..config(vec![far]) };
     let mut seen = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let file = run(quick.clone()).await.expect("measured");
         let cells: Vec<&Cell> = rows(&file).iter().map(|row| &row.cells[4]).collect();
         if cells.iter().all(|cell| matches!(cell, Cell::Estimate { median, .. } if *median > 100.0)) {

@@ -1,5 +1,6 @@
 //! The binary as its users meet it. One integration binary; each module is a subject.
 
+mod bench;
 mod lab;
 mod mount;
 mod rpcbind;

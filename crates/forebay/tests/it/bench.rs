@@ -1,0 +1,14 @@
+//! `forebay bench` as its users meet it: what it prints and writes, how it ends, and that nothing of it stays behind.
+//!
+//! No assertion is about how fast something is. Where a slope or a fit is asked for, the line is long enough that the
+//! scatter of a busy machine is small beside it.
+
+mod compare;
+mod damage;
+mod distance;
+mod launch;
+mod load;
+mod refusal;
+mod render;
+mod room;
+mod safety;
