@@ -182,7 +182,7 @@ impl Cache {
             }
             let next = passed.range(block + 1..).next().map_or(u64::MAX, |(start, _)| start * BLOCK_SIZE);
             let end = next.min(range.end());
-            match self.read_file(file, ByteRange::new(at, end - at)).await {
+            match read_file(file, ByteRange::new(at, end - at)).await {
                 Ok(ReadBack::Bytes(bytes)) => data.push(bytes),
                 Ok(ReadBack::Missing { corrupt }) => {
                     self.note_corrupt(file, corrupt);
@@ -198,17 +198,6 @@ impl Cache {
             at = end;
         }
         Ok(Some(data))
-    }
-
-    async fn read_file(&self, file: &Arc<CachedFile>, range: ByteRange) -> std::io::Result<ReadBack> {
-        if range.length <= INLINE_MAX
-            && let Some(read) = file.read(range, true)?
-        {
-            return Ok(read);
-        }
-        let file = file.clone();
-        let read = tokio::task::spawn_blocking(move || file.read(range, false)).await;
-        read.map_err(std::io::Error::other)?.map(|read| read.unwrap_or(ReadBack::Missing { corrupt: 0 }))
     }
 
     /// Straight from the source, without keeping anything.
@@ -253,6 +242,18 @@ impl Cache {
         reads.inc();
         sum.inc_by(bytes);
     }
+}
+
+/// On the caller's thread where that does not wait for the disk.
+pub async fn read_file(file: &Arc<CachedFile>, range: ByteRange) -> std::io::Result<ReadBack> {
+    if range.length <= INLINE_MAX
+        && let Some(read) = file.read(range, true)?
+    {
+        return Ok(read);
+    }
+    let file = file.clone();
+    let read = tokio::task::spawn_blocking(move || file.read(range, false)).await;
+    read.map_err(std::io::Error::other)?.map(|read| read.unwrap_or(ReadBack::Missing { corrupt: 0 }))
 }
 
 fn part_blocks(source: &Arc<dyn Source>) -> u64 {

@@ -8,10 +8,11 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tracing::warn;
 use types::range::bytes_of_blocks;
-use types::{BLOCK_SIZE, FileId, Version};
+use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Version};
 
 use crate::file::{CachedFile, ReadBack};
 use crate::{Cache, CacheKey};
@@ -29,6 +30,17 @@ pub struct WholeFile {
 impl WholeFile {
     pub fn key(&self) -> &CacheKey {
         &self.file.key
+    }
+
+    /// Bytes of `range`, which lies inside the file.
+    pub async fn read(&self, range: ByteRange) -> Result<Bytes> {
+        match crate::read::read_file(&self.file, range).await {
+            Ok(ReadBack::Bytes(bytes)) => Ok(bytes),
+            Ok(ReadBack::Missing { .. }) => {
+                Err(Error::new(ErrorKind::Corrupt, "read cached file", self.file.key.file))
+            }
+            Err(e) => Err(Error::io("read cached file", self.file.key.file, e)),
+        }
     }
 }
 

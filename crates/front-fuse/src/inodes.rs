@@ -14,13 +14,15 @@ use vfs::Node;
 /// The kernel's number for the root.
 pub const ROOT: u64 = 1;
 
-/// How an open file is served. `B` stands for what the kernel reads by itself.
+/// How an open file is served. `B` stands for all bytes of a version, held for as long as it is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How<B> {
     /// Being written at the origin: shows what comes, as NFS does.
     Following,
-    /// One version, through us.
+    /// One version, through us, from the cache or the origin.
     Snapshot,
+    /// One version, through us, of which we hold all bytes.
+    Whole(B),
     /// One version, read by the kernel from the cache file.
     Passed(B),
 }
@@ -38,9 +40,9 @@ pub enum Opening<B> {
 }
 
 /// What to read for one READ.
-pub enum Serving {
-    /// This version and no other.
-    Pinned(Node),
+pub enum Serving<B> {
+    /// This version and no other; where all its bytes are held, from there.
+    Pinned(Node, Option<B>),
     /// Whatever is current.
     Current(FileId),
 }
@@ -178,12 +180,15 @@ impl<B: Clone> Inodes<B> {
         (!matches!(held.how, How::Following)).then_some(&held.node)
     }
 
-    pub fn serving(&self, number: u64) -> Option<Serving> {
+    pub fn serving(&self, number: u64) -> Option<Serving<B>> {
         let inode = self.by_number.get(&number)?;
-        Some(match self.held(number) {
-            Some(node) => Serving::Pinned(node.clone()),
-            None => Serving::Current(inode.file),
-        })
+        let Some(held) = &inode.held else { return Some(Serving::Current(inode.file)) };
+        let whole = match &held.how {
+            How::Following => return Some(Serving::Current(inode.file)),
+            How::Snapshot => None,
+            How::Whole(whole) | How::Passed(whole) => Some(whole.clone()),
+        };
+        Some(Serving::Pinned(held.node.clone(), whole))
     }
 
     /// The pages that go to the kernel are of this version. True if it may have some of another one.

@@ -17,10 +17,11 @@ use crate::Shared;
 use crate::errors;
 use crate::inodes::{How, Opening};
 
-/// What the kernel reads by itself. Fields are dropped in this order: the kernel lets go first.
+/// All bytes of a version, and by what number the kernel reads them if it does so by itself. Fields are dropped in
+/// this order: the kernel lets go first.
 pub struct Backing {
-    id: BackingId,
-    _file: WholeFile,
+    id: Option<BackingId>,
+    pub file: WholeFile,
 }
 
 /// May files be passed through? Until it is seen to be impossible.
@@ -62,16 +63,16 @@ impl Shared {
         let label = if inodes.held(number).is_some() { "snapshot" } else { "following" };
         drop(inodes);
         match opening {
-            Some(Opening::Passed(backing)) => {
+            Some(Opening::Passed(ref backing)) if let Some(id) = &backing.id => {
                 self.metrics.opened("passthrough");
-                reply.opened_passthrough(FileHandle(0), FopenFlags::FOPEN_NOFLUSH, &backing.id);
+                reply.opened_passthrough(FileHandle(0), FopenFlags::FOPEN_NOFLUSH, id);
             }
             Some(Opening::Served { keep }) => {
                 self.metrics.opened(label);
                 let keep = if keep { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
                 reply.opened(FileHandle(0), keep | FopenFlags::FOPEN_NOFLUSH);
             }
-            Some(Opening::Superseded) | None => reply.error(errors::stale()),
+            Some(Opening::Passed(_) | Opening::Superseded) | None => reply.error(errors::stale()),
         }
     }
 
@@ -80,18 +81,21 @@ impl Shared {
         self.patiently(|| self.vfs.getattr(id)).await
     }
 
-    /// The whole file, if this open might pass it through.
+    /// The whole file, if it is there and nobody has this inode open.
     fn offer(&self, number: u64, node: &Node) -> Option<WholeFile> {
-        let may = self.passthrough.is_possible() && !self.is_being_written(node);
-        if may && self.inodes().held(number).is_none() { self.vfs.whole(node) } else { None }
+        let first = !self.is_being_written(node) && self.inodes().held(number).is_none();
+        if first { self.vfs.whole(node) } else { None }
     }
 
     fn choose(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> How<Arc<Backing>> {
         if let Some(file) = file {
-            match reply.open_backing(&file) {
-                Ok(id) => return How::Passed(Arc::new(Backing { id, _file: file })),
-                Err(e) => self.note_refusal(&e),
+            if self.passthrough.is_possible() {
+                match reply.open_backing(&file) {
+                    Ok(id) => return How::Passed(Arc::new(Backing { id: Some(id), file })),
+                    Err(e) => self.note_refusal(&e),
+                }
             }
+            return How::Whole(Arc::new(Backing { id: None, file }));
         }
         if self.is_being_written(node) { How::Following } else { How::Snapshot }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fuser::{FileAttr, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use tokio::time::Instant;
-use tracing::debug;
-use types::{Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
+use tracing::{debug, warn};
+use types::{ByteRange, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
 use vfs::{DirItem, Node};
 
 use crate::attr::{file_attr, file_type};
@@ -96,7 +96,14 @@ impl Shared {
         let count = count.min(READ_MAX);
         let serving = self.inodes().serving(number).ok_or_else(|| unknown(number))?;
         match serving {
-            Serving::Pinned(node) => {
+            Serving::Pinned(node, whole) => {
+                if let Some(whole) = whole {
+                    let range = ByteRange::new(offset, u64::from(count)).clamp_to(node.attr.size);
+                    match whole.file.read(range).await {
+                        Ok(data) => return Ok((vec![data], None)),
+                        Err(e) => warn!("reading another way: {e}"),
+                    }
+                }
                 let data = self.patiently(|| self.vfs.read_version(&node, offset, count)).await?;
                 Ok((data, None))
             }

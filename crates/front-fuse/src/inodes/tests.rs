@@ -54,7 +54,7 @@ fn a_file_that_is_open_outlasts_its_forgetting() {
     let number = remember(&mut table, &node(2, 1));
     table.open(number, &node(2, 1), || How::Snapshot).expect("known");
     table.forget(number, 1);
-    assert!(matches!(table.serving(number), Some(Serving::Pinned(_))));
+    assert!(matches!(table.serving(number), Some(Serving::Pinned(_, None))));
     assert_eq!(table.release(number), Some(How::Snapshot));
     assert_eq!(table.len(), 1);
 }
@@ -76,7 +76,7 @@ fn pages_are_kept_only_if_they_are_of_the_version_that_is_opened() {
 
 #[test]
 fn while_a_version_is_held_the_next_one_is_another_inode() {
-    for how in [How::Snapshot, How::Passed("backing")] {
+    for how in [How::Snapshot, How::Whole("bytes"), How::Passed("backing")] {
         let mut table = table();
         let old = remember(&mut table, &node(2, 1));
         table.open(old, &node(2, 1), || how.clone()).expect("known");

@@ -187,14 +187,22 @@ fn many_open_and_close_at_once_without_a_conflict() {
         return;
     };
     let wanted = bytes_of(4, 3 * MIB);
+    let together = std::sync::Barrier::new(8);
     std::thread::scope(|scope| {
         for reader in 0..8 {
-            let (tier, wanted) = (&tier, &wanted);
+            let (tier, wanted, together) = (&tier, &wanted, &together);
             scope.spawn(move || {
                 for round in 0..100 {
-                    if reader == 0 && round % 10 == 5 {
-                        // Complete and not complete, in turns.
-                        tier.run(tier.vfs.evict(b"/file")).expect("evicted");
+                    if round % 10 == 0 {
+                        together.wait(); // all is closed
+                        if reader == 0 {
+                            std::thread::sleep(Duration::from_millis(50)); // and the tier has heard of it
+                            tier.run(tier.vfs.evict(b"/file")).expect("evicted");
+                            if round % 20 == 10 {
+                                tier.warm("/file");
+                            }
+                        }
+                        together.wait();
                     }
                     let file = File::open(tier.path("file")).expect("opened at any time");
                     let at = (reader * 100 + round) * 3000;
