@@ -113,8 +113,8 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
         eprintln!("wrote {path}");
     }
     let invalid = file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
-    let believed = !invalid && !(output.strict && has_invalid_rows(file));
-    Ok(if believed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let doubted = invalid || (output.strict && has_invalid_rows(file));
+    Ok(if doubted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// On standard output. Whoever reads no further, as `head` or a pager, has had what they wanted.
