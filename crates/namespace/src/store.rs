@@ -182,6 +182,21 @@ impl Store {
         self.entries(dir, after.saturating_add(1), u64::MAX, max)
     }
 
+    /// Entries with cookies before `before`, the nearest first, `max` at most.
+    pub fn entries_before(&self, dir: FileId, before: u64, max: usize) -> Result<Vec<StoredEntry>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(ENTRIES)?;
+            let mut entries = Vec::new();
+            for item in table.range(entry_key(dir, 0)..entry_key(dir, before))?.rev().take(max) {
+                let (key, value) = item?;
+                entries.extend(decode_entry(&key.value(), value.value()));
+            }
+            Ok(entries)
+        };
+        run().map_err(|e| db_error("read entries", e))
+    }
+
     fn entries(&self, dir: FileId, from: u64, to: u64, max: usize) -> Result<Vec<StoredEntry>> {
         let run = || -> std::result::Result<_, redb::Error> {
             let txn = self.db.begin_read()?;

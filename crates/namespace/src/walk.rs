@@ -14,6 +14,8 @@ use crate::freshness::{self, Ask};
 
 /// Directories listed ahead of who has listed so many of their siblings.
 const DEPTHS: [usize; 4] = [0, 8, 32, 256];
+/// Once it is sure, what lies ahead is looked at again after this many directories.
+const LOOK_EVERY: usize = 3;
 /// The first sub-directories of a directory that a walker has just listed: it goes down before it goes on.
 const CHILDREN: usize = 4;
 /// Listings ahead of walkers under way at the same time; what a walker itself asks for has room beside them.
@@ -37,7 +39,7 @@ struct Walk {
 }
 
 impl Walks {
-    /// A client lists `dir`, which is in `parent`. How many of the directories after it to list, and how many in it?
+    /// A client lists `dir`, which is in `parent`. How many of the directories beside it to list, and how many in it?
     fn note(&mut self, parent: FileId, dir: FileId, now_ms: u64) -> (usize, usize) {
         if self.seen.len() >= WALKS_MAX {
             self.seen.clear();
@@ -51,8 +53,13 @@ impl Walks {
             walk.listed += 1;
         }
         (walk.last, walk.at_ms) = (dir, now_ms);
-        let after = DEPTHS[walk.listed.min(DEPTHS.len() - 1)];
-        (after, if walk.listed >= 2 { CHILDREN } else { 0 })
+        let sure = walk.listed >= DEPTHS.len() - 1;
+        let beside = if sure && !walk.listed.is_multiple_of(LOOK_EVERY) {
+            0 // looked just now
+        } else {
+            DEPTHS[walk.listed.min(DEPTHS.len() - 1)]
+        };
+        (beside, if walk.listed >= 2 { CHILDREN } else { 0 })
     }
 }
 
@@ -63,13 +70,14 @@ impl Namespace {
             return; // the root of a junction
         }
         let now = self.clock.now_ms();
-        let (after, within) =
+        let (beside, within) =
             self.walks.lock().unwrap_or_else(PoisonError::into_inner).note(parent, dir, now);
         // Where the walker stands among its siblings, from the listing that it came from.
         let (Ok(Some(_)), Ok(node)) = (self.listing_of(parent), self.load(dir)) else { return };
         let Ok(Some(here)) = self.store.find_entry(parent, &node.record.name) else { return };
-        let mut ahead = self.directories_in(parent, here.cookie, after);
-        ahead.extend(self.directories_in(dir, 0, within));
+        // Up or down: some clients walk a listing from its end. What lies behind a walker is listed already.
+        let mut ahead = self.directories_beside(parent, here.cookie, beside);
+        ahead.extend(self.directories_beside(dir, 0, within));
         for dir in ahead {
             let Ok(room) = self.walk_room.clone().try_acquire_owned() else { return };
             let this = self.clone();
@@ -82,16 +90,25 @@ impl Namespace {
         }
     }
 
-    /// The next `most` sub-directories of `dir` after a cookie that would have to be listed anew.
-    fn directories_in(&self, dir: FileId, cookie: u64, most: usize) -> Vec<FileId> {
+    /// The `most` sub-directories of `dir` nearest to a cookie, of those that would have to be listed anew.
+    fn directories_beside(&self, dir: FileId, cookie: u64, most: usize) -> Vec<FileId> {
         if most == 0 {
             return Vec::new();
         }
-        // Directories among files are found as far as a few pages go.
-        let entries = self.store.entries_after(dir, cookie, most.saturating_mul(16)).unwrap_or_default();
-        let children = entries.into_iter().filter_map(|entry| self.load(entry.child?).ok());
-        let directories = children.filter(|node| node.attr().is_dir() && node.parent() == dir).take(most);
-        directories.filter(|node| !self.is_listed_well(node.id)).map(|node| node.id).collect()
+        // Directories among files are found as far as a few times as many names go.
+        let names = most.saturating_mul(4).max(64);
+        let mut after = self.store.entries_after(dir, cookie, names).unwrap_or_default().into_iter();
+        let mut before = self.store.entries_before(dir, cookie, names).unwrap_or_default().into_iter();
+        let mut found = Vec::new();
+        loop {
+            let pair = [after.next(), before.next()];
+            if pair.iter().all(Option::is_none) || found.len() >= most {
+                return found;
+            }
+            let children = pair.into_iter().flatten().filter_map(|entry| self.load(entry.child?).ok());
+            let directories = children.filter(|node| node.attr().is_dir() && node.parent() == dir);
+            found.extend(directories.filter(|node| !self.is_listed_well(node.id)).map(|node| node.id));
+        }
     }
 
     fn is_listed_well(&self, dir: FileId) -> bool {
@@ -115,7 +132,8 @@ mod tests {
     fn who_lists_one_directory_after_the_other_gets_more_each_time() {
         let mut walks = Walks::default();
         let steps = (1..6).map(|n| walks.note(id(0), id(n), 1000)).collect::<Vec<_>>();
-        assert_eq!(steps, [(8, 0), (32, 4), (256, 4), (256, 4), (256, 4)]);
+        assert_eq!(steps, [(8, 0), (32, 4), (256, 4), (0, 4), (0, 4)]);
+        assert_eq!(walks.note(id(0), id(6), 1000), (256, 4), "now and then");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #[path = "../line/mod.rs"]
 mod line;
 
+mod ahead;
 mod concurrency;
 mod damage;
 mod disk;

@@ -1,5 +1,6 @@
 //! The namespace as `vfs` sees it: what may be believed, for how long, and at what price in calls to the origin.
 
+mod ahead;
 mod freshness;
 mod handles;
 mod harness;

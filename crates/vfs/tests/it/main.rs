@@ -5,4 +5,5 @@ mod model;
 mod operator;
 mod outage;
 mod permission;
+mod prefetch;
 mod reads;
