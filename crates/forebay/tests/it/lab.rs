@@ -226,19 +226,21 @@ fn an_unreachable_nas() {
     with_lab("an_unreachable_nas", FAR, |lab| {
         let dir = tempfile::tempdir().expect("temporary directory");
         make_file(lab, "/mnt/export/cached", 8, "five");
-        make_file(lab, "/mnt/export/missing", 1, "six");
+        // In another directory: what lies beside a file that is read may be fetched ahead.
+        lab.nas.must("mkdir /mnt/export/elsewhere");
+        make_file(lab, "/mnt/export/elsewhere/missing", 1, "six");
         let (cached, missing) =
-            (sum_at_nas(lab, "/mnt/export/cached"), sum_at_nas(lab, "/mnt/export/missing"));
+            (sum_at_nas(lab, "/mnt/export/cached"), sum_at_nas(lab, "/mnt/export/elsewhere/missing"));
         let ttl = format!("files = \"{}s\"\ndirectories = \"{}s\"", TTL.as_secs(), TTL.as_secs());
         let tier = tier_over(lab, dir.path(), &ttl);
         mount_tier(lab, &tier, "/mnt/near", "ro,noac");
         assert_eq!(timed_read(lab, "/mnt/near/cached").1, cached);
-        lab.client.must("stat /mnt/near/missing");
+        lab.client.must("stat /mnt/near/elsewhere/missing");
         lab.cut_nas();
         std::thread::sleep(TTL + Duration::from_secs(1));
         drop_client_caches(lab);
         assert_eq!(timed_read(lab, "/mnt/near/cached").1, cached, "cached data in an outage");
-        let miss = lab.client.start("md5sum < /mnt/near/missing");
+        let miss = lab.client.start("md5sum < /mnt/near/elsewhere/missing");
         assert!(miss.wait(Duration::from_secs(8)).is_none(), "a miss must wait for the NAS, not fail");
         lab.restore_nas();
         let output = miss.wait(Duration::from_secs(60)).expect("the miss recovers by itself");

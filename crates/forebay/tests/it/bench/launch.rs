@@ -155,8 +155,8 @@ fn a_rank_killed_in_the_middle_ends_the_run_and_leaves_nothing() {
 fn what_a_run_wrote_to_the_target_is_removed_when_it_loses_a_rank() {
     let room = Room::new();
     let target = room.target();
-    let run =
-        start(room.bench(&[&sob(&target)[..4], &["--nodes", "3", "--procs", "3", "-n", "1000"]].concat()));
+    let load = ["sob", "3", "--target", &target, "--scale", "0.005", "-n", "1000"];
+    let run = start(room.bench(&[&load[..], &["--nodes", "3", "--procs", "3"]].concat()));
     wait_for("its directory", || {
         let names = names(&room.path("target"));
         names.into_iter().find(|name| name.starts_with("forebay-bench"))
