@@ -135,6 +135,7 @@ fn a_tier_whose_origin_is_away_at_the_start_serves_what_it_has() {
     near.stop();
     nas.stop();
     near.start_again();
+    std::thread::sleep(std::time::Duration::from_millis(1200)); // beyond the ttl: it asks, and hears nothing
     let Some(read) = libnfs("nfs-cat", &near, "/sub/big.bin") else { return };
     assert_eq!(read.stdout.len(), 3_000_000, "cached data is served: {read:?}");
     assert_eq!(near.json(&["status"])["junctions"][0]["state"], "failing");
