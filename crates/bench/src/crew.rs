@@ -18,6 +18,9 @@ use types::{Error, ErrorKind, Result};
 use crate::cli::{LaunchArgs, refuse};
 use crate::progress::Live;
 
+/// A process that is told that the run has ended gives up what is under way within about a second.
+const SETTLE: Duration = Duration::from_millis(2500);
+
 pub struct Crew {
     member: Member,
 }
@@ -142,6 +145,14 @@ impl Crew {
         loaded.ok_or_else(|| {
             Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
         })
+    }
+
+    /// Before what was written is removed: when a run has ended early, other processes may still finish what they had
+    /// begun to write.
+    pub async fn settle<T>(&self, measured: &Result<T>) {
+        if measured.is_err() && self.processes() > 1 {
+            tokio::time::sleep(SETTLE).await;
+        }
     }
 
     async fn tell(&self, order: &Order) -> Result<()> {

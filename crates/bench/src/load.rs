@@ -295,6 +295,7 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     let mut bed = Bed::make(&args.target, &args.common, args.bytes()).await?;
     bed.content.compressible_percent = args.compressible;
     let measured = unless_interrupted(all(crew, args, &bed)).await;
+    crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     fill(&mut draft, args, &measured?);
     ceiling.tell(&mut draft.file);

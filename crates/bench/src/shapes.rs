@@ -207,6 +207,7 @@ async fn measure(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], most:
     let ceiling = ceiling::measure().await?;
     let bed = Bed::make(&args.target, &args.common, most).await?;
     let measured = unless_interrupted(all(crew, args, conditions, &bed)).await;
+    crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     fill(&mut draft, &measured?);
     ceiling.tell(&mut draft.file);

@@ -197,6 +197,7 @@ async fn measure(
     let ceiling = ceiling::measure().await?;
     let bed = Bed::make(&args.target, &args.common, written).await?;
     let measured = unless_interrupted(all(crew, args, layout, phases, &bed)).await;
+    crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     let (runs, skew) = measured?;
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
