@@ -95,7 +95,8 @@ pub async fn command(args: LinkArgs) -> Result<ExitCode> {
     match args.role {
         Role::Server(args) => serve(args).await.map(|()| ExitCode::SUCCESS),
         Role::Client(args) => {
-            let file = super::run(args.config()).await?;
+            let mut file = super::run(args.config()).await?;
+            crate::ceiling::measure().await?.tell(&mut file);
             results::publish(&file, &args.output)
         }
     }

@@ -71,6 +71,7 @@ impl ProbeArgs {
 
 /// Probes and publishes the result.
 pub async fn command(args: ProbeArgs) -> Result<ExitCode> {
-    let file = super::run(args.config()).await?;
+    let mut file = super::run(args.config()).await?;
+    crate::ceiling::measure().await?.tell(&mut file);
     results::publish(&file, &args.output)
 }
