@@ -110,8 +110,10 @@ fn five_hundred_clients_fit_one_process() {
     let result: Value = serde_json::from_str(&ended.out).expect("JSON");
     let extended = table(&result, "Extended");
     assert_eq!(invalid(extended), Vec::<&str>::new());
-    for cell in column(extended, "coalescing") {
-        assert!(cell["number"].as_f64().is_some_and(|c| c > 1.0), "500 nodes wait for few fetches: {cell}");
+    // How many of them had to wait for these few calls is a question of timing.
+    for cell in column(extended, "origin req D/C/W") {
+        let [direct, cold, warm] = three(cell);
+        assert!(direct >= 500.0 * 4.0 && cold < 40.0 && warm == 0.0, "few fetches for 500 nodes: {cell}");
     }
     let tier = findings(&result).into_iter().find(|text| text.contains("resident")).unwrap_or("no peak told");
     eprintln!("500 clients: {:.1} s, peak resident {} MiB; {tier}", took.as_secs_f64(), ended.peak_mib);
