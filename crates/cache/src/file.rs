@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
@@ -50,6 +51,8 @@ struct State {
     doomed: bool,
     /// Where the next hole is punched, in blocks.
     punch_at: u64,
+    /// When we changed the data file last, by its own timestamp; another one means that somebody else did.
+    left: Option<SystemTime>,
 }
 
 type Entries = [u64; PIECE as usize];
@@ -89,7 +92,8 @@ impl CachedFile {
             data.set_len(key.size)?;
             map.write_all_at(&format::encode_header(key), 0)?;
         }
-        Ok(CachedFile { key: *key, opened, data, map, state: Mutex::default() })
+        let state = State { left: changed_at(&data), ..State::default() };
+        Ok(CachedFile { key: *key, opened, data, map, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,6 +108,30 @@ impl CachedFile {
     pub fn pin(self: &Arc<Self>, blocks: Range<u64>) -> Pin {
         self.lock().pins.push(blocks.clone());
         Pin { file: self.clone(), blocks }
+    }
+
+    /// As `pin`, if all the blocks are here and were checked, and nobody has written into the file since.
+    pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
+        let mut state = self.lock();
+        if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
+            return None;
+        }
+        if state.left != changed_at(&self.data) {
+            state.left = changed_at(&self.data);
+            state.verified.clear();
+            return None;
+        }
+        state.pins.push(blocks.clone());
+        Some(Pin { file: self.clone(), blocks })
+    }
+
+    /// Does the kernel have the last byte of `block` within `range` in memory? What is read from a disk comes in
+    /// runs, so it stands for the others.
+    pub fn is_resident(&self, block: u64, range: ByteRange) -> bool {
+        let last = bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1;
+        let mut byte = [0];
+        let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(&self.data, &mut slices, last, ReadWriteFlags::NOWAIT) == Ok(1)
     }
 
     /// Join or start fetches for every block of `blocks` that is not here. `start` makes the flight for a run of
@@ -173,6 +201,7 @@ impl CachedFile {
         let encoded: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes()).collect();
         let mut state = self.lock();
         self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
+        state.left = changed_at(&self.data);
         let mut new = 0;
         for (block, entry) in blocks.zip(entries) {
             new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
@@ -241,6 +270,16 @@ impl CachedFile {
         }
         let start = (range.offset - from) as usize;
         Ok(Some(ReadBack::Bytes(bytes.slice(start..start + range.length as usize))))
+    }
+
+    /// Bytes that were checked before.
+    pub fn read_exact(&self, range: ByteRange) -> std::io::Result<Bytes> {
+        let bytes = self.pread(range, false)?.unwrap_or_default();
+        if bytes.len() as u64 == range.length {
+            Ok(bytes)
+        } else {
+            Err(std::io::ErrorKind::UnexpectedEof.into())
+        }
     }
 
     fn pread(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<Bytes>> {
@@ -331,6 +370,7 @@ impl CachedFile {
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&self.data, flags, range.offset, range.length)?;
+        state.left = changed_at(&self.data);
         Ok(range.length)
     }
 
@@ -447,6 +487,10 @@ fn load_entries(map: &File, piece: u64) -> Box<Entries> {
     entries
 }
 
+fn changed_at(data: &File) -> Option<SystemTime> {
+    data.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
 fn entry_offset(block: u64) -> u64 {
     format::HEADER_BYTES + block * format::ENTRY_BYTES
 }
@@ -465,6 +509,12 @@ pub struct Ensured {
 pub struct Pin {
     file: Arc<CachedFile>,
     blocks: Range<u64>,
+}
+
+impl Pin {
+    pub fn file(&self) -> &CachedFile {
+        &self.file
+    }
 }
 
 impl Drop for Pin {

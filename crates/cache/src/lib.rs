@@ -8,6 +8,7 @@
 
 mod config;
 mod eviction;
+mod extent;
 mod fetch;
 mod file;
 mod format;
@@ -30,6 +31,7 @@ use tokio::sync::Semaphore;
 use types::{ByteRange, Distance, FileId, Result, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
+pub use extent::{Extent, Lend, Piece};
 pub use metrics::Metrics;
 pub use whole::WholeFile;
 

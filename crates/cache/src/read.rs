@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
+use crate::extent::{Extent, Lend, Piece};
 use crate::fetch::{Landed, Urgency};
 use crate::file::{CachedFile, ReadBack};
 use crate::{Cache, CacheKey, Prefetched, Source, readahead};
@@ -28,7 +29,8 @@ impl Cache {
         key: &CacheKey,
         range: ByteRange,
         source: &Arc<dyn Source>,
-    ) -> Result<Vec<Bytes>> {
+        lend: Lend,
+    ) -> Result<Vec<Piece>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -60,7 +62,7 @@ impl Cache {
                     passed.insert(flight.blocks.start, (flight.blocks.clone(), bytes));
                 }
             }
-            if let Some(data) = self.collect(&file, range, &passed).await? {
+            if let Some(data) = self.collect(&file, range, &passed, lend).await? {
                 self.space().touch(key.file, key.version, range.length);
                 self.count(range.length, waited);
                 return Ok(data);
@@ -167,7 +169,8 @@ impl Cache {
         file: &Arc<CachedFile>,
         range: ByteRange,
         passed: &BTreeMap<u64, (std::ops::Range<u64>, Bytes)>,
-    ) -> Result<Option<Vec<Bytes>>> {
+        lend: Lend,
+    ) -> Result<Option<Vec<Piece>>> {
         let mut data = Vec::new();
         let mut at = range.offset;
         while at < range.end() {
@@ -176,14 +179,23 @@ impl Cache {
             if let Some((_, (blocks, bytes))) = here {
                 let whole = bytes_of_blocks(blocks.clone(), file.key.size);
                 let end = whole.end().min(range.end());
-                data.push(bytes.slice((at - whole.offset) as usize..(end - whole.offset) as usize));
+                let (from, to) = ((at - whole.offset) as usize, (end - whole.offset) as usize);
+                data.push(Piece::Bytes(bytes.slice(from..to)));
                 at = end;
                 continue;
             }
             let next = passed.range(block + 1..).next().map_or(u64::MAX, |(start, _)| start * BLOCK_SIZE);
             let end = next.min(range.end());
-            match read_file(file, ByteRange::new(at, end - at)).await {
-                Ok(ReadBack::Bytes(bytes)) => data.push(bytes),
+            let wanted = ByteRange::new(at, end - at);
+            if matches!(lend, Lend::From(least) if wanted.length >= least)
+                && let Some(extent) = Extent::of(file, wanted)
+            {
+                data.push(Piece::Extent(extent));
+                at = end;
+                continue;
+            }
+            match read_file(file, wanted).await {
+                Ok(ReadBack::Bytes(bytes)) => data.push(Piece::Bytes(bytes)),
                 Ok(ReadBack::Missing { corrupt }) => {
                     self.note_corrupt(file, corrupt);
                     return Ok(None);
@@ -206,7 +218,7 @@ impl Cache {
         key: &CacheKey,
         range: ByteRange,
         source: &Arc<dyn Source>,
-    ) -> Result<Vec<Bytes>> {
+    ) -> Result<Vec<Piece>> {
         let step = part_blocks(source) * BLOCK_SIZE;
         let mut parts = JoinSet::new();
         let mut at = range.offset;
@@ -229,7 +241,7 @@ impl Cache {
         }
         self.metrics.read_through_bytes.inc_by(range.length);
         self.count(range.length, true);
-        Ok(data)
+        Ok(data.into_iter().map(Piece::Bytes).collect())
     }
 
     fn count(&self, bytes: u64, waited: bool) {

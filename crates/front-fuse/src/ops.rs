@@ -9,7 +9,7 @@ use fuser::{FileAttr, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use types::{ByteRange, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
-use vfs::{DirItem, Node};
+use vfs::{DirItem, Lend, Node, Piece};
 
 use crate::attr::{file_attr, file_type};
 use crate::errors;
@@ -105,11 +105,12 @@ impl Shared {
                     }
                 }
                 let data = self.patiently(|| self.vfs.read_version(&node, offset, count)).await?;
-                Ok((data, None))
+                Ok((in_memory(&data)?, None))
             }
             Serving::Current(id) => {
-                let read = self.patiently(|| self.vfs.read(&self.kernel, id, offset, count)).await?;
-                Ok((read.data, Some(read.node)))
+                let read =
+                    self.patiently(|| self.vfs.read(&self.kernel, id, offset, count, Lend::Nothing)).await?;
+                Ok((in_memory(&read.data)?, Some(read.node)))
             }
         }
     }
@@ -252,4 +253,10 @@ fn unreachable(number: u64) -> FileAttr {
         ctime: time,
     };
     file_attr(number, &attr)
+}
+
+/// The kernel's FUSE takes bytes from memory only.
+fn in_memory(pieces: &[Piece]) -> Result<Vec<Bytes>> {
+    let bytes = pieces.iter().map(|piece| piece.to_bytes());
+    bytes.collect::<std::io::Result<_>>().map_err(|e| Error::io("read cached file", "lent", e))
 }

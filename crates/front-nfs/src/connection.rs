@@ -1,33 +1,33 @@
-//! One connection: calls come in, each is worked on by a task of its own, answers go out as they are ready.
+//! One connection: calls come in and are answered at once; one that has to wait goes on in a task of its own, so that
+//! those behind it do not. Answers go out as they are ready (`send.rs`).
 //!
 //! Nothing here grows without bound: calls under way have permits, READ answers take room in a budget shared by all
 //! connections (and at most a quarter of it by one), and what is not read off the socket waits at the client.
 
-use std::io::IoSlice;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
-use bytes::{Buf, Bytes};
-use rpc_nfs3::record::{self, RecordError, RecordReader};
-use tokio::io::AsyncWriteExt;
+use bytes::Bytes;
+use rpc_nfs3::record::{RecordError, RecordReader};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tracing::debug;
+use vfs::Piece;
 
+use crate::send::write_replies;
 use crate::{Shared, dispatch};
 
 /// Largest call taken: no call of a read-only server comes near it, and a WRITE of 1 MiB is still refused politely.
 const CALL_BYTES_MAX: usize = (1 << 20) + 4096;
-/// Pieces handed to one system call.
-const SLICES_MAX: usize = 64;
 
 /// An answer on its way out, with the room it takes.
 pub struct Reply {
     pub head: Bytes,
     /// Payload and padding of a READ.
-    pub body: Vec<Bytes>,
+    pub body: Vec<Piece>,
     /// Given back when the answer is in the socket.
     pub permits: Vec<OwnedSemaphorePermit>,
 }
@@ -65,12 +65,16 @@ pub async fn run(
             _ = &mut writer => return,
         };
         let (shared, peer, replies) = (shared.clone(), peer.clone(), replies.clone());
-        tokio::spawn(async move {
+        let mut work = Box::pin(async move {
             if let Some(mut reply) = dispatch::answer(&shared, &peer, call).await {
                 reply.permits.push(permit);
                 let _ = replies.send(reply).await;
             }
         });
+        // What is in memory is answered here and now: a task for it costs more than the answer.
+        if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await.is_pending() {
+            tokio::spawn(work);
+        }
     }
     drop(replies); // the writer ends when the last call has answered
     let _ = timeout(shared.config.stall_timeout, writer).await;
@@ -98,49 +102,4 @@ async fn next_call(
         }
         Err(_) => None,
     }
-}
-
-async fn write_replies(shared: Arc<Shared>, mut socket: OwnedWriteHalf, mut replies: mpsc::Receiver<Reply>) {
-    let mut batch = Vec::new();
-    // All that is ready goes out in as few system calls as possible.
-    while replies.recv_many(&mut batch, SLICES_MAX).await > 0 {
-        let mut pieces = Vec::with_capacity(batch.len() * 3);
-        let mut permits = Vec::new();
-        for reply in batch.drain(..) {
-            let length = reply.head.len() + reply.body.iter().map(Bytes::len).sum::<usize>();
-            pieces.push(Bytes::copy_from_slice(&record::mark(length)));
-            pieces.push(reply.head);
-            pieces.extend(reply.body);
-            permits.push(reply.permits);
-        }
-        if write_all(&shared, &mut socket, pieces).await.is_err() {
-            return;
-        }
-    }
-    let _ = socket.shutdown().await;
-}
-
-async fn write_all(
-    shared: &Shared,
-    socket: &mut OwnedWriteHalf,
-    mut pieces: Vec<Bytes>,
-) -> std::io::Result<()> {
-    let mut first = 0;
-    while first < pieces.len() {
-        let slices: Vec<_> = pieces[first..].iter().take(SLICES_MAX).map(|p| IoSlice::new(p)).collect();
-        let written = timeout(shared.config.stall_timeout, socket.write_vectored(&slices)).await;
-        let mut written = written.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-        if written == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        while first < pieces.len() && written >= pieces[first].len() {
-            written -= pieces[first].len();
-            pieces[first] = Bytes::new(); // gone: free its memory while the rest is sent
-            first += 1;
-        }
-        if written > 0 {
-            pieces[first].advance(written);
-        }
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use rpc_nfs3::{Decoder, Encoder, WireError, mount, nfs3};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 use types::{Caller, FileId, JunctionId};
-use vfs::Node;
+use vfs::{Node, Piece};
 
 use crate::connection::{Peer, Reply};
 use crate::exports::Refused;
@@ -27,7 +27,7 @@ pub struct Call<'a> {
 /// What is sent after the encoded part, and the room it takes.
 #[derive(Default)]
 pub struct Payload {
-    pub body: Vec<Bytes>,
+    pub body: Vec<Piece>,
     pub permits: Vec<OwnedSemaphorePermit>,
 }
 

@@ -15,13 +15,14 @@ mod metrics;
 mod mount;
 mod procs;
 mod rpcbind;
+mod send;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use vfs::Vfs;
+use vfs::{Lend, Vfs};
 
 pub use exports::{ExportRules, Network, Rule, Squash};
 pub use listener::NfsServer;
@@ -54,6 +55,8 @@ pub struct Config {
     /// A call that takes longer is answered "try again later" (JUKEBOX) while the work goes on. Below the 60 s
     /// after which Linux clients send a call again.
     pub call_deadline: Duration,
+    /// Which READ answers the kernel sends from the cached file itself, instead of a copy of it in our memory.
+    pub lend: Lend,
 }
 
 impl Default for Config {
@@ -68,6 +71,8 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(30 * 60),
             stall_timeout: Duration::from_secs(30),
             call_deadline: Duration::from_secs(12),
+            // Measured: docs/benchmarks.md, "Copied or lent".
+            lend: Lend::From(64 << 10),
         }
     }
 }

@@ -22,6 +22,7 @@ use types::{Attr, FileId, JunctionId, Version};
 
 pub use access::Access;
 pub use cache::WholeFile;
+pub use cache::{Extent, Lend, Piece};
 pub use kept::Changes;
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
@@ -35,10 +36,10 @@ pub struct Node {
 }
 
 /// Bytes of one read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ReadOut {
     /// In order; together they are the answer.
-    pub data: Vec<Bytes>,
+    pub data: Vec<Piece>,
     /// The answer ends at or past the end of the file.
     pub eof: bool,
     pub node: Node,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cache::{CacheKey, Source};
+use cache::{CacheKey, Lend, Piece, Source};
 use namespace::{Ask, Found, Namespace};
 use origin::Origin;
 use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result};
@@ -17,7 +17,14 @@ const VERSIONS_TRIED_MAX: usize = 4;
 
 impl Vfs {
     /// Bytes of one version of the file, whatever happens to it meanwhile.
-    pub async fn read(&self, caller: &Caller, id: FileId, offset: u64, count: u32) -> Result<ReadOut> {
+    pub async fn read(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        offset: u64,
+        count: u32,
+        lend: Lend,
+    ) -> Result<ReadOut> {
         let mut found = self.namespace.getattr(id, Ask::Use).await?;
         access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
         if offset == 0 {
@@ -26,7 +33,7 @@ impl Vfs {
         for _ in 0..VERSIONS_TRIED_MAX {
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-            match self.cache.read(&key, range, &self.source_of(&found)).await {
+            match self.cache.read(&key, range, &self.source_of(&found), lend).await {
                 Ok(data) => {
                     let eof = range.end() >= key.size;
                     return Ok(ReadOut { data, eof, node: node_of(&found) });
@@ -42,10 +49,10 @@ impl Vfs {
 
     /// Bytes of the version that `node` had, and of no other: from the cache, or from the origin as long as it still
     /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
-    pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Bytes>> {
+    pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Piece>> {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
         let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-        self.cache.read(&key, range, &self.source()).await
+        self.cache.read(&key, range, &self.source(), Lend::Nothing).await
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cache::Source;
+use cache::{Lend, Source};
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::harness::*;
@@ -214,10 +214,10 @@ fn what_was_read_stays_valid_after_the_file_is_evicted() {
     let source = TestSource::new();
     let key = key(1, 1, 2 * MIB);
     let as_source: Arc<dyn Source> = source.clone();
-    let held = tier.run(tier.cache().read(&key, whole(&key), &as_source)).unwrap();
+    let held = tier.run(tier.cache().read(&key, whole(&key), &as_source, Lend::From(1))).unwrap();
     assert!(tier.cache().evict_file(key.file) >= key.size);
     assert_eq!(tier.cache().cached_bytes(&key), 0);
-    assert_same(&held.concat(), &key, whole(&key));
+    assert_same(&joined(&held), &key, whole(&key));
     tier.check_all(&source, &key);
     assert_eq!(source.bytes_read(), 2 * key.size, "an evicted file is fetched again");
 }

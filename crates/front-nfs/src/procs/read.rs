@@ -1,4 +1,5 @@
-//! READ: room for the answer first, then the bytes; they go out as they are, without being copied together.
+//! READ: room for the answer first, then the bytes; they go out as they are, without being copied together, or from
+//! the cached file itself.
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use rpc_nfs3::nfs3::file::{self, ReadArgs};
 use rpc_nfs3::xdr::padding;
 use rpc_nfs3::{Decoder, Encoder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use vfs::Piece;
 
 use super::Done;
 use crate::READ_MAX;
@@ -26,13 +28,15 @@ pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
     let count = arguments.count.min(READ_MAX);
     let permits =
         vec![room(&call.peer.reply_share, count).await, room(&call.shared.reply_budget, count).await];
-    let read = call.shared.vfs.read(&caller, id, arguments.offset, count).await?;
-    let length: usize = read.data.iter().map(Bytes::len).sum();
-    call.shared.metrics.read_bytes.inc_by(length as u64);
+    let lend = call.shared.config.lend;
+    let read = call.shared.vfs.read(&caller, id, arguments.offset, count, lend).await?;
+    let length = read.data.iter().map(Piece::length).sum::<u64>();
+    call.shared.metrics.read_bytes.inc_by(length);
+    let length = usize::try_from(length).unwrap_or(usize::MAX); // at most READ_MAX
     file::encode_read_head(e, &Some(fattr3(&read.node.attr)), length, read.eof);
     let mut body = read.data;
     if padding(length) > 0 {
-        body.push(Bytes::from_static(&[0; 3]).slice(..padding(length)));
+        body.push(Piece::Bytes(Bytes::from_static(&[0; 3]).slice(..padding(length))));
     }
     Ok(Payload { body, permits })
 }

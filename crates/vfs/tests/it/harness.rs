@@ -8,7 +8,7 @@ use cache::Cache;
 use namespace::{Clock, Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
 use types::{Caller, Error, ErrorKind, FileId, Result};
-use vfs::{ReadOut, Vfs};
+use vfs::{Lend, ReadOut, Vfs};
 
 /// Past the default ttl of 30 s.
 pub const AFTER_TTL: Duration = Duration::from_secs(31);
@@ -105,8 +105,13 @@ pub fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
     result.err().as_ref().map(Error::kind)
 }
 
+/// Every other read takes the bytes where they lie, so that all tests try both ways.
+fn lend_at(offset: u64) -> Lend {
+    if offset.is_multiple_of(2) { Lend::From(1) } else { Lend::Nothing }
+}
+
 pub fn joined(read: &ReadOut) -> Vec<u8> {
-    read.data.concat()
+    read.data.iter().flat_map(|piece| piece.to_bytes().expect("readable")).collect()
 }
 
 impl Tier {
@@ -135,7 +140,7 @@ impl Tier {
     }
 
     pub async fn read(&self, id: FileId, offset: u64, count: u32) -> Result<ReadOut> {
-        self.vfs.read(&Caller::root(), id, offset, count).await
+        self.vfs.read(&Caller::root(), id, offset, count, lend_at(offset)).await
     }
 
     /// Open by path and read all of it.

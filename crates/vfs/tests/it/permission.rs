@@ -1,9 +1,9 @@
 //! Who may do what, and what listings look like to a client.
 
 use types::{Caller, ErrorKind, Name};
-use vfs::Access;
+use vfs::{Access, Lend};
 
-use crate::harness::{AFTER_TTL, Mode, kind, tier};
+use crate::harness::{AFTER_TTL, Mode, joined, kind, tier};
 
 fn user(uid: u32) -> Caller {
     Caller { uid, gid: uid, groups: vec![] }
@@ -37,9 +37,9 @@ async fn a_file_is_read_by_those_whom_its_mode_allows() {
     t.far.memory.chmod(b"file", 0o640).unwrap();
     let id = t.id(b"/file").await;
     let in_group = Caller { uid: 11, gid: 1, groups: vec![20] };
-    assert_eq!(t.vfs.read(&user(10), id, 0, 3).await.unwrap().data.concat(), b"abc");
-    assert_eq!(t.vfs.read(&in_group, id, 0, 3).await.unwrap().data.concat(), b"abc");
-    assert_eq!(kind(t.vfs.read(&user(11), id, 0, 3).await), Some(ErrorKind::AccessDenied));
+    assert_eq!(joined(&t.vfs.read(&user(10), id, 0, 3, Lend::Nothing).await.unwrap()), b"abc");
+    assert_eq!(joined(&t.vfs.read(&in_group, id, 0, 3, Lend::From(1)).await.unwrap()), b"abc");
+    assert_eq!(kind(t.vfs.read(&user(11), id, 0, 3, Lend::Nothing).await), Some(ErrorKind::AccessDenied));
     let wanted = Access::READ | Access::MODIFY;
     assert_eq!(t.vfs.access(&user(10), id, wanted).await.unwrap().0, Access::READ);
     assert_eq!(t.vfs.access(&user(11), id, wanted).await.unwrap().0, Access(0));

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Warm NFS against nfs-ganesha's VFS export of the same files, by the same client (forebay bench load).
+
+    scripts/measure-nfs.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--mib 512] [--only NAME]
+
+Needs root and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; all of it runs in namespaces of its own. Each round
+measures every load on both servers, one after the other, so that noise meets both alike; printed are medians, and the
+median and range of the ratios of single rounds. CPU is the server process's, user and system. The files are in the page
+cache for both.
+"""
+import argparse, glob, json, os, shutil, statistics, subprocess, sys, tempfile, time
+
+INSIDE = "FOREBAY_MEASURE_INSIDE"
+GANESHA, TIER = 22149, 22050
+
+
+def loads(mib):
+    big = ["--files", "1", "--file-size", f"{mib}MiB", "--unit", "block"]
+    small = ["--file-size", "4KiB", "--operation", "stat"]
+    return {
+        "sequential 1 MiB, 1 client": ("big", big + ["--share", "split", "--epochs", "8", "--workers", "4"]),
+        "sequential 1 MiB, 4 clients": ("big", big + ["--nodes", "4", "--workers", "2", "--epochs", "2"]),
+        "random 64 KiB, 8 clients": ("big", big + ["--nodes", "8", "--workers", "1", "--block", "64KiB", "--order",
+                                                   "uniform", "--draws", "8000"]),
+        "random 4 KiB, 8 clients": ("big", big + ["--nodes", "8", "--workers", "1", "--block", "4KiB", "--order",
+                                                  "uniform", "--draws", "30000"]),
+        "GETATTR, 8 clients": ("few", small + ["--files", "100", "--nodes", "8", "--workers", "1", "--epochs", "400"]),
+        "LOOKUP and GETATTR, 8 clients": ("many", small + ["--files", "20000", "--files-per-directory", "200",
+                                                           "--nodes", "8", "--workers", "1"]),
+    }
+
+
+def ganesha(base, export):
+    plugins = next(d for d in glob.glob("/usr/lib/*/ganesha") + ["/usr/lib/ganesha"]
+                   if os.path.exists(d + "/libfsalvfs.so"))
+    config = base + "/ganesha.conf"
+    with open(config, "w") as f:
+        f.write(f"""NFS_CORE_PARAM {{ NFS_Port = {GANESHA}; MNT_Port = {GANESHA - 1}; Protocols = 3; Enable_NLM = false;
+  Enable_RQUOTA = false; mount_path_pseudo = false; Plugins_Dir = {plugins}; }}
+NFSV4 {{ RecoveryRoot = {base}/recovery; Graceless = true; }}
+EXPORT {{ Export_Id = 7; Path = {export}; Pseudo = /7; Protocols = 3; Transports = TCP; Access_Type = RO;
+  Squash = No_Root_Squash; SecType = sys; FSAL {{ Name = VFS; }} }}
+""")
+    processes = [subprocess.Popen(["rpcbind", "-w", "-f"])]
+    time.sleep(1)
+    quiet = subprocess.DEVNULL
+    processes.append(subprocess.Popen(["ganesha.nfsd", "-F", "-f", config, "-L", base + "/ganesha.log", "-p",
+                                       base + "/ganesha.pid"], stdout=quiet, stderr=quiet))
+    return processes, f"nfs://127.0.0.1:{GANESHA}{export}?mountport={GANESHA - 1}"
+
+
+def cpu_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(forebay, url, export, data, args):
+    command = [forebay, "bench", "load", "--target", url, "--lay-out-at", export, "--id", data, "--keep", "-n", "1",
+               "--verify", "0", "--json", *args]
+    out = subprocess.run(command, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(f"{' '.join(command)}: {out.stderr}")
+    result = json.loads(out.stdout)
+    values = {m["name"]: m["values"][0] for m in result["measures"]}
+    if "rate" not in values:
+        sys.exit(f"not measured: {result['findings']}")
+    return values["rate"], values["touches"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--forebay", default="target/release/forebay")
+    parser.add_argument("--dir")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    if INSIDE not in os.environ:
+        script = 'ip link set lo up && mount -t tmpfs none /run && exec "$0" "$@"'
+        os.execvpe("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh",
+                               "-c", script, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+    base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
+    export = base + "/export"
+    os.makedirs(export)
+    processes, theirs = ganesha(base, export)
+    tier = subprocess.Popen([args.forebay, "serve", "--origin", f"file://{export}", "--cache", base + "/cache",
+                             "--cache-size", "8GiB", "--nfs", f"127.0.0.1:{TIER}", "--admin", "127.0.0.1:0"],
+                            stdout=subprocess.DEVNULL, stderr=open(base + "/tier.log", "w"))
+    ours = f"nfs://127.0.0.1:{TIER}/?mountport={TIER}"
+    servers = {"ganesha": (theirs, processes[1].pid), "forebay": (ours, tier.pid)}
+    time.sleep(3)
+    print(f"{'load':32} {'ganesha':>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
+    try:
+        for name, (data, load) in loads(args.mib).items():
+            if args.only not in name:
+                continue
+            for url, _ in servers.values():  # lay out, and warm
+                run(args.forebay, url, export, data, load)
+            seen = {server: [] for server in servers}
+            for number in range(args.rounds):
+                order = list(servers.items())
+                for server, (url, pid) in order if number % 2 else reversed(order):
+                    before = cpu_seconds(pid)
+                    rate, touches = run(args.forebay, url, export, data, load)
+                    used = cpu_seconds(pid) - before
+                    seen[server].append((rate, touches, used))
+            report(name, load, seen, args.mib)
+    finally:
+        for process in [tier, *processes]:
+            process.kill()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def report(name, load, seen, mib):
+    in_bytes = "1 MiB" in name or "64 KiB" in name
+    which = 0 if in_bytes else 1
+    rates = {server: [values[which] for values in all] for server, all in seen.items()}
+    ratios = [f / g for f, g in zip(rates["forebay"], rates["ganesha"])]
+    middle = {server: statistics.median(values) for server, values in rates.items()}
+    option = dict(zip(load, load[1:]))
+    nodes = int(option.get("--nodes", 1))
+    if "--draws" in option:
+        touches = int(option["--draws"]) * nodes
+        volume = touches * (64 / 2**20 if in_bytes else 1)
+    elif in_bytes:
+        volume = mib / 1024 * int(option["--epochs"]) * nodes
+    else:
+        volume = int(option["--files"]) * int(option.get("--epochs", 1)) * nodes
+    scale = 1 if in_bytes else 1e6
+    cpu = {server: statistics.median(v[2] for v in all) / volume * scale for server, all in seen.items()}
+    unit = "MiB/s" if in_bytes else "/s"
+    print(f"{name:32} {middle['ganesha']:>8.0f} {unit:3} {middle['forebay']:>8.0f} {unit:3}"
+          f" {statistics.median(ratios):>7.2f} {min(ratios):>6.2f}-{max(ratios):<6.2f}"
+          f"  {cpu['ganesha']:.3g} / {cpu['forebay']:.3g}, {cpu['forebay'] / max(cpu['ganesha'], 1e-9):.2f}", flush=True)
+
+
+main()
