@@ -267,7 +267,7 @@ pub async fn read(
 }
 
 pub fn joined(pieces: &[Piece]) -> Vec<u8> {
-    pieces.iter().flat_map(|piece| piece.to_bytes().expect("readable")).collect()
+    pieces.iter().map(|piece| piece.to_bytes().expect("readable")).collect::<Vec<_>>().concat()
 }
 
 pub fn assert_same(got: &[u8], key: &CacheKey, range: ByteRange) {

@@ -111,7 +111,7 @@ fn lend_at(offset: u64) -> Lend {
 }
 
 pub fn joined(read: &ReadOut) -> Vec<u8> {
-    read.data.iter().flat_map(|piece| piece.to_bytes().expect("readable")).collect()
+    read.data.iter().map(|piece| piece.to_bytes().expect("readable")).collect::<Vec<_>>().concat()
 }
 
 impl Tier {
