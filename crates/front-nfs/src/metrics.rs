@@ -24,6 +24,8 @@ pub struct Metrics {
     pub seconds: Family<ProcedureLabels, Histogram>,
     pub failures: Family<StatusLabels, Counter>,
     pub read_bytes: Counter,
+    /// Of these, sent by the kernel from the cached file.
+    pub lent_bytes: Counter,
     pub malformed: Counter,
     pub connections: Gauge<i64, AtomicI64>,
     pub calls_inflight: Gauge<i64, AtomicI64>,
@@ -40,6 +42,7 @@ impl Default for Metrics {
             seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
             failures: Family::default(),
             read_bytes: Counter::default(),
+            lent_bytes: Counter::default(),
             malformed: Counter::default(),
             connections: Gauge::default(),
             calls_inflight: Gauge::default(),
@@ -52,6 +55,8 @@ impl Metrics {
         registry.register("forebay_nfs_call_seconds", "Time of a call", self.seconds.clone());
         registry.register("forebay_nfs_failures", "Answers other than OK", self.failures.clone());
         registry.register("forebay_nfs_read_bytes", "Bytes sent in READ answers", self.read_bytes.clone());
+        let lent = "Of these, sent by the kernel from the cached file";
+        registry.register("forebay_nfs_read_lent_bytes", lent, self.lent_bytes.clone());
         let malformed = "Calls and connections refused as malformed";
         registry.register("forebay_nfs_malformed", malformed, self.malformed.clone());
         registry.register("forebay_nfs_connections", "Open connections", self.connections.clone());

@@ -32,6 +32,8 @@ pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
     let read = call.shared.vfs.read(&caller, id, arguments.offset, count, lend).await?;
     let length = read.data.iter().map(Piece::length).sum::<u64>();
     call.shared.metrics.read_bytes.inc_by(length);
+    let lent = read.data.iter().filter(|piece| matches!(piece, Piece::Extent(_)));
+    call.shared.metrics.lent_bytes.inc_by(lent.map(Piece::length).sum());
     let length = usize::try_from(length).unwrap_or(usize::MAX); // at most READ_MAX
     file::encode_read_head(e, &Some(fattr3(&read.node.attr)), length, read.eof);
     let mut body = read.data;

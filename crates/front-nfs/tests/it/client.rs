@@ -9,6 +9,7 @@ use front_nfs::{Config, ExportRules, NfsServer, Rule, Squash};
 use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
+use prometheus_client::registry::Registry;
 use rpc_nfs3::nfs3::FileHandle;
 use rpc_nfs3::record::{self, RecordReader};
 use rpc_nfs3::rpc::{AuthSys, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
@@ -21,8 +22,10 @@ use vfs::Vfs;
 
 pub struct Served {
     pub address: SocketAddr,
+    pub vfs: Arc<Vfs>,
+    registry: Registry,
     _stop: watch::Sender<bool>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 /// Serve a fresh origin, which `fill` fills, squashing nobody.
@@ -46,11 +49,31 @@ pub async fn serve_with(
     let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"));
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config { listen, exports, stall_timeout: Duration::from_secs(2), ..Config::default() };
-    let server = NfsServer::bind(config, vfs).await.expect("bound");
+    let server = NfsServer::bind(config, vfs.clone()).await.expect("bound");
+    let mut registry = Registry::default();
+    server.register(&mut registry);
     let address = server.local_addr().expect("bound");
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(server.serve(stopped));
-    Served { address, _stop: stop, _dir: dir }
+    Served { address, vfs, registry, _stop: stop, dir }
+}
+
+impl Served {
+    /// The data files of the cache.
+    pub fn cached_files(&self) -> Vec<std::fs::File> {
+        let dirs = std::fs::read_dir(self.dir.path().join("blocks")).expect("a cache").flatten();
+        let files = dirs.filter_map(|dir| std::fs::read_dir(dir.path()).ok()).flatten().flatten();
+        let data = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "data"));
+        data.map(|file| std::fs::File::options().write(true).open(file.path()).expect("opened")).collect()
+    }
+
+    /// A counter of the server, by its name on the page of metrics.
+    pub fn counted(&self, name: &str) -> u64 {
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &self.registry).expect("encoded");
+        let line = page.lines().find_map(|line| line.strip_prefix(name)).expect("it is counted");
+        line.trim().parse().expect("a number")
+    }
 }
 
 pub fn sys(uid: u32) -> Credentials {

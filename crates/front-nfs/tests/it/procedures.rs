@@ -201,6 +201,78 @@ async fn a_slow_call_does_not_hold_up_a_fast_one() {
     assert_eq!((first.xid, second.xid), (502, 501), "answers come as they are ready");
 }
 
+/// Large answers come from the cached file itself, between others from memory, while it is evicted and fetched again.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_lent_from_a_cached_file_have_its_bytes_whatever_is_done_to_it() {
+    const SIZE: usize = 5_000_003;
+    let bytes: Vec<u8> =
+        (0..SIZE as u32).flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes()).take(SIZE).collect();
+    let served = serve(|m| m.write_file(b"file", &bytes).expect("written")).await;
+    let mut client = Client::connect(&served).await;
+    let root = client.root().await;
+    let file = lookup(&mut client, &root, b"file").await.expect("found").object;
+    let vfs = served.vfs.clone();
+    let evicting = tokio::spawn(async move {
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            vfs.evict(b"/file").await.expect("evicted");
+        }
+    });
+    let mut random = 1_u64;
+    let mut xid = 1000;
+    let mut rounds = 0;
+    while !evicting.is_finished() || rounds < 50 {
+        // A window of calls on their way at once: large, small, and some that are no reads.
+        let mut asked = std::collections::HashMap::new();
+        for _ in 0..8 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (offset, count) = ((random >> 20) % SIZE as u64, 1 << (10 + (random >> 60) % 11));
+            xid += 2;
+            asked.insert(xid, (offset, count));
+            let read = ReadArgs { file: file.clone(), offset, count };
+            client.send(&call_message(xid, NFS, procedure::READ, sys(0), |e| read.encode(e))).await;
+            client.send(&call_message(xid + 1, NFS, procedure::GETATTR, sys(0), |e| file.encode(e))).await;
+        }
+        for _ in 0..16 {
+            let (header, mut d) = client.answer().await.expect("answered");
+            let Some((offset, count)) = asked.remove(&header.xid) else { continue };
+            let got = file::decode_read(&mut d, 2 << 20).expect("well-formed").expect("read");
+            let offset = offset as usize;
+            let end = (offset + count as usize).min(SIZE);
+            assert!(got.data == bytes[offset..end], "wrong bytes at {offset}, {count}");
+        }
+        assert!(asked.is_empty());
+        rounds += 1;
+    }
+    let (all, lent) =
+        (served.counted("forebay_nfs_read_bytes_total"), served.counted("forebay_nfs_read_lent_bytes_total"));
+    assert!(lent > 0 && lent < all, "{lent} of {all} bytes were lent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cached_file_that_is_cut_short_is_fetched_again_and_no_answer_is_short() {
+    let bytes = vec![7; 3 << 20];
+    let served = serve(|m| m.write_file(b"file", &bytes).expect("written")).await;
+    let mut client = Client::connect(&served).await;
+    let root = client.root().await;
+    let file = lookup(&mut client, &root, b"file").await.expect("found").object;
+    for round in 0..3 {
+        for _ in 0..2 {
+            for offset in [0, 1 << 20, 2 << 20] {
+                let got = read(&mut client, &file, offset, 1 << 20).await.expect("read");
+                assert!(got.data == bytes[..1 << 20], "round {round}");
+            }
+        }
+        assert!(served.counted("forebay_nfs_read_lent_bytes_total") > 0);
+        tokio::time::sleep(Duration::from_millis(20)).await; // two changes within a tick have one timestamp
+        let cached = served.cached_files();
+        assert_eq!(cached.len(), 1);
+        for cached in cached {
+            cached.set_len(1 << 20).expect("cut");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mount_tells_its_exports_and_remembers_its_clients() {
     let served = serve(|m| m.write_file(b"file", b"x").expect("written")).await;
