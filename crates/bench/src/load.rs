@@ -308,7 +308,8 @@ async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<Vec<PhaseOutcome
     let trees = if args.private { args.nodes } else { 1 };
     bed.check(&args.job(bed, 1), args.bytes()).await?;
     if !only_writes {
-        bed.lay_out(&Dataset { layout: args.layout(), content: bed.content, version: 1, trees }).await?;
+        let dataset = Dataset { layout: args.layout(), content: bed.content, version: 1, trees };
+        bed.lay_out(&dataset, "").await?;
     }
     let mut runs = Vec::new();
     for repetition in 0..args.common.repetitions {
@@ -455,7 +456,7 @@ mod tests {
         );
         assert_eq!(parse_sizes("4KiB-1MiB"), Ok(Sizes::Spread { min: 4096, max: 1 << 20 }));
         assert_eq!(parse_sizes("1MiB"), Ok(Sizes::Equal(1 << 20)));
-        let mix = Mix { read: 70, write: 20, stat: 10, list: 0 };
+        let mix = Mix { read: 70, write: 20, stat: 10, ..Mix::default() };
         assert_eq!(parse_operation("read=70,write=20,stat=10"), Ok(Operation::Mixed(mix)));
         for wrong in ["backwards", "zipf:x", "hotspot:10", "strided:"] {
             assert!(parse_order(wrong).is_err_and(|e| e.contains("zipf:0.99")), "{wrong}");

@@ -186,7 +186,8 @@ async fn measure(
 ) -> Result<ResultFile> {
     let mut draft = Draft::new("sob", format!("sob test {}: {}", args.test, test.command), &args.common);
     draft.parameter("test", args.test);
-    draft.parameter("target", args.target.url().to_owned());
+    args.target.check_crew(crew)?;
+    args.target.tell(&mut draft);
     draft.parameter("nodes", args.nodes);
     draft.parameter("files", layout.files);
     draft.parameter("file_bytes", layout.size_limits().1);

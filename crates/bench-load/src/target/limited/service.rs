@@ -152,7 +152,8 @@ impl fmt::Display for Service {
             busy.then(|| format!("busy={}%", f64::from(self.busy_in_10_000) / 100.0)),
             busy.then(|| time("retry-after", self.retry_after)),
         ];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
+        let told = parts.into_iter().flatten().collect::<Vec<_>>().join(",");
+        f.write_str(if told.is_empty() { "busy=0%" } else { &told })
     }
 }
 
@@ -248,6 +249,7 @@ mod tests {
             "file=60MiB/s,file-requests=500/s",
             "all=1536KiB/s,requests=20000/s,first-byte=20000us",
             "busy=1.5%,retry-after=250000us",
+            "busy=0%",
         ] {
             assert_eq!(service(text).to_string(), text);
         }
