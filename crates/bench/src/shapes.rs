@@ -23,6 +23,7 @@ use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::limit::{self, Bounds};
 use crate::quantity;
 use crate::render::table::places;
 use crate::results::{Draft, publish};
@@ -209,7 +210,11 @@ async fn measure(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], most:
     let measured = unless_interrupted(all(crew, args, conditions, &bed)).await;
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
-    fill(&mut draft, &measured?);
+    let rows = measured?;
+    fill(&mut draft, &rows);
+    Bounds::of(args.target.url(), &ceiling, crew)
+        .await
+        .judge(&mut draft, &rows.iter().map(judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
@@ -435,10 +440,18 @@ fn invalid(runs: &[PhaseOutcome]) -> Vec<String> {
     reasons
 }
 
-fn measure_of(draft: &mut Draft, c: &Condition, runs: &[PhaseOutcome]) {
-    let (values, _) = rates(runs);
+fn name_of(c: &Condition) -> String {
     let sweep = if c.spread { ", over nodes" } else { "" };
     let size = c.bytes as f64 / MIB;
-    let name = format!("{} {size} MiB, {} nodes x {} workers{sweep}", c.shape.name(), c.nodes, c.workers);
+    format!("{} {size} MiB, {} nodes x {} workers{sweep}", c.shape.name(), c.nodes, c.workers)
+}
+
+fn judged((condition, runs): &(Condition, Vec<PhaseOutcome>)) -> limit::Row<'_> {
+    limit::Row { name: name_of(condition), nodes: condition.nodes, runs }
+}
+
+fn measure_of(draft: &mut Draft, c: &Condition, runs: &[PhaseOutcome]) {
+    let (values, _) = rates(runs);
+    let name = name_of(c);
     draft.measure(Measure { name, unit: "MiB/s".to_owned(), better: Better::Higher, values }, &invalid(runs));
 }
