@@ -235,14 +235,15 @@ pub fn of_sample(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use bench_load::outcome::WorkerSpan;
 
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
-    fn run(mib: u64, seconds: f64, cpu_seconds: f64) -> PhaseOutcome {
+    /// A phase of one worker that read.
+    pub fn run(name: &str, mib: u64, seconds: f64, cpu_seconds: f64) -> PhaseOutcome {
         let span = WorkerSpan {
             client: 0,
             worker: 0,
@@ -261,7 +262,13 @@ mod tests {
         let empty = bench_report::histogram::Histogram::new().encode();
         let text = text.replace("\"\"", &format!("\"{empty}\""));
         let outcome: PhaseOutcome = serde_json::from_str(&text).expect("an outcome");
-        PhaseOutcome { spans: vec![span], bytes_read: mib * MIB, cpu_seconds, ..outcome }
+        PhaseOutcome {
+            name: name.to_owned(),
+            spans: vec![span],
+            bytes_read: mib * MIB,
+            cpu_seconds,
+            ..outcome
+        }
     }
 
     fn bounds(way: Way) -> Bounds {
@@ -274,31 +281,31 @@ mod tests {
 
     #[test]
     fn what_is_faster_than_its_link_or_memory_is_not_believed() {
-        let fast = [run(100, 1.0, 0.1), run(200, 1.0, 0.1)];
+        let fast = [run("read", 100, 1.0, 0.1), run("read", 200, 1.0, 0.1)];
         assert_eq!(bounds(Way::Here).exceeded(&fast), None);
         let why = bounds(gigabit()).exceeded(&fast).expect("200 MiB/s over a gigabit");
         assert!(why.contains("200.0 MiB/s") && why.contains("eth0 1000 Mbit/s"), "{why}");
         let two = Bounds { machines: 2.0, ..bounds(gigabit()) };
         assert_eq!(two.exceeded(&fast), None, "two machines have two links");
-        let why = bounds(Way::Here).exceeded(&[run(1600, 1.0, 0.1)]).expect("faster than memory");
+        let why = bounds(Way::Here).exceeded(&[run("read", 1600, 1.0, 0.1)]).expect("faster than memory");
         assert!(why.contains("memory"), "{why}");
     }
 
     #[test]
     fn the_busiest_part_that_is_known_is_the_verdict() {
         let told = |way, run| bottleneck(&bounds(way).measured(&[run])).to_string();
-        let cpu = told(Way::Here, run(100, 1.0, 1.9));
+        let cpu = told(Way::Here, run("read", 100, 1.0, 1.9));
         assert!(cpu.starts_with("limited by: client CPU (client CPU 95 %"), "{cpu}");
         assert!(cpu.contains("not measured: client NIC"), "{cpu}");
-        let nic = told(gigabit(), run(115, 1.0, 0.2));
+        let nic = told(gigabit(), run("read", 115, 1.0, 0.2));
         assert!(nic.starts_with("limited by: client NIC"), "{nic}");
-        let unknown = told(Way::Over(None), run(115, 1.0, 0.2));
+        let unknown = told(Way::Over(None), run("read", 115, 1.0, 0.2));
         assert!(unknown.starts_with("limited by: nothing that was measured"), "{unknown}");
     }
 
     #[test]
     fn shapes_that_all_stop_at_one_rate_show_a_capped_link_and_only_where_there_is_one() {
-        let runs = [[run(200, 1.0, 0.1)], [run(202, 1.0, 0.1)], [run(198, 1.0, 0.1)]];
+        let runs = [[run("read", 200, 1.0, 0.1)], [run("read", 202, 1.0, 0.1)], [run("read", 198, 1.0, 0.1)]];
         let rows: Vec<Row> =
             runs.iter().map(|runs| Row { name: "a row".to_owned(), nodes: 2, runs }).collect();
         let of = |way| bounds(way).capped(&rows);
@@ -309,7 +316,12 @@ mod tests {
 
     #[test]
     fn a_sweep_is_told_in_one_line_for_each_limit() {
-        let runs = [[run(1, 1.0, 0.1)], [run(115, 1.0, 1.99)], [run(200, 1.0, 0.1)], [run(1, 1.0, 0.1)]];
+        let runs = [
+            [run("read", 1, 1.0, 0.1)],
+            [run("read", 115, 1.0, 1.99)],
+            [run("read", 200, 1.0, 0.1)],
+            [run("read", 1, 1.0, 0.1)],
+        ];
         let rows: Vec<Row> = runs
             .iter()
             .enumerate()

@@ -221,10 +221,7 @@ pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
         measures: measures(config, &conditions),
         findings,
         // `run` knows when it was and on what.
-        started: String::new(),
-        seconds: 0.0,
-        fingerprint: BTreeMap::new(),
-        histograms: Vec::new(),
+        ..ResultFile::default()
     }
 }
 
