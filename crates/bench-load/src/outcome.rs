@@ -300,7 +300,7 @@ impl Verification {
         }
     }
 
-    pub fn merge(&mut self, other: Verification) {
+    pub(crate) fn merge(&mut self, other: Verification) {
         self.checked_bytes = self.checked_bytes.saturating_add(other.checked_bytes);
         self.corrupt = self.corrupt.saturating_add(other.corrupt);
         self.stale = self.stale.saturating_add(other.stale);

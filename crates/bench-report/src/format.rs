@@ -29,6 +29,15 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// With so many decimals, and never as minus zero.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|b| b == b'0' || b == b'.') => rest.to_owned(),
+        _ => text,
+    }
+}
+
 /// To the decimals that `like` has with its four digits, so that an interval lines up with its median.
 fn aligned(value: f64, like: f64) -> String {
     let magnitude = if like == 0.0 { 0 } else { like.abs().log10().floor() as i32 };

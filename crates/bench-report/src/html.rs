@@ -26,7 +26,8 @@ pub fn render(file: &ResultFile) -> String {
          <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
     );
     header(&mut out, file);
-    answer(&mut out, file);
+    ten_lines(&mut out, file);
+    findings(&mut out, file);
     plots(&mut out, file);
     for table in &file.tables {
         section(&mut out, table);
@@ -56,13 +57,25 @@ fn header(out: &mut String, file: &ResultFile) {
     );
 }
 
+/// The answer in about ten lines, where an experiment has one.
+fn ten_lines(out: &mut String, file: &ResultFile) {
+    if file.answer.is_empty() {
+        return;
+    }
+    out.push_str("<section class=\"answer\" aria-label=\"The answer\"><dl class=\"lines\">");
+    for (what, told) in report::answer(file) {
+        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&what), escape(&told));
+    }
+    out.push_str("</dl></section>\n");
+}
+
 /// Verdicts large, warnings and notes below them; what makes the whole result worthless above all.
-fn answer(out: &mut String, file: &ResultFile) {
+fn findings(out: &mut String, file: &ResultFile) {
     let findings = report::findings(file);
     if findings.is_empty() {
         return;
     }
-    out.push_str("<section class=\"answer\" aria-label=\"The answer\">");
+    out.push_str("<section class=\"answer\" aria-label=\"Findings\">");
     for finding in findings {
         let (class, mark) = match finding.severity {
             Severity::Invalid => ("invalid", "INVALID"),
@@ -88,14 +101,16 @@ fn emphasised(text: &str) -> String {
 
 fn plots(out: &mut String, file: &ResultFile) {
     let latency = report::latency_plot(file);
-    let all: Vec<&Plot> = file.plots.iter().chain(&latency).collect();
+    let none = Vec::new();
+    let mut all: Vec<(&Plot, &[String])> = file.plots.iter().map(|plot| (plot, none.as_slice())).collect();
+    all.extend(latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice())));
     if all.is_empty() {
         return;
     }
     out.push_str("<section class=\"plots\">");
     // Two columns have no place for an odd one: the first, which is the most important, has both.
     let odd = !all.len().is_multiple_of(2);
-    for (i, one) in all.into_iter().enumerate() {
+    for (i, (one, left_out)) in all.into_iter().enumerate() {
         let wide = odd && i == 0;
         let _ = write!(
             out,
@@ -109,7 +124,11 @@ fn plots(out: &mut String, file: &ResultFile) {
             // Which of the two is shown depends on the room there is.
             out.push_str(&plot::svg(one, Width::Whole));
         }
-        out.push_str("</div></figure>");
+        out.push_str("</div>");
+        for note in left_out {
+            let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
+        }
+        out.push_str("</figure>");
     }
     out.push_str("</section>\n");
 }

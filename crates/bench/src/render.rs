@@ -211,7 +211,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
                 plan.repetitions
             ));
         }
-        table::fill(&mut draft, plan, &stage, &lines, &triples, prices.as_ref());
+        table::fill(&mut draft, plan, &lines, &triples, prices.as_ref());
         table::places(&mut draft, crew);
     });
     draft.cleaned(stage.clean_up().await.map(Some));

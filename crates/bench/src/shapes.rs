@@ -19,6 +19,7 @@ use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::limit::Bounds;
 use crate::quantity;
 use crate::render::table::places;
 use crate::results::{Draft, publish};
@@ -143,7 +144,10 @@ async fn measure(
     };
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
-    tables::fill(&mut draft, &measured?);
+    let all = measured?;
+    tables::fill(&mut draft, &all);
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())

@@ -5,7 +5,6 @@ mod findings;
 mod plots;
 mod tables;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bench_report::fit::{self, Distance, Line, Observation};
@@ -217,14 +216,7 @@ fn frame(config: &Config) -> ResultFile {
         seed: config.seed,
         parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
         // `run` knows when it was and on what.
-        started: String::new(),
-        seconds: 0.0,
-        fingerprint: BTreeMap::new(),
-        tables: Vec::new(),
-        plots: Vec::new(),
-        measures: Vec::new(),
-        histograms: Vec::new(),
-        findings: Vec::new(),
+        ..ResultFile::default()
     }
 }
 

@@ -1,7 +1,6 @@
 //! From samples to what a reader gets: the study's columns, the extended ones, the line through the direct times, and
 //! the answer in a few sentences.
 
-use bench_report::bottleneck::{Measured, bottleneck};
 use bench_report::fit;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
@@ -11,11 +10,12 @@ use bench_report::summary::{estimate, median, noise_floor, point};
 
 use super::{Plan, demanded};
 use crate::crew::Crew;
+use crate::limit;
 use crate::relay::Profile;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{Line, Stage};
+use crate::stage::Line;
 use crate::value::Prices;
 
 /// Of a clock that counts microseconds.
@@ -26,7 +26,6 @@ const DISTANCES_MIN: usize = 3;
 pub fn fill(
     draft: &mut Draft,
     plan: &Plan,
-    stage: &Stage,
     lines: &[Line],
     triples: &[Vec<Triple>],
     prices: Option<&Prices>,
@@ -46,7 +45,7 @@ pub fn fill(
     measures(draft, lines, triples, &verdicts);
     slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
-    answers(draft, plan, stage, lines, triples);
+    answers(draft, plan, lines, triples);
     if let Some(far) = triples.last() {
         sample::worth(draft, far, prices);
     }
@@ -281,7 +280,7 @@ fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
     }
 }
 
-fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triples: &[Vec<Triple>]) {
+fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
     slope(draft, plan, lines, triples);
     let (Some(far), Some(at_far)) = (lines.last(), triples.last()) else { return };
     if let (Some(direct), Some(cold), Some(warm)) = (
@@ -316,7 +315,7 @@ fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triple
     }
     for mode in Mode::ALL {
         if let Some(last) = at_far.last() {
-            let what = limits(plan, stage, far, last.of(mode), mode);
+            let what = limits(plan, far, last.of(mode), mode);
             draft.verdict(format!("{} at {:.1} ms is {what}", mode.name(), far.rtt_ms));
         }
     }
@@ -435,29 +434,16 @@ fn slope(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]
     }
 }
 
-fn limits(plan: &Plan, stage: &Stage, line: &Line, sample: &Sample, mode: Mode) -> String {
-    let cores = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
-    let share = |cpu: f64| (cpu / (sample.makespan.max(0.001) * cores)).min(1.0);
-    let trips = match mode {
+fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> String {
+    let serial = match mode {
         Mode::Direct => Some(plan.round_trips()),
         // At least one for each file that nobody has yet.
         Mode::Cold => Some(plan.layout.files as f64),
         Mode::Warm => None,
     };
-    let waited = trips.map(|trips| (trips * line.rtt_ms / 1000.0 / sample.makespan.max(0.001)).min(1.0));
-    let carried = plan.rate.map(|rate| {
-        (sample.line_bytes as f64 / sample.makespan.max(0.001) / rate.bytes_per_second() as f64).min(1.0)
-    });
-    let measured = Measured {
-        client_cpu: Some(share(sample.client_cpu)),
-        cache_cpu: (mode != Mode::Direct).then(|| share(sample.tier_cpu)),
-        wan_rtt_share: waited,
-        wan_bandwidth: carried,
-        origin: sample.origin_cpu.filter(|_| stage.nas_usage().is_some()).map(share),
-        ..Measured::default()
-    };
+    let told = limit::of_sample(sample, mode, line, plan.rate, serial);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
-    format!("{}; the job's own compute is {compute:.0} % of the time", bottleneck(&measured))
+    format!("{told}; the job's own compute is {compute:.0} % of the time")
 }
 
 /// Who took part, if it was more than one process.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bench_load::dataset::Dataset;
 use bench_load::engine::{Job, Limits, Phase};
-use bench_load::outcome::{PhaseOutcome, Verification};
+use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Fleet, Layout, Sizes, Unit};
 use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
@@ -15,6 +15,7 @@ use super::condition::{Condition, sets, total_bytes};
 use crate::bed::Bed;
 use crate::cli::CommonArgs;
 use crate::crew::Crew;
+use crate::limit;
 use crate::spans;
 
 /// A row is repeated until it takes this long: a second, and some for a run that is faster than the first look.
@@ -27,26 +28,24 @@ const EPOCHS_MAX: u64 = 100_000;
 pub struct Measured {
     pub condition: Condition,
     pub epochs: u64,
+    /// Repetitions, without the histograms of their calls.
+    pub outcomes: Vec<PhaseOutcome>,
+    /// The same, as tables show them.
     pub runs: Vec<Run>,
     /// Of all repetitions.
     pub calls: Histogram,
-    pub verification: Verification,
 }
 
-/// One repetition; a histogram takes a quarter of a megabyte, and there may be hundreds of these.
+/// One repetition.
 pub struct Run {
     pub phase: Option<overlap::Phase>,
-    pub seconds: f64,
-    pub bytes: u64,
     /// Of the worker that took longest to make data durable.
     pub sync_s: f64,
-    pub cpu_seconds: f64,
     pub call_p50_ms: Option<f64>,
     /// Until the first block of a file was there, where files have several.
     pub first_block_p50_ms: Option<f64>,
     pub file_p50_ms: Option<f64>,
     pub busy: u64,
-    pub faults: Vec<String>,
 }
 
 /// What came of it all.
@@ -60,31 +59,32 @@ pub struct All {
 
 impl Measured {
     fn new(condition: Condition, epochs: u64) -> Measured {
-        let (calls, verification) = (Histogram::new(), Verification::default());
-        Measured { condition, epochs, runs: Vec::new(), calls, verification }
+        Measured { condition, epochs, outcomes: Vec::new(), runs: Vec::new(), calls: Histogram::new() }
     }
 
-    fn add(&mut self, outcome: PhaseOutcome) {
+    pub fn judged(&self) -> limit::Row<'_> {
+        limit::Row { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
+    }
+
+    fn add(&mut self, mut outcome: PhaseOutcome) {
         let call = if self.condition.shape.writes() { "write" } else { "read" };
-        let calls = outcome.service.get(call);
+        // A histogram may take a quarter of a megabyte, and there may be hundreds of repetitions.
+        let service = std::mem::take(&mut outcome.service);
+        let calls = service.get(call);
         let p50_ms = |histogram: &Histogram| Some(histogram.percentile(50.0)? as f64 / 1000.0);
         let whole = self.condition.work(1, 0).unit == Unit::File;
         self.runs.push(Run {
             phase: spans::phase(&outcome),
-            seconds: outcome.last_done_s().unwrap_or(0.0),
-            bytes: outcome.bytes(),
             sync_s: outcome.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max),
-            cpu_seconds: outcome.cpu_seconds,
             call_p50_ms: calls.and_then(p50_ms),
             first_block_p50_ms: p50_ms(&outcome.first_block),
             file_p50_ms: if whole { p50_ms(&outcome.unit) } else { None },
             busy: outcome.calls.get(BUSY_CALL).copied().unwrap_or(0),
-            faults: outcome.faults(),
         });
         if let Some(calls) = calls {
             self.calls.merge(calls);
         }
-        self.verification.merge(outcome.verification);
+        self.outcomes.push(outcome);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tables and plots of shapes, with the study's own beside them.
 
+use bench_load::outcome::PhaseOutcome;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
 use bench_report::overlap;
 use bench_report::published::azure_hpc_io as published;
@@ -43,7 +44,7 @@ pub fn fill(draft: &mut Draft, all: &All) {
         }
     }
     draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
-    tell_wrong_bytes(draft, all.rows.iter().map(|row| &row.verification));
+    tell_wrong_bytes(draft, all.rows.iter().flat_map(|row| &row.outcomes).map(|run| &run.verification));
     let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
@@ -140,7 +141,7 @@ fn common_cells(row: &Measured) -> Vec<Cell> {
         of(|run| run.first_block_p50_ms),
         of(|run| run.file_p50_ms),
         of(|run| Some(run.sync_s)),
-        Cell::Count(runs.first().map_or(0, |run| run.bytes / row.condition.once().max(1))),
+        Cell::Count(row.outcomes.first().map_or(0, |run| run.bytes() / row.condition.once().max(1))),
         Cell::Count(runs.len() as u64),
     ]
 }
@@ -175,8 +176,9 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
 }
 
 fn invalid(row: &Measured) -> Vec<String> {
-    let mut reasons: Vec<String> = row.runs.iter().flat_map(|run| run.faults.clone()).collect();
-    reasons.extend(row.runs.iter().find_map(|run| sanity::too_short(run.seconds, TICK_SECONDS)));
+    let mut reasons: Vec<String> = row.outcomes.iter().flat_map(|run| run.faults()).collect();
+    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0), TICK_SECONDS);
+    reasons.extend(row.outcomes.iter().find_map(too_short));
     reasons.sort();
     reasons.dedup();
     reasons
