@@ -10,6 +10,7 @@ mod ceiling;
 pub mod cli;
 mod crew;
 pub mod fingerprint;
+mod knee;
 mod limit;
 pub mod link;
 mod load;

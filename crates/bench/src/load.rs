@@ -1,27 +1,31 @@
 //! Any load, put together by hand: which files, who touches what in which order, and when. What the presets do not ask,
 //! this can.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench_load::dataset::Dataset;
 use bench_load::engine::{Job, Limits, Phase};
 use bench_load::outcome::{PhaseOutcome, Stop};
-use bench_load::pace::{Arrivals, Pace, Stagger};
+use bench_load::pace::{Pace, Stagger};
 use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
-use bench_report::bottleneck::{Measured, bottleneck};
+use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
 use bench_report::overlap;
 use bench_report::sanity;
 use bench_report::summary::estimate;
 use clap::{Args, ValueEnum};
-use types::Result;
+use types::{Error, ErrorKind, Result};
 
-use crate::bed::{Bed, TargetArgs};
+use crate::bed::{Bed, TargetArgs, tell_wrong_bytes};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::knee::{self, Found, KneeArgs};
+use crate::limit::Bounds;
 use crate::quantity;
 use crate::render::{parse_stagger, table::places};
 use crate::results::{Draft, publish};
@@ -35,7 +39,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// What is done: read, write, stat, walk (list, then ask for the attributes of each file), or a mixture such as
-    /// read=70,write=20,stat=8,list=2
+    /// read=60,range=10,write=15,stat=8,list=2,delete=5 (range: one block of a file; delete: make an empty file, remove it)
     #[arg(long, value_name = "WHAT", default_value = "read", value_parser = parse_operation)]
     operation: Operation,
     /// What one touch is
@@ -86,9 +90,8 @@ pub struct LoadArgs {
     /// touch should have begun
     #[arg(long, value_name = "PER SECOND", conflicts_with_all = ["think", "stagger"])]
     open: Option<f64>,
-    /// In an open loop: evenly or at random
-    #[arg(long, value_name = "ARRIVALS", default_value = "constant")]
-    arrivals: ArrivalsArg,
+    #[command(flatten)]
+    knee: KneeArgs,
     /// End each repetition after this time
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     seconds: Option<Duration>,
@@ -116,12 +119,6 @@ enum ShareArg {
     Worker,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ArrivalsArg {
-    Constant,
-    Poisson,
-}
-
 type Parsed<T> = std::result::Result<T, String>;
 
 fn parse_operation(text: &str) -> Parsed<Operation> {
@@ -146,6 +143,8 @@ fn parse_operation(text: &str) -> Parsed<Operation> {
             "write" => mix.write = weight,
             "stat" => mix.stat = weight,
             "list" => mix.list = weight,
+            "delete" => mix.delete = weight,
+            "range" => mix.range = weight,
             _ => return Err(wrong()),
         }
     }
@@ -210,13 +209,7 @@ impl LoadArgs {
 
     fn pace(&self) -> Pace {
         match self.open {
-            Some(per_second) => Pace::Open {
-                per_second,
-                arrivals: match self.arrivals {
-                    ArrivalsArg::Constant => Arrivals::Constant,
-                    ArrivalsArg::Poisson => Arrivals::Poisson,
-                },
-            },
+            Some(per_second) => Pace::Open { per_second, arrivals: self.knee.arrivals.into() },
             None => Pace::Closed { think_s: self.think.as_secs_f64(), stagger: self.stagger },
         }
     }
@@ -240,6 +233,18 @@ impl LoadArgs {
         }
     }
 
+    /// With the knee it is workers and pace that are looked for.
+    fn check_knee(&self) -> Result<()> {
+        let paced =
+            self.open.is_some() || !self.think.is_zero() || self.stagger.is_some() || self.seconds.is_some();
+        if self.knee.knee && paced {
+            return refuse(
+                "load: --knee has steps of its own (--step); leave out --open, --think, --stagger and --seconds",
+            );
+        }
+        Ok(())
+    }
+
     /// Bytes that lie on the target.
     fn bytes(&self) -> u64 {
         let trees = if self.private { u64::from(self.nodes) } else { 1 };
@@ -252,6 +257,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     args.layout().check()?;
     args.work().check()?;
     args.pace().check()?;
+    args.check_knee()?;
     if args.common.faithful {
         return refuse("load: there is no original to be faithful to; leave --faithful out");
     }
@@ -274,9 +280,10 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
 }
 
 async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
+    args.target.check_crew(crew)?;
     let mut draft = Draft::new("load", "A load of your own", &args.common);
     let told = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-    draft.parameter("target", args.target.url());
+    args.target.tell(&mut draft);
     for (name, value) in [
         ("operation", told(&args.operation)),
         ("order", told(&args.order)),
@@ -290,26 +297,46 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     draft.parameter("files", args.files);
     draft.parameter("block_bytes", args.block);
     draft.parameter("nodes", args.nodes);
-    draft.parameter("workers", args.workers);
+    if !args.knee.knee {
+        draft.parameter("workers", args.workers);
+    }
     let ceiling = ceiling::measure().await?;
     let mut bed = Bed::make(&args.target, &args.common, args.bytes()).await?;
     bed.content.compressible_percent = args.compressible;
     let measured = unless_interrupted(all(crew, args, &bed)).await;
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
-    fill(&mut draft, args, &measured?);
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    match measured? {
+        All::Runs(runs) => fill(&mut draft, args, &runs, &bounds),
+        All::Knee(found, last) => {
+            knee::fill(&mut draft, &args.knee, &found, "touches");
+            bounds.tell(&mut draft, "the last step", std::slice::from_ref(&*last));
+        }
+    }
     ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
 }
 
-async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<Vec<PhaseOutcome>> {
+enum All {
+    /// Repetitions.
+    Runs(Vec<PhaseOutcome>),
+    /// With what the most workers did.
+    Knee(Found, Box<PhaseOutcome>),
+}
+
+async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
+    let begin = Instant::now();
     let only_writes = matches!(args.operation, Operation::Write);
     let trees = if args.private { args.nodes } else { 1 };
     bed.check(&args.job(bed, 1), args.bytes()).await?;
     if !only_writes {
         let dataset = Dataset { layout: args.layout(), content: bed.content, version: 1, trees };
         bed.lay_out(&dataset, "").await?;
+    }
+    if args.knee.knee {
+        return find_knee(crew, args, bed, begin).await;
     }
     let mut runs = Vec::new();
     for repetition in 0..args.common.repetitions {
@@ -319,10 +346,28 @@ async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<Vec<PhaseOutcome
         let loaded = crew.load(bed.url(), &args.job(bed, version), &what).await?;
         runs.extend(loaded.outcome.phases);
     }
-    Ok(runs)
+    Ok(All::Runs(runs))
 }
 
-fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
+async fn find_knee(crew: &Crew, args: &LoadArgs, bed: &Bed, begin: Instant) -> Result<All> {
+    let last = RefCell::new(None);
+    let found = knee::find(&args.knee, &args.common, args.nodes, begin, async |step, what| {
+        let version = if matches!(args.operation, Operation::Write) { step.number + 1 } else { 1 };
+        let loaded = crew.load(bed.url(), &step.of(args.job(bed, version)), what).await?;
+        let phase = loaded.outcome.phases.into_iter().next();
+        let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
+        if matches!(step.pace, Pace::Closed { .. }) {
+            *last.borrow_mut() = Some(Box::new(phase.clone()));
+        }
+        Ok(phase)
+    })
+    .await?;
+    let last = last.into_inner();
+    last.map(|last| All::Knee(found, last))
+        .ok_or_else(|| Error::new(ErrorKind::Io, "find the knee", "nothing was run"))
+}
+
+fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
     let phases: Vec<overlap::Phase> = runs.iter().filter_map(spans::phase).collect();
     let seconds: Vec<f64> = runs.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
     let per_second = |value: fn(&PhaseOutcome) -> u64| -> Vec<f64> {
@@ -332,6 +377,9 @@ fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
     let touches = per_second(|run| run.units);
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
     invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)));
+    if args.verify == 100 && args.compressible == 0 {
+        invalid.extend(bounds.exceeded(runs));
+    }
     invalid.sort();
     invalid.dedup();
     let cells = vec![
@@ -391,7 +439,17 @@ fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
     if runs.iter().any(|run| run.stopped == Some(Stop::Time)) {
         draft.note("ended by time before all touches were done");
     }
-    limit(draft, args, runs, &seconds);
+    tell_wrong_bytes(draft, runs.iter().map(|run| &run.verification));
+    let busy: u64 = runs.iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
+    if busy > 0 {
+        draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
+    }
+    bounds.tell(draft, &format!("{} workers", u64::from(args.nodes) * u64::from(args.workers)), runs);
+    let gib = runs.iter().map(PhaseOutcome::bytes).sum::<u64>() as f64 / f64::from(1 << 30);
+    if gib > 0.0 {
+        let cpu: f64 = runs.iter().map(|run| run.cpu_seconds).sum();
+        draft.note(format!("{:.2} CPU seconds of the client per GiB", cpu / gib));
+    }
 }
 
 fn latencies(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
@@ -405,6 +463,15 @@ fn latencies(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
         named.push(("touch, from when it should have begun".to_owned(), merged(|run| &run.response)));
         named.push(("the bench's own lateness".to_owned(), merged(|run| &run.lateness)));
     }
+    let mut some = |name: &str, of: fn(&PhaseOutcome) -> &Histogram| {
+        let all = merged(of);
+        if !all.is_empty() {
+            named.push((name.to_owned(), all));
+        }
+    };
+    some("more than a block: to the first block", |run| &run.first_block);
+    some("more than a block: to the last", |run| &run.all_blocks);
+    named.extend(by_size(runs));
     let calls: std::collections::BTreeSet<&String> = runs.iter().flat_map(|run| run.service.keys()).collect();
     for call in calls {
         let mut all = Histogram::new();
@@ -425,21 +492,18 @@ fn latencies(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
     }
 }
 
-fn limit(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], seconds: &[f64]) {
-    let cores = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
-    let (cpu, wall): (f64, f64) = (runs.iter().map(|run| run.cpu_seconds).sum(), seconds.iter().sum());
-    let client_cpu = Some((cpu / (wall.max(1e-3) * cores)).min(1.0));
-    let told = bottleneck(&Measured { client_cpu, ..Measured::default() });
-    let gib = runs.iter().map(PhaseOutcome::bytes).sum::<u64>() as f64 / f64::from(1 << 30);
-    let per_gib = if gib > 0.0 {
-        format!(", {:.2} CPU seconds of the client per GiB", cpu / gib)
-    } else {
-        String::new()
-    };
-    draft.verdict(format!("{} workers: {told}{per_gib}", u64::from(args.nodes) * u64::from(args.workers)));
-    if told.is_client() {
-        draft.warning("the bench itself was the limit: this says nothing about the storage; use more processes or machines");
+/// Touches of whole files, by the class of their size, if there are several.
+fn by_size(runs: &[PhaseOutcome]) -> Vec<(String, Histogram)> {
+    let mut all: BTreeMap<u64, Histogram> = BTreeMap::new();
+    for (class, histogram) in runs.iter().flat_map(|run| &run.unit_by_size) {
+        all.entry(*class).or_default().merge(histogram);
     }
+    let name = |class: u64| match class {
+        u64::MAX => "files of more than 256 MiB".to_owned(),
+        c if c >= 1 << 20 => format!("files up to {} MiB", c >> 20),
+        c => format!("files up to {} KiB", c >> 10),
+    };
+    all.into_iter().map(|(class, histogram)| (name(class), histogram)).collect()
 }
 
 #[cfg(test)]
@@ -461,7 +525,9 @@ mod tests {
         for wrong in ["backwards", "zipf:x", "hotspot:10", "strided:"] {
             assert!(parse_order(wrong).is_err_and(|e| e.contains("zipf:0.99")), "{wrong}");
         }
-        for wrong in ["delete", "read=x", "read70"] {
+        let mix = Mix { delete: 3, range: 5, ..Mix::default() };
+        assert_eq!(parse_operation("range=5,delete=3"), Ok(Operation::Mixed(mix)));
+        for wrong in ["delete", "read=x", "read70", "truncate=5"] {
             assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
         }
         assert!(parse_sizes("-1").is_err());

@@ -17,11 +17,13 @@ use bench_report::published::aistore;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
-use types::Result;
+use types::{Error, ErrorKind, Result};
 
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::knee::{self, Found, KneeArgs};
+use crate::limit;
 use crate::quantity::{self, Rate};
 use crate::render::table::places;
 use crate::results::{Draft, publish};
@@ -44,6 +46,8 @@ const ROW_SECONDS: f64 = 2.0;
 const CACHE_MIN: u64 = 64 << 20;
 const GIB: f64 = 1_073_741_824.0;
 const TICK_SECONDS: f64 = 1e-6;
+/// Of an object that is read directly, at least: one to open it, one to read it.
+const ROUND_TRIPS: f64 = 2.0;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
@@ -72,6 +76,8 @@ pub struct LoaderArgs {
     /// Also: warm epochs with caches that the data set is so many times as large as, for example 0.5,1,1.5,2
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', value_parser = parse_factor)]
     working_set: Vec<f64>,
+    #[command(flatten)]
+    knee: KneeArgs,
     #[command(flatten)]
     prices: PriceArgs,
     #[command(flatten)]
@@ -170,9 +176,14 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|(line, triples, curve, sweep)| {
+    let filled = measured.map(|Epochs { line, triples, curve, sweep, knee }| {
         working_sets(&mut draft, plan, &sweep);
         fill(&mut draft, plan, args, &line, &triples);
+        limits(&mut draft, plan, args, &line, &triples);
+        if let Some(found) = &knee {
+            draft.note("the knee and the open loops are those of a warm tier");
+            knee::fill(&mut draft, &args.knee, found, "objects");
+        }
         sample::worth(&mut draft, &triples, prices.as_ref());
         if let Some(first) = triples.first() {
             let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
@@ -193,12 +204,17 @@ type Curve = Vec<(f64, u64, u64)>;
 /// Data set / cache size, and the second epoch through such a cache.
 type Sweep = Vec<(f64, Sample)>;
 
-async fn all(
-    crew: &Crew,
-    stage: &Stage,
-    plan: &Plan,
-    args: &LoaderArgs,
-) -> Result<(Line, Vec<Triple>, Curve, Sweep)> {
+struct Epochs {
+    line: Line,
+    triples: Vec<Triple>,
+    /// Of the first cold epoch.
+    curve: Curve,
+    sweep: Sweep,
+    /// Of a warm tier.
+    knee: Option<Found>,
+}
+
+async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
     let begin = Instant::now();
     let line = stage.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
@@ -244,7 +260,50 @@ async fn all(
             sample::take(crew, stage, &line, &url, &job(Mode::Warm), Some(&tier), &what).await?,
         ));
     }
-    Ok((line, triples, curve, sweep))
+    let knee = match args.knee.knee {
+        true => Some(find_knee(crew, stage, &line, plan, args, begin).await?),
+        false => None,
+    };
+    Ok(Epochs { line, triples, curve, sweep, knee })
+}
+
+/// Of a tier that has been filled by an epoch before.
+async fn find_knee(
+    crew: &Crew,
+    stage: &Stage,
+    line: &Line,
+    plan: &Plan,
+    args: &LoaderArgs,
+    begin: Instant,
+) -> Result<Found> {
+    let tier = stage.tier(line)?;
+    let url = tier_url(&tier);
+    let job = || plan.job(stage, Mode::Warm, 1, args, begin);
+    crew.load(&url, &job(), "loader: filling a tier").await?;
+    knee::find(&args.knee, &args.common, plan.fleet.clients, begin, async |step, what| {
+        let loaded = crew.load(&url, &step.of(job()), what).await?;
+        let phase = loaded.outcome.phases.into_iter().next();
+        phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
+    })
+    .await
+}
+
+/// What limits each state, in the first repetition.
+fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+    let Some(first) = triples.first() else { return };
+    for mode in Mode::ALL {
+        // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
+        let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
+        let serial = match mode {
+            Mode::Direct => Some(objects * ROUND_TRIPS / plan.fleet.workers_in_all().max(1) as f64),
+            Mode::Cold | Mode::Warm => None,
+        };
+        let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
+        draft.verdict(format!("{}: {told}", mode.name()));
+        if told.is_client() {
+            draft.warning(format!("{}: the bench itself was the limit", mode.name()));
+        }
+    }
 }
 
 /// What a cache that is too small is still good for.

@@ -102,7 +102,7 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
     };
     let blocks = || args.block_sizes.iter().copied().chain([args.block]);
     if blocks().any(|block| block == 0 || block > 1 << 30) || sizes.contains(&0) {
-        return refuse("shapes: sizes are at least 1 byte, and of a block at most 1GiB");
+        return refuse("shapes: sizes are at least 1 byte, and --block and --block-sizes at most 1GiB");
     }
     let bytes = args.common.scale.of(SWEEP_BYTES, 1 << 20);
     let largest = args.block_sizes.iter().copied().max().unwrap_or(0).max(bytes);
