@@ -33,7 +33,7 @@ pub struct TargetArgs {
     /// Put limits of a service in front of the target, those of each of its clients' process: file=60MiB/s,
     /// file-requests=500/s, all=1GiB/s, requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas; or
     /// published ones by name: azure-blob-2018, azure-file-2018
-    #[arg(long, value_name = "LIMITS", value_parser = parse_limits)]
+    #[arg(long, value_name = "LIMITS")]
     limits: Option<Service>,
     /// Leave the files, for another run with the same --id
     #[arg(long)]
@@ -42,10 +42,6 @@ pub struct TargetArgs {
     /// they are what is wanted, and refused if not
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-}
-
-fn parse_limits(text: &str) -> std::result::Result<Service, String> {
-    text.parse().map_err(|error: types::Error| error.to_string())
 }
 
 impl TargetArgs {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bench_load::data::Content;
 use bench_load::engine::{Job, Limits, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
+use bench_load::target::limited::Service;
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
@@ -61,6 +62,10 @@ pub struct LoaderArgs {
     /// Bandwidth of the line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
+    /// Put limits of a service in front of the storage, if it is a directory: file=60MiB/s, file-requests=500/s, all=1GiB/s,
+    /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
+    #[arg(long, value_name = "LIMITS")]
+    limits: Option<Service>,
     /// Clients [default: the study's 10, at small scale 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: Option<u32>,
@@ -146,6 +151,11 @@ impl Plan {
 
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = Plan::of(&args)?;
+    if args.limits.is_some() && args.origin.as_deref().is_some_and(|origin| origin.starts_with("nfs://")) {
+        return refuse(
+            "loader: --limits are for a directory as --origin; the server's own stand in any case",
+        );
+    }
     if args.common.dry_run {
         println!(
             "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {:?}; {} bytes \
@@ -173,7 +183,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     let data = DataSet { layout: plan.layout.clone(), content };
     let stage = match args.origin.as_deref() {
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-        other => Stage::here(other.map(PathBuf::from), data).await?,
+        other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
     let filled = measured.map(|Epochs { line, triples, curve, sweep, knee }| {
@@ -399,6 +409,10 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
     draft.parameter("objects", plan.layout.files);
     draft.parameter("object_bytes", plan.layout.size_limits().1);
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
+    draft.parameter("limits", args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
+    if let Some(limits) = args.limits {
+        draft.note(format!("the storage was given the limits of a service: {limits}"));
+    }
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let invalid = invalid(plan, triples);
     let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {

@@ -34,10 +34,15 @@ struct Gate {
     state: Mutex<State>,
 }
 
+impl Gate {
+    fn new(service: Service) -> Arc<Gate> {
+        Arc::new(Gate { begun: Instant::now(), state: Mutex::new(State::new(service)) })
+    }
+}
+
 impl LimitedTarget {
     pub fn new(inner: Arc<dyn Target>, service: Service) -> Arc<LimitedTarget> {
-        let gate = Gate { begun: Instant::now(), state: Mutex::new(State::new(service)) };
-        Arc::new(LimitedTarget { inner, service, gate: Arc::new(gate) })
+        Arc::new(LimitedTarget { inner, service, gate: Gate::new(service) })
     }
 }
 
@@ -60,20 +65,29 @@ impl Target for LimitedTarget {
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
-        let asker = Arc::new(Asker { gate: Arc::clone(&self.gate), busy: AtomicU64::new(0) });
+        let asker = Arc::new(Asker::at(Arc::clone(&self.gate)));
         Ok(Arc::new(LimitedClient { inner: self.inner.client(id).await?, asker }))
     }
 }
 
 /// One client's side: it does as it is told, and counts how often it was told to come again.
-struct Asker {
+pub struct Asker {
     gate: Arc<Gate>,
     busy: AtomicU64,
 }
 
 impl Asker {
-    /// The call, when its turn has come, and not over before the service would be done with it.
-    async fn limited<T>(
+    /// The only client of a service.
+    pub fn new(service: Service) -> Asker {
+        Asker::at(Gate::new(service))
+    }
+
+    fn at(gate: Arc<Gate>) -> Asker {
+        Asker { gate, busy: AtomicU64::new(0) }
+    }
+
+    /// The call, when its turn has come, and not over before the service would be done with it. `path` says which file.
+    pub async fn limited<T>(
         &self,
         path: &str,
         bytes: u64,

@@ -139,6 +139,38 @@ fn the_knee_of_a_limited_service_is_found_and_open_loops_stand_at_shares_of_it()
     }
 }
 
+/// Direct reads are held to the storage's limit, which a busy machine can only fall short of.
+#[test]
+fn a_loader_reads_limited_storage_directly_no_faster_than_it_gives() {
+    let room = Room::new();
+    let loaded = result(room.bench(&[
+        "loader",
+        "--rtt",
+        "1ms",
+        "--limits",
+        "all=1MiB/s",
+        "--clients",
+        "1",
+        "--workers",
+        "4",
+        "--objects",
+        "8",
+        "--object-size",
+        "256KiB",
+        "-n",
+        "1",
+        "--json",
+    ]));
+    assert_eq!(loaded["parameters"]["limits"], "all=1MiB/s");
+    let direct = column(table(&loaded, "Epochs"), "Direct")[0]["estimate"]["median"].as_f64();
+    assert!(direct.is_some_and(|rate| rate * 1024.0 < 1.1), "GiB/s: {direct:?}");
+    let told = findings(&loaded);
+    assert!(told.iter().any(|text| text.contains("direct: limited by")), "{told:?}");
+    room.assert_nothing_is_left();
+    let ended = end(room.bench(&["loader", "--origin", "nfs://nas/x", "--limits", "all=1MiB/s"]));
+    assert_eq!(ended.code, Some(2), "{:?}", ended.err);
+}
+
 /// By system calls, which a server makes for the files that it serves.
 fn bytes_read(process: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/io")).expect("it runs");
