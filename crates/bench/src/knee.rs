@@ -23,6 +23,8 @@ pub use answer::fill;
 const GAIN: f64 = 1.05;
 /// And so are those whose touches take so many times as long as one worker's.
 const SLOWER: f64 = 2.0;
+/// Steps past the knee that are looked at: one alone may have been slow by accident.
+const PAST: usize = 2;
 /// What the engine takes of one client.
 const WORKERS_MAX: u32 = 65_536;
 /// Of all clients: a task each, some of which hold a block.
@@ -131,7 +133,7 @@ pub struct Found {
     pub steps: Vec<Level>,
     /// Among the steps.
     pub knee: usize,
-    /// There was one: the last step was past it.
+    /// There was one: the last steps were past it.
     pub reached: bool,
     pub open: Vec<Level>,
     /// The time was over before all repetitions were done.
@@ -167,14 +169,18 @@ struct Reading {
     latency: f64,
 }
 
-/// The last step that was worth its workers, among steps with twice as many each; and whether there was one after it.
-fn knee(steps: &[Reading]) -> (usize, bool) {
-    let Some(first) = steps.first() else { return (0, false) };
-    let past = steps.windows(2).position(|pair| match pair {
-        [before, now] => now.rate < before.rate * GAIN || now.latency >= first.latency * SLOWER,
-        _ => false,
-    });
-    past.map_or((steps.len() - 1, false), |before| (before, true))
+/// The last step that was worth its workers, among steps with twice as many each; and how many came after it. One that
+/// was slow by accident is no knee: none of those after the knee brings more.
+fn knee(steps: &[Reading]) -> (usize, usize) {
+    let Some(first) = steps.first() else { return (0, 0) };
+    let is_knee = |at: usize| {
+        let (Some(this), Some(later)) = (steps.get(at), steps.get(at + 1..)) else { return false };
+        let slower = later.first().is_some_and(|next| next.latency >= first.latency * SLOWER);
+        slower || later.iter().all(|step| step.rate < this.rate * GAIN)
+    };
+    // The last one is, if no other.
+    let at = (0..steps.len()).find(|at| is_knee(*at)).unwrap_or(steps.len() - 1);
+    (at, steps.len() - 1 - at)
 }
 
 /// Steps, then open loops; `run` does one and tells what came of it. First each step is looked at once, to see where it
@@ -199,7 +205,8 @@ pub async fn find(
         steps.push(Level { workers, ..Level::default() });
         let more = workers.saturating_mul(2);
         let most = more > WORKERS_MAX || u64::from(more) * u64::from(nodes) > WORKERS_IN_ALL_MAX;
-        if knee(&looks).1 || most || !look.faults.is_empty() || begin.elapsed() >= common.time_budget {
+        if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || begin.elapsed() >= common.time_budget
+        {
             break;
         }
         workers = more;
@@ -208,7 +215,7 @@ pub async fn find(
     let closed = |level: &Level| (level.workers, Pace::default(), args.step.as_secs_f64());
     measuring.all("knee", &mut steps, closed).await?;
     let readings: Vec<Reading> = steps.iter().map(Level::reading).collect();
-    let (knee, reached) = knee(&readings);
+    let (knee, past) = knee(&readings);
     let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
     let mut open: Vec<Level> = Vec::new();
     if capacity > 0.0 && !measuring.cut {
@@ -228,7 +235,7 @@ pub async fn find(
         };
         measuring.all("open loop", &mut open, scheduled).await?;
     }
-    Ok(Found { nodes, steps, knee, reached, open, cut: measuring.cut })
+    Ok(Found { nodes, steps, knee, reached: past > 0, open, cut: measuring.cut })
 }
 
 struct Measuring<'a, R> {
@@ -276,21 +283,28 @@ mod tests {
     fn the_knee_is_before_the_step_that_brings_little() {
         // 1, 2, 4, 8, 16 workers on something that serves 4 at a time.
         let steps = readings(&[(100.0, 10.0), (200.0, 10.0), (400.0, 10.0), (404.0, 19.8), (404.0, 39.6)]);
-        assert_eq!(knee(&steps), (2, true));
-        assert_eq!(knee(&steps[..3]), (2, false), "it may come yet");
+        assert_eq!(knee(&steps), (2, 2));
+        assert_eq!(knee(&steps[..3]), (2, 0), "it may come yet");
+    }
+
+    #[test]
+    fn a_step_that_was_slow_by_accident_is_no_knee() {
+        let steps = readings(&[(100.0, 10.0), (98.0, 15.0), (390.0, 10.0), (400.0, 19.0), (401.0, 40.0)]);
+        assert_eq!(knee(&steps[..2]), (0, 1), "one more is looked at");
+        assert_eq!(knee(&steps), (2, 2));
     }
 
     #[test]
     fn the_knee_is_before_the_step_that_takes_twice_as_long() {
         let steps = readings(&[(100.0, 10.0), (160.0, 12.5), (240.0, 16.7), (340.0, 23.5)]);
-        assert_eq!(knee(&steps), (2, true));
+        assert_eq!(knee(&steps), (2, 1));
     }
 
     #[test]
     fn no_steps_and_one_step_have_no_knee() {
-        assert_eq!(knee(&[]), (0, false));
-        assert_eq!(knee(&readings(&[(100.0, 10.0)])), (0, false));
-        assert_eq!(knee(&readings(&[(0.0, 0.0), (0.0, 0.0)])), (0, true), "nothing came back");
+        assert_eq!(knee(&[]), (0, 0));
+        assert_eq!(knee(&readings(&[(100.0, 10.0)])), (0, 0));
+        assert_eq!(knee(&readings(&[(0.0, 0.0), (0.0, 0.0)])).0, 0, "nothing came back");
     }
 
     #[test]

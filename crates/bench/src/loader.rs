@@ -426,7 +426,7 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
         cells.extend(Mode::ALL.map(|mode| estimate(&of(mode, value))));
         Row { invalid: invalid.clone(), ..Row::new(cells) }
     };
-    let rows = vec![
+    let mut rows = vec![
         three("Average Throughput (GiB/s)", &rate),
         three("Average Latency (ms)", &latency_ms),
         three("p99 latency (ms)", &|s| s.unit.percentile(99.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
@@ -442,6 +442,13 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
             (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
         }),
     ];
+    if triples.iter().all(|triple| Mode::ALL.iter().all(|mode| !triple.of(*mode).first_block.is_empty())) {
+        let name = "p50 until the first block of an object (ms)";
+        rows.insert(
+            3,
+            three(name, &|s| s.first_block.percentile(50.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
+        );
+    }
     let mut table = Table::new("Epochs", ["Metric", "Direct", "Cold", "Warm"], rows);
     let workers = plan.fleet.workers_in_all();
     table.notes = vec![format!(

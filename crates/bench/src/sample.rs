@@ -108,6 +108,8 @@ pub struct Sample {
     pub service: Histogram,
     /// Of each file.
     pub unit: Histogram,
+    /// Of each file that has more than one block, until its first was there.
+    pub first_block: Histogram,
     pub bytes_read: u64,
     /// How often the data set was gone through.
     pub epochs: u64,
@@ -188,6 +190,7 @@ pub async fn take(
         faults: faults(&phase),
         service: reads(&phase),
         unit: phase.unit.clone(),
+        first_block: phase.first_block.clone(),
         series: phase.series,
     })
 }

@@ -127,7 +127,7 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
     );
     let mixed = by_name("mixed files");
     // Ranges and whole files, of which some have more than one block.
-    assert!(mixed.first_block.len() > 0 && mixed.first_block.len() < mixed.units, "{mixed:?}");
+    assert!(!mixed.first_block.is_empty() && mixed.first_block.len() < mixed.units, "{mixed:?}");
     assert_eq!(mixed.first_block.len(), mixed.all_blocks.len());
     assert_eq!(by_name("stat").service["stat"].len(), 16);
     // What deletions made is gone again: the walk saw the layout's own files only, and so does a listing.

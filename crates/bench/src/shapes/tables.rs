@@ -16,7 +16,8 @@ const MIB: f64 = 1_048_576.0;
 const TICK_SECONDS: f64 = 1e-6;
 
 /// After the columns that say what the row is.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
+    "Latency (s)",
     "all workers (MiB/s)",
     "one worker (MiB/s)",
     "slowest / fastest",
@@ -110,7 +111,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Table {
     let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
     if sweep == Sweep::Size {
         table.notes = vec![
-            "All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
+            "Latency: of the last worker, to go through it once. All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
              table printed this, without saying so."
                 .to_owned(),
             "A call is one read or write of a block; a file's time counts from its opening to its end. What is gone \
@@ -131,7 +132,12 @@ fn common_cells(row: &Measured) -> Vec<Cell> {
     let fairness: Vec<f64> = phases(runs).map(overlap::Phase::fairness).collect();
     let overlaps: Vec<f64> = phases(runs).map(|phase| phase.overlap() * 100.0).collect();
     let p99 = row.calls.percentile(99.0).map(|microseconds| Cell::Number(microseconds as f64 / 1000.0));
+    // Not the passes that were planned: the time may have been over before.
+    let gone = |run: &PhaseOutcome| run.bytes() as f64 / row.condition.once().max(1) as f64;
+    let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(run)).filter(|s| s.is_finite());
+    let once: Vec<f64> = row.outcomes.iter().filter_map(once).collect();
     vec![
+        estimate(&once),
         estimate(&together(runs)),
         estimate(&each(runs)),
         estimate(&fairness),
@@ -141,7 +147,7 @@ fn common_cells(row: &Measured) -> Vec<Cell> {
         of(|run| run.first_block_p50_ms),
         of(|run| run.file_p50_ms),
         of(|run| Some(run.sync_s)),
-        Cell::Count(row.outcomes.first().map_or(0, |run| run.bytes() / row.condition.once().max(1))),
+        Cell::Count(row.outcomes.first().map_or(0, |run| gone(run) as u64)),
         Cell::Count(runs.len() as u64),
     ]
 }
