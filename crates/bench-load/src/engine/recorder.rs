@@ -7,6 +7,7 @@ use std::time::Duration;
 use bench_report::histogram::Histogram;
 
 use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification};
+use crate::process::Switches;
 
 /// A histogram takes 229 KB and a shard has up to ten: these take 10 MB, and more processors than this are not
 /// kept busy by one process.
@@ -94,6 +95,7 @@ impl Recorder {
             verification: Verification::default(),
             calls: BTreeMap::new(),
             cpu_seconds: 0.0,
+            switches: Switches::default(),
             forgot: None,
             stopped: None,
         };
