@@ -56,6 +56,14 @@ fn links() -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
+/// The command line of a process that the bench has started.
+pub fn of_process(id: u32) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let words = line.split(|byte| *byte == 0).skip(1).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
 /// What a directory lies on: `/tmp: ext4 (/dev/sda1 on /; rw,relatime)`.
 pub fn of_directory(path: &Path) -> Option<String> {
     Mount::of(path).map(|mount| format!("{}: {mount}", path.display()))

@@ -28,6 +28,7 @@ use crate::crew::{self, Crew, unless_interrupted};
 use crate::fingerprint;
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
+use crate::rig::Tier;
 use crate::stage::{DataSet, Line, Stage, tier_url};
 use crate::value::PriceArgs;
 
@@ -277,10 +278,17 @@ async fn triple(
     let direct = run(Mode::Direct, &line.url, None).await?;
     let tier = stage.tier(line)?;
     let url = tier_url(&tier);
-    *configured = fingerprint::of_tier(tier.admin).ok();
+    *configured = configuration(&tier);
     let cold = run(Mode::Cold, &url, Some(&tier)).await?;
     let warm = run(Mode::Warm, &url, Some(&tier)).await?;
     Ok(Triple { direct, cold, warm })
+}
+
+/// What the tier says of itself, and how it was started: options of the way to the storage are on the command line only.
+fn configuration(tier: &Tier) -> Option<String> {
+    let told = fingerprint::of_tier(tier.admin).ok()?;
+    let command = fingerprint::of_process(tier.process.id()).unwrap_or_default();
+    Some(format!("{told}; started as: {command}"))
 }
 
 /// Bytes that the nodes read in one state of one repetition.
