@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::Fault;
+use crate::process::Switches;
 use crate::target::Forgot;
 
 /// Errors and wrong bytes of which the text is kept.
@@ -64,6 +65,9 @@ pub struct PhaseOutcome {
     pub calls: BTreeMap<String, u64>,
     /// Of these processes, user and system.
     pub cpu_seconds: f64,
+    /// Of these processes.
+    #[serde(default)]
+    pub switches: Switches,
     /// How much the clients had forgotten before the phase, if they should.
     pub forgot: Option<Forgot>,
     /// Why it ended before its work was done.
@@ -243,6 +247,7 @@ impl PhaseOutcome {
             *all = all.saturating_add(count);
         }
         self.cpu_seconds += other.cpu_seconds;
+        self.switches = self.switches + other.switches;
         // What all forgot is what the one forgot that forgot least.
         self.forgot = self.forgot.max(other.forgot);
         self.stopped = self.stopped.max(other.stopped);

@@ -12,6 +12,9 @@ use crate::report;
 
 const STYLE: &str = include_str!("html/style.css");
 
+/// A text of so many characters is not broken into lines.
+const SHORT: usize = 36;
+
 /// The page. No browser is asked to fetch anything, which the policy in its head enforces.
 pub fn render(file: &ResultFile) -> String {
     let mut out = String::with_capacity(64 << 10);
@@ -144,11 +147,21 @@ fn section(out: &mut String, table: &Table) {
 
 /// One table with its notes. Below each invalid row, which is struck, stands why.
 pub fn table(table: &Table) -> String {
-    let align: Vec<&str> =
-        (0..table.columns.len()).map(|i| if is_text(table, i) { " class=\"text\"" } else { "" }).collect();
+    let align: Vec<&str> = (0..table.columns.len())
+        .map(|i| match (is_text(table, i), is_short(table, i)) {
+            (true, true) => " class=\"text short\"",
+            (true, false) => " class=\"text\"",
+            (false, _) => "",
+        })
+        .collect();
     let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
     let align_of = |i: usize| align.get(i).copied().unwrap_or_default();
-    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+    // Can be reached and scrolled with keys: a wide table is in no other way.
+    let mut out = format!(
+        "<div class=\"scroll box\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
+        escape(&table.title)
+    );
+    out.push_str("<table><thead><tr>");
     for (i, column) in table.columns.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", align_of(i), escape(column));
     }
@@ -171,6 +184,12 @@ pub fn table(table: &Table) -> String {
         let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
     }
     out
+}
+
+/// Texts such as `0.002 / 0.0005 / 0` are read as one line.
+fn is_short(table: &Table, column: usize) -> bool {
+    let mut cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+    cells.all(|cell| !matches!(cell, Cell::Text(text) if text.chars().count() > SHORT || text.contains('\n')))
 }
 
 /// Decimals for all numbers of a column, so that their points stand below each other. None if that took more than

@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::format;
 use crate::histogram::{self, Histogram};
 use crate::model::{
-    AnswerLine, Axis, Cell, Finding, Measure, Noise, Plot, PlotKind, ResultFile, Row, Severity, Table,
+    AnswerLine, AnswerPart, Axis, Cell, Finding, Measure, Noise, Plot, PlotKind, ResultFile, Row, Severity,
+    Table,
 };
 use crate::summary::{
     coefficient_of_variation, drift, drift_warning, estimate, minimum_detectable_effect, noise_floor,
@@ -21,21 +22,21 @@ pub fn answer(file: &ResultFile) -> Vec<(String, String)> {
 }
 
 fn answer_text(line: &AnswerLine) -> String {
-    let part = |part: &crate::model::AnswerPart| {
-        let value = match &part.value {
-            Cell::Missing(why) => format!("not known ({why})"),
-            cell => format::cell(cell),
+    let part = |part: &AnswerPart| {
+        let (value, unit) = match &part.value {
+            Cell::Missing(why) => (format!("not known ({why})"), ""),
+            cell => (format::cell(cell), part.unit.as_str()),
         };
-        let missing = matches!(part.value, Cell::Missing(_));
-        let unit = if missing { "" } else { part.unit.as_str() };
-        [part.name.as_str(), value.as_str(), unit]
-            .into_iter()
-            .filter(|t| !t.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
+        // The unit belongs to the median, and stands before what doubts it.
+        let (value, doubt) = match (&part.value, value.split_once(' ')) {
+            (Cell::Estimate { .. }, Some((median, doubt))) => (median.to_owned(), doubt.to_owned()),
+            _ => (value, String::new()),
+        };
+        let words = [part.name.as_str(), value.as_str(), unit, doubt.as_str()];
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     // A text may have commas of its own.
-    let text = |part: &crate::model::AnswerPart| matches!(part.value, Cell::Text(_) | Cell::Missing(_));
+    let text = |part: &AnswerPart| matches!(part.value, Cell::Text(_) | Cell::Missing(_));
     let between = if line.parts.iter().any(text) { "; " } else { ", " };
     line.parts.iter().map(part).collect::<Vec<_>>().join(between)
 }

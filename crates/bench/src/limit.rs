@@ -23,6 +23,7 @@ use crate::stage::Line;
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
 const MEMORY_DOUBT: f64 = 1.5;
+const MEMORY: &str = "this machine's memory";
 /// Finding out where a host is.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -69,8 +70,7 @@ impl Bounds {
     /// Why the repetitions of a row cannot be what they say: faster than the slower of link and memory. Only for
     /// work whose bytes are all compared, as the memory's are.
     pub fn exceeded(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Option<String> {
-        let memory =
-            self.memory.map(|rate| (rate * MEMORY_DOUBT * self.machines, "this machine's memory".to_owned()));
+        let memory = self.memory.map(|rate| (rate * MEMORY_DOUBT * self.machines, MEMORY.to_owned()));
         let link = self.link().map(|(rate, name)| (rate, format!("the link {name}")));
         let (limit, what) = link.into_iter().chain(memory).min_by(|a, b| a.0.total_cmp(&b.0))?;
         runs.iter()
@@ -234,6 +234,20 @@ pub fn of_sample(
     })
 }
 
+/// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than
+/// this machine's memory. What a cache gave is not held against the line.
+pub fn sample_exceeded(sample: &Sample, mode: Mode, rate: Option<Rate>, ceiling: &Ceiling) -> Option<String> {
+    let seconds = sample.makespan.max(1e-9);
+    let line = rate.filter(|_| mode != Mode::Warm).map(|rate| rate.bytes_per_second() as f64);
+    over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
+        sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
+    })
+}
+
+fn over_a_line(rate: f64, line: Option<f64>) -> Option<String> {
+    sanity::faster_than(rate, line?, "the line")
+}
+
 #[cfg(test)]
 pub mod tests {
     use bench_load::outcome::WorkerSpan;
@@ -339,6 +353,24 @@ pub mod tests {
         );
         assert!(has(&["1 of 4 rows are limited by: client CPU"]), "{told:?}");
         assert!(has(&["1 of 4 rows measure the bench and not the storage (row 1)"]), "{told:?}");
+    }
+
+    #[test]
+    fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
+        let ceiling =
+            Ceiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
+        let sample =
+            Sample { bytes_read: 20 * MIB, origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) };
+        let exceeded = |sample: &Sample, mode| sample_exceeded(sample, mode, Some(Rate(10 * MIB)), &ceiling);
+        assert!(
+            exceeded(&sample, Mode::Direct).is_some_and(|why| why.contains("more than the line carries"))
+        );
+        assert!(exceeded(&sample, Mode::Cold).is_some());
+        assert_eq!(exceeded(&sample, Mode::Warm), None);
+        let slow = Sample { origin_bytes: 9 * MIB, ..sample.clone() };
+        assert_eq!(exceeded(&slow, Mode::Cold), None, "most came from the tier");
+        let impossible = Sample { bytes_read: 200 * MIB, ..slow };
+        assert!(exceeded(&impossible, Mode::Warm).is_some_and(|why| why.contains(MEMORY)));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bench_report::histogram::Histogram;
 
 use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification, size_class};
+use crate::process::Switches;
 
 /// A histogram takes 229 KB and a shard has up to twenty: these take 20 MB at most, and more processors than this are not
 /// kept busy by one process.
@@ -102,6 +103,7 @@ impl Recorder {
             verification: Verification::default(),
             calls: BTreeMap::new(),
             cpu_seconds: 0.0,
+            switches: Switches::default(),
             forgot: None,
             stopped: None,
         };

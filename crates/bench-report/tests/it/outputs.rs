@@ -45,7 +45,7 @@ fn the_ten_lines_stand_above_all_else_and_say_what_is_not_known() {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is missing"));
         assert!(at("not known (no --prices)") < at("WAN RTT (61 % of the time are round trips"));
         assert!(at("time of the job") < at("direct 12."), "parts have their names");
-        assert!(text.contains(" s, cold "), "and their units");
+        assert!(text.contains(" s [") && text.contains("], cold "), "and their units and intervals");
     }
     let mut without = file.clone();
     without.answer.clear();
