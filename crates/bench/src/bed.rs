@@ -49,6 +49,10 @@ impl TargetArgs {
         self.target.as_deref().unwrap_or_default()
     }
 
+    pub fn limits(&self) -> Option<Service> {
+        self.limits
+    }
+
     /// What the load is put on, for a result.
     pub fn tell(&self, draft: &mut Draft) {
         draft.parameter("target", self.url());

@@ -1,11 +1,13 @@
 //! The tables and plots of shapes, with the study's own beside them.
 
 use bench_load::outcome::PhaseOutcome;
+use bench_load::target::limited::Service;
+use bench_report::bottleneck::BUSY;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
 use bench_report::overlap;
 use bench_report::published::azure_hpc_io as published;
 use bench_report::sanity;
-use bench_report::summary::{estimate, point};
+use bench_report::summary::{estimate, median, point};
 
 use super::condition::{Shape, Sweep};
 use super::run::{All, Measured, Run};
@@ -58,6 +60,24 @@ pub fn fill(draft: &mut Draft, all: &All) {
     }
     if all.cut {
         draft.warning("the time budget was over before all repetitions were done: rows have fewer");
+    }
+}
+
+/// Which rows the limits of a service explain: no part of the way is busy then.
+pub fn limited(draft: &mut Draft, all: &All, limits: &Service) {
+    let at_limit = |row: &&Measured| {
+        let c = &row.condition;
+        let most = limits.most(c.layout().files, c.block.min(c.bytes));
+        most.zip(median(&together(&row.runs))).is_some_and(|(most, rate)| rate * MIB >= most as f64 * BUSY)
+    };
+    let rows: Vec<&Measured> = all.rows.iter().filter(at_limit).collect();
+    if let Some(first) = rows.first() {
+        draft.verdict(format!(
+            "{} of {} rows are limited by: the limits that the service was given (the first: {})",
+            rows.len(),
+            all.rows.len(),
+            first.condition.name()
+        ));
     }
 }
 

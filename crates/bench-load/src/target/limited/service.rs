@@ -78,6 +78,15 @@ impl FromStr for Service {
 }
 
 impl Service {
+    /// The most bytes a second that requests of so many bytes to so many files at a time can get.
+    pub fn most(&self, files: u64, block_bytes: u64) -> Option<u64> {
+        let blocks = |requests: Option<u64>| requests.map(|count| count.saturating_mul(block_bytes));
+        let each =
+            [self.file_bytes, blocks(self.file_requests)].map(|rate| Some(rate?.saturating_mul(files)));
+        let all = [self.bytes, blocks(self.requests)];
+        each.into_iter().chain(all).flatten().min()
+    }
+
     fn set(&mut self, part: &str) -> Result<(), Error> {
         let wrong = || {
             let presets = PRESETS.map(|(name, _)| name).join(", ");
@@ -257,6 +266,16 @@ mod tests {
         assert_eq!((blob.file_bytes, blob.file_requests), (Some(60 * MIB), Some(500)));
         assert_eq!(blob.first_byte, Duration::from_millis(20));
         assert_eq!(service("azure-file-2018").bytes, Some(60 * MIB));
+    }
+
+    #[test]
+    fn the_tightest_limit_is_the_most_that_can_be_had() {
+        let blob = service("azure-blob-2018");
+        assert_eq!(blob.most(1, MIB), Some(60 * MIB));
+        assert_eq!(blob.most(20, MIB), Some(1200 * MIB));
+        assert_eq!(blob.most(1, 4096), Some(500 * 4096), "so many requests of 4 KiB are less");
+        assert_eq!(service("all=10MiB/s,requests=5/s").most(99, MIB), Some(5 * MIB));
+        assert_eq!(service("first-byte=1s").most(1, MIB), None);
     }
 
     #[test]
