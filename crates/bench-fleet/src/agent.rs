@@ -34,7 +34,14 @@ const ABORT_WAIT: Duration = Duration::from_secs(2);
 pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Why the run has ended, once it has.
-pub type Ending = Option<Arc<str>>;
+pub type Ending = Option<Reason>;
+
+#[derive(Clone, Debug)]
+pub struct Reason {
+    pub text: Arc<str>,
+    /// Rank 0 is there, knows it, and says it itself.
+    pub said_by_rank_0: bool,
+}
 
 /// What the member asks of it.
 pub enum Request {
@@ -102,6 +109,8 @@ pub struct Agent {
     finished: bool,
     /// Rank 0 has said why the run ended, or cannot be told any more.
     told: bool,
+    /// Rank 0 has said why.
+    said: bool,
 }
 
 impl Agent {
@@ -122,6 +131,7 @@ impl Agent {
             joined: Some(ends.joined),
             finished: false,
             told: false,
+            said: false,
         }
     }
 
@@ -129,12 +139,13 @@ impl Agent {
     pub async fn run(mut self) {
         let ended = self.take_part().await;
         if let Err(reason) = ended {
-            let reason = if self.told { reason } else { self.abort(&reason).await };
+            let text = if self.told { reason } else { self.abort(&reason).await };
             if !self.link.is_near {
                 tokio::time::sleep(AFTER_RANK_0).await;
             }
             // Before the answers are dropped: who waits for one looks here for the reason.
-            self.ending.send_replace(Some(reason.into()));
+            let said_by_rank_0 = self.said && !self.link.is_near;
+            self.ending.send_replace(Some(Reason { text: text.into(), said_by_rank_0 }));
         }
     }
 
@@ -215,7 +226,7 @@ impl Agent {
             // Nobody looks, or not fast enough: the next one says more.
             Message::Note { rank, payload } => drop(self.notes.try_send((rank, Vec::from(payload)))),
             Message::Ended { reason } => {
-                self.told = true;
+                (self.told, self.said) = (true, true);
                 return Err(reason);
             }
             other => return Err(format!("rank 0 said what a coordinator never says: {other:?}")),
@@ -326,12 +337,14 @@ impl Agent {
                 if let Arrival::Message(message, _) = arrival
                     && let Message::Ended { reason } = *message
                 {
-                    return reason;
+                    return Some(reason);
                 }
             }
-            reason.to_owned()
+            None
         };
-        timeout(ABORT_WAIT, ended).await.unwrap_or_else(|_| reason.to_owned())
+        let ended = timeout(ABORT_WAIT, ended).await.ok().flatten();
+        self.said |= ended.is_some();
+        ended.unwrap_or_else(|| reason.to_owned())
     }
 
     fn clock(&self) -> std::sync::MutexGuard<'_, Clock> {

@@ -16,9 +16,11 @@ use types::{Error, ErrorKind, Result};
 
 use crate::coordinator::Event;
 use crate::launch::{COORDINATOR, RANK, SIZE, Start, TOKEN, TOKEN_ON_STDIN, quote};
-use crate::options::Options;
+use crate::options::{Options, this_program};
 use crate::token::Token;
 
+/// The file that the process runs which starts another one, whatever has become of its name.
+const ITSELF: &str = "/proc/self/exe";
 /// For processes to end by themselves after the run, before they are killed.
 const ENDING: Duration = Duration::from_secs(3);
 
@@ -84,7 +86,13 @@ impl Children {
 }
 
 fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
-    let mut command = Command::new(&orders.options.program);
+    let program = &orders.options.program;
+    let mut command = match this_program() {
+        // What runs, and not what lies there now: a new build in the middle of a run would be another program.
+        Ok(own) if own == *program => Command::new(ITSELF),
+        _ => Command::new(program),
+    };
+    command.arg0(program);
     command.args(&orders.options.arguments);
     command.env(RANK, rank.to_string()).env(SIZE, orders.size.to_string());
     command.env(COORDINATOR, format!("127.0.0.1:{}", orders.port)).env(TOKEN, TOKEN_ON_STDIN);

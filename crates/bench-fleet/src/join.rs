@@ -92,7 +92,9 @@ impl Fleet {
             Ok(roster) => Err(run_ended(&format!("rank 0 named {} ranks of {size}", roster.len()))),
             Err(_) => match failure.await {
                 Ok(error) => Err(error),
-                Err(_) => Err(run_ended(reason.borrow().as_deref().unwrap_or("its thread is gone"))),
+                Err(_) => Err(run_ended(
+                    reason.borrow().as_ref().map_or("its thread is gone", |reason| &*reason.text),
+                )),
             },
         }
     }

@@ -40,6 +40,6 @@ mod wire;
 
 pub use clock::Stamp;
 pub use join::Fleet;
-pub use member::{Barrier, Member};
+pub use member::{Barrier, Member, said_by_rank_0};
 pub use options::{Environment, Options};
 pub use protocol::{Place, Skew};

@@ -56,11 +56,14 @@ pub struct Barrier {
 
 /// Why a run ended early; the same on all ranks.
 #[derive(Debug)]
-struct RunEnded(Arc<str>);
+struct RunEnded {
+    why: Arc<str>,
+    said_by_rank_0: bool,
+}
 
 impl std::fmt::Display for RunEnded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -68,8 +71,19 @@ impl std::error::Error for RunEnded {}
 
 /// One line, whatever another rank gave as its reason.
 pub(crate) fn run_ended(reason: &str) -> Error {
-    let reason = reason.replace(char::is_control, " ");
-    Error::new(ErrorKind::Io, "the run on many processes ended", "").with_source(RunEnded(reason.into()))
+    ended_because(reason, false)
+}
+
+fn ended_because(reason: &str, said_by_rank_0: bool) -> Error {
+    let why = reason.replace(char::is_control, " ").into();
+    Error::new(ErrorKind::Io, "the run on many processes ended", "")
+        .with_source(RunEnded { why, said_by_rank_0 })
+}
+
+/// Whether rank 0 reports this error, so that another rank that prints it only says it again.
+pub fn said_by_rank_0(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RunEnded>());
+    source.is_some_and(|ended| ended.said_by_rank_0)
 }
 
 impl Member {
@@ -254,7 +268,10 @@ impl Fleet {
     async fn ended(&self) -> Error {
         let mut ending = self.ending.clone();
         match ending.wait_for(Option::is_some).await {
-            Ok(reason) => run_ended(reason.as_deref().unwrap_or_default()),
+            Ok(reason) => match reason.as_ref() {
+                Some(reason) => ended_because(&reason.text, reason.said_by_rank_0),
+                None => run_ended("nobody knows why"),
+            },
             Err(_) => run_ended("its thread is gone"),
         }
     }

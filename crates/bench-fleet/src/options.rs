@@ -78,10 +78,17 @@ impl Default for Options {
 impl Options {
     /// The defaults, with this process's environment, program and arguments.
     pub fn of_this_process() -> Result<Options> {
-        let program = std::env::current_exe().map_err(|e| Error::io("find this program's file", "", e))?;
+        let program = this_program().map_err(|e| Error::io("find this program's file", "", e))?;
         let arguments = std::env::args_os().skip(1).collect();
         Ok(Options { program, arguments, environment: Environment::of_this_process(), ..Options::default() })
     }
+}
+
+/// The file that this process runs, or whose name it had before it was replaced by another build.
+pub(crate) fn this_program() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let without_mark = path.to_str().and_then(|path| path.strip_suffix(" (deleted)"));
+    Ok(without_mark.map_or(path.clone(), PathBuf::from))
 }
 
 impl Environment {

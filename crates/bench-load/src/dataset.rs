@@ -3,6 +3,7 @@
 //! The directory's description says seed, generator, layout and version, and whether the writing came to its
 //! end. Only a data set that agrees in all of it is used again; one that differs in its version alone is
 //! overwritten in place (so a stale copy of it can be found out); any other is refused, not replaced.
+//! A run may have several, each in a directory of its own below the run's.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{Content, GENERATOR};
-use crate::engine::{Control, Job, Limits, LocalGate, Phase, run};
+use crate::engine::{Control, Files, Job, Limits, LocalGate, Phase, run};
 use crate::outcome::Outcome;
 use crate::safety::{RunDir, read_small, write_small};
 use crate::shape::{Fleet, Layout, Share, Unit, Work};
@@ -64,6 +65,27 @@ struct Description {
     complete: bool,
 }
 
+/// Where a data set lies: the run's directory, or one directly in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub dir: &'a RunDir,
+    /// As [`Files::directory`]. Empty: the run's directory itself.
+    pub directory: &'a str,
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        match self.directory {
+            "" => self.dir.path(),
+            directory => format!("{}/{directory}", self.dir.path()),
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("{}/{DESCRIPTION}", self.path())
+    }
+}
+
 /// Sees to it that the data set lies in `dir`, by these clients. Call it in one process.
 pub async fn prepare(
     dataset: &Dataset,
@@ -72,77 +94,99 @@ pub async fn prepare(
     laying: &Laying,
     control: &Arc<Control>,
 ) -> Result<Prepared> {
-    dataset.layout.check()?;
+    prepare_at(dataset, Place { dir, directory: "" }, clients, laying, control).await
+}
+
+/// The same at any place of the run's.
+pub async fn prepare_at(
+    dataset: &Dataset,
+    place: Place<'_>,
+    clients: &[Arc<dyn Client>],
+    laying: &Laying,
+    control: &Arc<Control>,
+) -> Result<Prepared> {
     let client =
         clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
-    let wanted =
-        Description { schema: SCHEMA, generator: GENERATOR, dataset: dataset.clone(), complete: true };
-    let found = describe(&**client, dir).await?;
-    if let Some(found) = &found {
-        if *found == wanted {
-            look_at_files(dataset, dir, &**client).await?;
-            return Ok(Prepared::Reused);
-        }
-        check_same_but_version(found, &wanted, dir)?;
+    if is_there(dataset, place, &**client).await? {
+        return Ok(Prepared::Reused);
     }
-    put(&**client, dir, &Description { complete: false, ..wanted }).await?;
-    let outcome = lay_out(dataset, dir, clients, laying, control).await?;
-    put(&**client, dir, &Description { complete: true, dataset: dataset.clone(), ..wanted }).await?;
+    if !place.directory.is_empty() {
+        client.mkdir(&place.path()).await?;
+    }
+    let dataset_here = |complete| describe_as(dataset, complete);
+    put(&**client, place, &dataset_here(false)).await?;
+    let outcome = lay_out(dataset, place, clients, laying, control).await?;
+    put(&**client, place, &dataset_here(true)).await?;
     Ok(Prepared::Written(Box::new(outcome)))
 }
 
-fn path(dir: &RunDir) -> String {
-    format!("{}/{DESCRIPTION}", dir.path())
+/// Whether it lies there, whole, and need not be written. `Config` if something else does.
+pub async fn is_there(dataset: &Dataset, place: Place<'_>, client: &dyn Client) -> Result<bool> {
+    dataset.layout.check()?;
+    let wanted = describe_as(dataset, true);
+    let Some(found) = describe(client, place).await? else { return Ok(false) };
+    if found == wanted {
+        look_at_files(dataset, place, client).await?;
+        return Ok(true);
+    }
+    check_same_but_version(&found, &wanted, place)?;
+    Ok(false)
 }
 
-async fn describe(client: &dyn Client, dir: &RunDir) -> Result<Option<Description>> {
-    let text = match read_small(client, &path(dir)).await {
+fn describe_as(dataset: &Dataset, complete: bool) -> Description {
+    Description { schema: SCHEMA, generator: GENERATOR, dataset: dataset.clone(), complete }
+}
+
+async fn describe(client: &dyn Client, place: Place<'_>) -> Result<Option<Description>> {
+    let text = match read_small(client, &place.description()).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    serde_json::from_slice(&text).map(Some).map_err(|_| other_data(dir, "a description that cannot be read"))
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|_| other_data(place, "a description that cannot be read"))
 }
 
-async fn put(client: &dyn Client, dir: &RunDir, description: &Description) -> Result<()> {
+async fn put(client: &dyn Client, place: Place<'_>, description: &Description) -> Result<()> {
     let text = serde_json::to_vec(description).expect("a description is plain data");
-    write_small(client, &path(dir), text).await
+    write_small(client, &place.description(), text).await
 }
 
-fn other_data(dir: &RunDir, what: &str) -> Error {
-    let reason = format!("{} holds {what}; clean it up, or give another id", dir.path());
+fn other_data(place: Place<'_>, what: &str) -> Error {
+    let reason = format!("{} holds {what}; clean it up, or give another id", place.path());
     Error::new(ErrorKind::Config, "data set", reason)
 }
 
-fn check_same_but_version(found: &Description, wanted: &Description, dir: &RunDir) -> Result<()> {
+fn check_same_but_version(found: &Description, wanted: &Description, place: Place<'_>) -> Result<()> {
     let (have, want) = (&found.dataset, &wanted.dataset);
     if found.schema != wanted.schema || found.generator != wanted.generator {
-        return Err(other_data(dir, "a data set of another version of this program"));
+        return Err(other_data(place, "a data set of another version of this program"));
     }
     if have.content != want.content {
         let told = format!("data of seed {}, not {}", have.content.seed, want.content.seed);
-        return Err(other_data(dir, &told));
+        return Err(other_data(place, &told));
     }
     if (&have.layout, have.trees) != (&want.layout, want.trees) {
         let told = format!(
             "{} files of {:?}, not {} of {:?}",
             have.layout.files, have.layout.sizes, want.layout.files, want.layout.sizes
         );
-        return Err(other_data(dir, &told));
+        return Err(other_data(place, &told));
     }
     Ok(())
 }
 
 /// A few of the files; somebody may have removed or cut them since.
-async fn look_at_files(dataset: &Dataset, dir: &RunDir, client: &dyn Client) -> Result<()> {
+async fn look_at_files(dataset: &Dataset, place: Place<'_>, client: &dyn Client) -> Result<()> {
     let files = dataset.layout.files;
     for step in 0..LOOKED_AT.min(files) {
         let file =
             (u128::from(step) * u128::from(files - 1) / u128::from(LOOKED_AT.min(files).max(2) - 1)) as u64;
-        let path = dataset.layout.path(&dir.path(), dataset.trees.saturating_sub(1), file);
+        let path = dataset.layout.path(&place.path(), dataset.trees.saturating_sub(1), file);
         let size = client.stat(&path).await.map(|status| status.size);
         if size.as_ref().ok() != Some(&dataset.layout.size_of(file)) {
             let found = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
-            return Err(other_data(dir, &format!("a data set with a damaged file ({path}: {found})")));
+            return Err(other_data(place, &format!("a data set with a damaged file ({path}: {found})")));
         }
     }
     Ok(())
@@ -150,7 +194,7 @@ async fn look_at_files(dataset: &Dataset, dir: &RunDir, client: &dyn Client) -> 
 
 async fn lay_out(
     dataset: &Dataset,
-    dir: &RunDir,
+    place: Place<'_>,
     clients: &[Arc<dyn Client>],
     laying: &Laying,
     control: &Arc<Control>,
@@ -164,9 +208,11 @@ async fn lay_out(
     let unit = if dataset.layout.files < fleet.workers_in_all() { Unit::Block } else { Unit::File };
     let work = Work { unit, share: Share::Split, block_bytes: laying.block_bytes, ..Work::mfmw() };
     let name = "lay out".to_owned();
-    let phase = Phase { name, work, version: dataset.version, forget: false, ..Phase::default() };
+    let files = Files { directory: place.directory.to_owned(), layout: dataset.layout.clone() };
+    let phase =
+        Phase { name, work, files: Some(files), version: dataset.version, forget: false, ..Phase::default() };
     let job = Job {
-        root: dir.path(),
+        root: place.dir.path(),
         layout: dataset.layout.clone(),
         content: dataset.content,
         fleet,
@@ -179,7 +225,7 @@ async fn lay_out(
     let stopped = phase.and_then(|phase| phase.stopped).map(|stop| format!("it was stopped: {stop:?}"));
     match fault.or(stopped) {
         Some(fault) => {
-            Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", dir.path())))
+            Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", place.path())))
         }
         None => Ok(outcome),
     }

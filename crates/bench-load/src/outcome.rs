@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::Fault;
+use crate::process::Switches;
 use crate::target::Forgot;
 
 /// Errors and wrong bytes of which the text is kept.
@@ -35,12 +36,22 @@ pub struct PhaseOutcome {
     /// Touches that were done: files, blocks, directories, as the work says.
     pub units: u64,
     /// Time of each call, by its name: `open`, `read`, `write`, `sync` (making a file durable and closing it),
-    /// `stat`, `list`. Microseconds.
-    #[serde(with = "by_name")]
+    /// `stat`, `list`, `delete`. Microseconds.
+    #[serde(with = "by_key")]
     pub service: BTreeMap<String, Histogram>,
     /// Time of each touch from when a worker began with it.
     #[serde(with = "one")]
     pub unit: Histogram,
+    /// The same for files of several sizes: of those up to so many bytes, see [`size_class`]. Empty if all files are as
+    /// large.
+    #[serde(with = "by_key")]
+    pub unit_by_size: BTreeMap<u64, Histogram>,
+    /// Of touches that read more than one block: until the first block was there, its file's opening included.
+    #[serde(with = "one")]
+    pub first_block: Histogram,
+    /// Of the same touches: until all was there.
+    #[serde(with = "one")]
+    pub all_blocks: Histogram,
     /// Time of each touch from when it should have begun. Empty in a closed loop, where that is the same.
     #[serde(with = "one")]
     pub response: Histogram,
@@ -54,6 +65,9 @@ pub struct PhaseOutcome {
     pub calls: BTreeMap<String, u64>,
     /// Of these processes, user and system.
     pub cpu_seconds: f64,
+    /// Of these processes.
+    #[serde(default)]
+    pub switches: Switches,
     /// How much the clients had forgotten before the phase, if they should.
     pub forgot: Option<Forgot>,
     /// Why it ended before its work was done.
@@ -149,6 +163,13 @@ pub enum Stop {
     Hung,
 }
 
+/// The largest size in the class of a file of so many bytes: 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, or no limit. A power
+/// of 16 each: few enough for a histogram each, and between them other things cost time.
+pub fn size_class(bytes: u64) -> u64 {
+    let limits = [12, 16, 20, 24, 28].map(|shift| 1_u64 << shift);
+    limits.into_iter().find(|limit| bytes <= *limit).unwrap_or(u64::MAX)
+}
+
 impl Outcome {
     /// Adds what another process measured in the same run.
     pub fn merge(&mut self, other: Outcome) -> Result<()> {
@@ -211,6 +232,11 @@ impl PhaseOutcome {
             self.service.entry(name.clone()).or_default().merge(histogram);
         }
         self.unit.merge(&other.unit);
+        for (class, histogram) in &other.unit_by_size {
+            self.unit_by_size.entry(*class).or_default().merge(histogram);
+        }
+        self.first_block.merge(&other.first_block);
+        self.all_blocks.merge(&other.all_blocks);
         self.response.merge(&other.response);
         self.lateness.merge(&other.lateness);
         self.series.merge(&other.series);
@@ -221,6 +247,7 @@ impl PhaseOutcome {
             *all = all.saturating_add(count);
         }
         self.cpu_seconds += other.cpu_seconds;
+        self.switches = self.switches + other.switches;
         // What all forgot is what the one forgot that forgot least.
         self.forgot = self.forgot.max(other.forgot);
         self.stopped = self.stopped.max(other.stopped);
@@ -319,20 +346,28 @@ mod one {
     }
 }
 
-mod by_name {
+mod by_key {
     use std::collections::BTreeMap;
 
     use bench_report::histogram::Histogram;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::de::{DeserializeOwned, Error};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(map: &BTreeMap<String, Histogram>, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(map.iter().map(|(name, histogram)| (name, histogram.encode())))
+    pub fn serialize<K: Serialize, S: Serializer>(
+        map: &BTreeMap<K, Histogram>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_map(map.iter().map(|(key, histogram)| (key, histogram.encode())))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Histogram>, D::Error> {
-        let texts = BTreeMap::<String, String>::deserialize(from)?;
+    pub fn deserialize<'de, K, D>(from: D) -> Result<BTreeMap<K, Histogram>, D::Error>
+    where
+        K: DeserializeOwned + Ord,
+        D: Deserializer<'de>,
+    {
+        let texts = BTreeMap::<K, String>::deserialize(from)?;
         let decode =
-            |(name, text): (String, String)| Ok((name, Histogram::decode(&text).map_err(D::Error::custom)?));
+            |(key, text): (K, String)| Ok((key, Histogram::decode(&text).map_err(D::Error::custom)?));
         texts.into_iter().map(decode).collect()
     }
 }

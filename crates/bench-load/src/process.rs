@@ -1,5 +1,7 @@
 //! What this process costs, from /proc: the bench must tell when it is itself the bottleneck.
 
+use serde::{Deserialize, Serialize};
+
 /// User and system time since the process began, seconds, to a hundredth. 0 where /proc does not tell.
 pub fn cpu_seconds() -> f64 {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
@@ -12,6 +14,78 @@ pub fn rss_max_bytes() -> u64 {
     kilobytes(&status, "VmHWM:").unwrap_or(0).saturating_mul(1024)
 }
 
+/// How often threads left the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switches {
+    /// To wait for something.
+    pub voluntary: u64,
+    /// Because others were to have it.
+    pub involuntary: u64,
+}
+
+impl Switches {
+    /// Of this process, all threads that are there; one that has ended takes its count with it.
+    pub fn of_us() -> Switches {
+        Switches::of("/proc/self/task", |_| true)
+    }
+
+    /// Of another process; none if it is gone.
+    pub fn of_process(id: u32) -> Switches {
+        Switches::of(&format!("/proc/{id}/task"), |_| true)
+    }
+
+    /// Of this process's threads with such a name.
+    pub fn of_threads(named: impl Fn(&str) -> bool) -> Switches {
+        Switches::of("/proc/self/task", named)
+    }
+
+    /// The counts in a status file of a process are those of its first thread alone.
+    fn of(tasks: &str, named: impl Fn(&str) -> bool) -> Switches {
+        let threads = std::fs::read_dir(tasks).into_iter().flatten().flatten();
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).fold(
+            Switches::default(),
+            |sum, status| {
+                let name = field(&status, "Name:").unwrap_or_default();
+                if named(name) { sum + Switches::in_status(&status) } else { sum }
+            },
+        )
+    }
+
+    fn in_status(status: &str) -> Switches {
+        let count = |key| field(status, key).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Switches {
+            voluntary: count("voluntary_ctxt_switches:"),
+            involuntary: count("nonvoluntary_ctxt_switches:"),
+        }
+    }
+
+    pub fn all(self) -> u64 {
+        self.voluntary.saturating_add(self.involuntary)
+    }
+
+    pub fn since(self, before: Switches) -> Switches {
+        Switches {
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+        }
+    }
+}
+
+impl std::ops::Add for Switches {
+    type Output = Switches;
+
+    fn add(self, other: Switches) -> Switches {
+        Switches {
+            voluntary: self.voluntary.saturating_add(other.voluntary),
+            involuntary: self.involuntary.saturating_add(other.involuntary),
+        }
+    }
+}
+
+fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+}
+
 fn cpu_ticks(stat: &str) -> Option<u64> {
     // The second field is the program's name, in parentheses, and may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -20,8 +94,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
 }
 
 fn kilobytes(status: &str, key: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    field(status, key)?.strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -34,6 +107,20 @@ mod tests {
         assert_eq!(cpu_ticks(stat), Some(300));
         assert_eq!(cpu_ticks("nonsense"), None);
         assert_eq!(cpu_ticks("7 (x) R 1"), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_seen_to_leave_the_processor() {
+        let status = "Name:\ta b\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
+        let told = Switches::in_status(status);
+        assert_eq!((told, told.all()), (Switches { voluntary: 7, involuntary: 3 }, 10));
+        let before = Switches::of_us();
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(Switches::of_us().since(before).voluntary >= 20, "{before:?}");
+        assert_eq!(Switches::of_process(u32::MAX), Switches::default());
+        assert_eq!(Switches::of_threads(|name| name == "no such thread"), Switches::default());
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub enum Operation {
 
 impl Operation {
     pub fn writes(self) -> bool {
-        matches!(self, Operation::Write) || matches!(self, Operation::Mixed(mix) if mix.write > 0)
+        matches!(self, Operation::Write)
+            || matches!(self, Operation::Mixed(mix) if mix.write > 0 || mix.delete > 0)
     }
 }
 
@@ -43,6 +44,17 @@ pub struct Mix {
     pub write: u32,
     pub stat: u32,
     pub list: u32,
+    /// Make a file beside those of the layout, and remove it: these stay whole for the others.
+    pub delete: u32,
+    /// One block from anywhere in a file.
+    pub range: u32,
+}
+
+impl Mix {
+    pub fn sum(&self) -> u64 {
+        let weights = [self.read, self.write, self.stat, self.list, self.delete, self.range];
+        weights.iter().map(|weight| u64::from(*weight)).sum()
+    }
 }
 
 /// What one touch is.
@@ -199,8 +211,7 @@ impl Work {
             _ => {}
         }
         let Operation::Mixed(mix) = self.operation else { return Ok(()) };
-        let sum = [mix.read, mix.write, mix.stat, mix.list].iter().map(|w| u64::from(*w)).sum::<u64>();
-        if sum == 0 { wrong("a mixture needs a weight above 0") } else { Ok(()) }
+        if mix.sum() == 0 { wrong("a mixture needs a weight above 0") } else { Ok(()) }
     }
 }
 

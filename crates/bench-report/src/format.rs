@@ -29,6 +29,15 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// With so many decimals, and never as minus zero.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|b| b == b'0' || b == b'.') => rest.to_owned(),
+        _ => text,
+    }
+}
+
 /// To the decimals that `like` has with its four digits, so that an interval lines up with its median.
 fn aligned(value: f64, like: f64) -> String {
     let magnitude = if like == 0.0 { 0 } else { like.abs().log10().floor() as i32 };
@@ -36,7 +45,7 @@ fn aligned(value: f64, like: f64) -> String {
         return number(value);
     }
     let decimals = (DIGITS - 1 - magnitude).max(0) as usize;
-    format!("{value:.decimals$}")
+    fixed(value, decimals)
 }
 
 /// `12.35 [12.10, 12.61]`
@@ -167,5 +176,15 @@ mod tests {
         assert_eq!(duration(185.2), "3 min 5 s");
         assert_eq!(duration(7800.0), "2 h 10 min");
         assert_eq!(duration(-1.0), MISSING);
+    }
+
+    #[test]
+    fn there_is_no_minus_zero() {
+        assert_eq!(
+            (fixed(-0.04, 1), fixed(-0.06, 1), fixed(0.0, 0)),
+            ("0.0".into(), "-0.1".into(), "0".into())
+        );
+        assert_eq!(interval(3.0, Some((-0.0001, 4.0))), "3.000 [0.000, 4.000]");
+        assert_eq!(number(-0.0), "0");
     }
 }

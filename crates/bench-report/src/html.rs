@@ -12,6 +12,9 @@ use crate::report;
 
 const STYLE: &str = include_str!("html/style.css");
 
+/// A text of so many characters is not broken into lines.
+const SHORT: usize = 36;
+
 /// The page. No browser is asked to fetch anything, which the policy in its head enforces.
 pub fn render(file: &ResultFile) -> String {
     let mut out = String::with_capacity(64 << 10);
@@ -26,7 +29,8 @@ pub fn render(file: &ResultFile) -> String {
          <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
     );
     header(&mut out, file);
-    answer(&mut out, file);
+    ten_lines(&mut out, file);
+    findings(&mut out, file);
     plots(&mut out, file);
     for table in &file.tables {
         section(&mut out, table);
@@ -56,13 +60,25 @@ fn header(out: &mut String, file: &ResultFile) {
     );
 }
 
+/// The answer in about ten lines, where an experiment has one.
+fn ten_lines(out: &mut String, file: &ResultFile) {
+    if file.answer.is_empty() {
+        return;
+    }
+    out.push_str("<section class=\"answer\" aria-label=\"The answer\"><dl class=\"lines\">");
+    for (what, told) in report::answer(file) {
+        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&what), escape(&told));
+    }
+    out.push_str("</dl></section>\n");
+}
+
 /// Verdicts large, warnings and notes below them; what makes the whole result worthless above all.
-fn answer(out: &mut String, file: &ResultFile) {
+fn findings(out: &mut String, file: &ResultFile) {
     let findings = report::findings(file);
     if findings.is_empty() {
         return;
     }
-    out.push_str("<section class=\"answer\" aria-label=\"The answer\">");
+    out.push_str("<section class=\"answer\" aria-label=\"Findings\">");
     for finding in findings {
         let (class, mark) = match finding.severity {
             Severity::Invalid => ("invalid", "INVALID"),
@@ -88,14 +104,16 @@ fn emphasised(text: &str) -> String {
 
 fn plots(out: &mut String, file: &ResultFile) {
     let latency = report::latency_plot(file);
-    let all: Vec<&Plot> = file.plots.iter().chain(&latency).collect();
+    let none = Vec::new();
+    let mut all: Vec<(&Plot, &[String])> = file.plots.iter().map(|plot| (plot, none.as_slice())).collect();
+    all.extend(latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice())));
     if all.is_empty() {
         return;
     }
     out.push_str("<section class=\"plots\">");
     // Two columns have no place for an odd one: the first, which is the most important, has both.
     let odd = !all.len().is_multiple_of(2);
-    for (i, one) in all.into_iter().enumerate() {
+    for (i, (one, left_out)) in all.into_iter().enumerate() {
         let wide = odd && i == 0;
         let _ = write!(
             out,
@@ -109,7 +127,11 @@ fn plots(out: &mut String, file: &ResultFile) {
             // Which of the two is shown depends on the room there is.
             out.push_str(&plot::svg(one, Width::Whole));
         }
-        out.push_str("</div></figure>");
+        out.push_str("</div>");
+        for note in left_out {
+            let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
+        }
+        out.push_str("</figure>");
     }
     out.push_str("</section>\n");
 }
@@ -125,11 +147,21 @@ fn section(out: &mut String, table: &Table) {
 
 /// One table with its notes. Below each invalid row, which is struck, stands why.
 pub fn table(table: &Table) -> String {
-    let align: Vec<&str> =
-        (0..table.columns.len()).map(|i| if is_text(table, i) { " class=\"text\"" } else { "" }).collect();
+    let align: Vec<&str> = (0..table.columns.len())
+        .map(|i| match (is_text(table, i), is_short(table, i)) {
+            (true, true) => " class=\"text short\"",
+            (true, false) => " class=\"text\"",
+            (false, _) => "",
+        })
+        .collect();
     let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
     let align_of = |i: usize| align.get(i).copied().unwrap_or_default();
-    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+    // Can be reached and scrolled with keys: a wide table is in no other way.
+    let mut out = format!(
+        "<div class=\"scroll box\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
+        escape(&table.title)
+    );
+    out.push_str("<table><thead><tr>");
     for (i, column) in table.columns.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", align_of(i), escape(column));
     }
@@ -152,6 +184,12 @@ pub fn table(table: &Table) -> String {
         let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
     }
     out
+}
+
+/// Texts such as `0.002 / 0.0005 / 0` are read as one line.
+fn is_short(table: &Table, column: usize) -> bool {
+    let mut cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+    cells.all(|cell| !matches!(cell, Cell::Text(text) if text.chars().count() > SHORT || text.contains('\n')))
 }
 
 /// Decimals for all numbers of a column, so that their points stand below each other. None if that took more than

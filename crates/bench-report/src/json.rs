@@ -8,6 +8,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::histogram::Histogram;
 use crate::model::{Cell, Finding, Point, ResultFile, SCHEMA};
+use crate::report;
 
 /// Larger files are not results: the largest real ones, with a thousand histograms, have some tens of MiB.
 const BYTES_MAX: usize = 256 << 20;
@@ -18,13 +19,17 @@ pub fn write(file: &ResultFile) -> Result<String> {
     let failed = |e: serde_json::Error| {
         Error::new(ErrorKind::InvalidArgument, "write result", &file.title).with_source(e)
     };
-    let mut text = serde_json::to_string_pretty(&finite(file.clone())).map_err(failed)?;
+    let mut told = finite(file.clone());
+    told.noise = report::noise(&told);
+    let mut text = serde_json::to_string_pretty(&told).map_err(failed)?;
     text.push('\n');
     Ok(text)
 }
 
 fn finite(mut file: ResultFile) -> ResultFile {
-    for cell in file.tables.iter_mut().flat_map(|t| &mut t.rows).flat_map(|r| &mut r.cells) {
+    let answer = file.answer.iter_mut().flat_map(|line| &mut line.parts).map(|part| &mut part.value);
+    let tables = file.tables.iter_mut().flat_map(|t| &mut t.rows).flat_map(|r| &mut r.cells);
+    for cell in tables.chain(answer) {
         if check_cell(cell).is_err() {
             *cell = Cell::missing("not a finite number");
         }
@@ -60,8 +65,10 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<ResultFile> {
         refuse(format!("not valid JSON ({e}); give a file written by `forebay bench --json`"))
     })?;
     check_schema(&value).map_err(&refuse)?;
-    let file: ResultFile = serde_json::from_value(value)
+    let mut file: ResultFile = serde_json::from_value(value)
         .map_err(|e| refuse(format!("damaged ({}); run the benchmark again", first_line(&e.to_string()))))?;
+    // It follows from the measures, and what they say counts.
+    file.noise = None;
     check(&file).map_err(|why| refuse(format!("damaged ({why}); run the benchmark again")))?;
     Ok(file)
 }
@@ -92,6 +99,10 @@ fn check(file: &ResultFile) -> std::result::Result<(), String> {
             }
             row.cells.iter().try_for_each(check_cell).map_err(|why| format!("{place}: {why}"))?;
         }
+    }
+    for line in &file.answer {
+        let mut cells = line.parts.iter().map(|part| &part.value);
+        cells.try_for_each(check_cell).map_err(|why| format!("answer \"{}\": {why}", line.what))?;
     }
     for plot in &file.plots {
         let mut points = plot.series.iter().flat_map(|series| &series.points);

@@ -20,6 +20,13 @@ pub fn render(file: &ResultFile) -> String {
         escape(&file.started),
         format::duration(file.seconds)
     );
+    for (what, told) in report::answer(file) {
+        let _ = writeln!(out, "- **{}:** {}", escape(&what), escape(&told));
+    }
+    if !file.answer.is_empty() {
+        // Two lists: the ten lines, and what there is to be said about them.
+        out.push_str("\n<!-- -->\n\n");
+    }
     for finding in report::findings(file) {
         let mark = match finding.severity {
             Severity::Invalid => "**INVALID:** ",

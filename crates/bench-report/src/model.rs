@@ -30,6 +30,42 @@ pub struct ResultFile {
     pub measures: Vec<Measure>,
     pub histograms: Vec<NamedHistogram>,
     pub findings: Vec<Finding>,
+    /// What the whole experiment is for, in about ten lines; empty where nobody asked for so few. Files of before it was
+    /// there have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answer: Vec<AnswerLine>,
+    /// What follows from the repetitions; written for programs that read the file, and calculated anew by ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
+}
+
+/// One line of the answer: `speed-up: cold 1.52 [1.50, 1.55] x, warm 1.81 [1.79, 1.84] x`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnswerLine {
+    pub what: String,
+    pub parts: Vec<AnswerPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnswerPart {
+    /// `direct`, `cold`, `campus`; empty if the line has only one part.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    pub value: Cell,
+    /// `s`, `ms`, `x`; empty if the value has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+}
+
+/// How much the repetitions vary, and so what a comparison could find.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Coefficient of variation over all measures, as a fraction.
+    pub floor: Option<f64>,
+    /// By measure: the smallest relative change that a comparison with another such run finds four times out of five.
+    pub detectable_change: BTreeMap<String, f64>,
+    /// By measure: the relative change from the first to the last repetition, where it is no accident.
+    pub drift: BTreeMap<String, f64>,
 }
 
 /// One quantity under one condition, measured again and again.
@@ -167,6 +203,23 @@ impl Measure {
         values: Vec<f64>,
     ) -> Measure {
         Measure { name: name.into(), unit: unit.into(), better, values }
+    }
+}
+
+impl AnswerLine {
+    pub fn new(what: impl Into<String>, parts: Vec<AnswerPart>) -> AnswerLine {
+        AnswerLine { what: what.into(), parts }
+    }
+
+    /// With a single value that says all.
+    pub fn one(what: impl Into<String>, value: Cell, unit: &str) -> AnswerLine {
+        AnswerLine::new(what, vec![AnswerPart::new("", value, unit)])
+    }
+}
+
+impl AnswerPart {
+    pub fn new(name: impl Into<String>, value: Cell, unit: &str) -> AnswerPart {
+        AnswerPart { name: name.into(), value, unit: unit.to_owned() }
     }
 }
 

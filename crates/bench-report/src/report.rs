@@ -1,17 +1,79 @@
-//! What every output shows beyond the tables that the experiment made itself: findings in order, the latencies of the
+//! What every output shows beyond the tables that the experiment made itself: the ten lines, findings in order, the latencies of the
 //! histograms, the repetitions with their noise and drift. Markdown and HTML both draw from here.
 
 use serde_json::Value;
 
 use crate::format;
 use crate::histogram::{self, Histogram};
-use crate::model::{Axis, Cell, Finding, Measure, Plot, PlotKind, ResultFile, Row, Severity, Table};
+use crate::model::{
+    AnswerLine, AnswerPart, Axis, Cell, Finding, Measure, Noise, Plot, PlotKind, ResultFile, Row, Severity,
+    Table,
+};
 use crate::summary::{
-    coefficient_of_variation, drift_warning, estimate, minimum_detectable_effect, noise_floor,
+    coefficient_of_variation, drift, drift_warning, estimate, minimum_detectable_effect, noise_floor,
 };
 
 /// More curves than this in one plot are a tangle.
 const CURVES_MAX: usize = 8;
+
+/// The ten lines, each as what it tells and the text of it.
+pub fn answer(file: &ResultFile) -> Vec<(String, String)> {
+    file.answer.iter().map(|line| (line.what.clone(), answer_text(line))).collect()
+}
+
+fn answer_text(line: &AnswerLine) -> String {
+    let part = |part: &AnswerPart| {
+        let (value, unit) = match &part.value {
+            Cell::Missing(why) => (format!("not known ({why})"), ""),
+            cell => (format::cell(cell), part.unit.as_str()),
+        };
+        // The unit belongs to the median, and stands before what doubts it.
+        let (value, doubt) = match (&part.value, value.split_once(' ')) {
+            (Cell::Estimate { .. }, Some((median, doubt))) => (median.to_owned(), doubt.to_owned()),
+            _ => (value, String::new()),
+        };
+        let words = [part.name.as_str(), value.as_str(), unit, doubt.as_str()];
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    // A text may have commas of its own.
+    let text = |part: &AnswerPart| matches!(part.value, Cell::Text(_) | Cell::Missing(_));
+    let between = if line.parts.iter().any(text) { "; " } else { ", " };
+    line.parts.iter().map(part).collect::<Vec<_>>().join(between)
+}
+
+/// The last of the ten lines: how far the others may be believed.
+pub fn validity(file: &ResultFile) -> AnswerLine {
+    let rows = file.tables.iter().flat_map(|table| &table.rows).filter(|row| !row.invalid.is_empty());
+    let (struck, first) = (rows.clone().count(), rows.flat_map(|row| &row.invalid).next());
+    let whole = file.findings.iter().find(|finding| finding.severity == Severity::Invalid);
+    let text = match (whole, first) {
+        (Some(finding), _) => format!("INVALID: {}", finding.text),
+        (None, Some(why)) => {
+            let rows = if struck == 1 { "1 row".to_owned() } else { format!("{struck} rows") };
+            format!("INVALID in {rows}, the first: {why}")
+        }
+        (None, None) => "no row is INVALID".to_owned(),
+    };
+    AnswerLine::one("validity", Cell::Text(text), "")
+}
+
+/// What the repetitions of all measures tell of the run's noise.
+pub fn noise(file: &ResultFile) -> Option<Noise> {
+    if file.measures.is_empty() {
+        return None;
+    }
+    let mut noise = Noise {
+        floor: noise_floor(file.measures.iter().map(|measure| measure.values.as_slice())),
+        ..Noise::default()
+    };
+    for measure in &file.measures {
+        let detectable = coefficient_of_variation(&measure.values)
+            .and_then(|noise| minimum_detectable_effect(noise, measure.values.len()));
+        noise.detectable_change.extend(detectable.map(|change| (measure.name.clone(), change)));
+        noise.drift.extend(drift(&measure.values).map(|drift| (measure.name.clone(), drift.change)));
+    }
+    Some(noise)
+}
 
 /// Those of the file, and warnings of drift; invalid first, then verdicts, warnings, notes.
 pub fn findings(file: &ResultFile) -> Vec<Finding> {
@@ -56,21 +118,37 @@ pub fn latencies(file: &ResultFile) -> Option<Table> {
     Some(table)
 }
 
-/// Cumulative distributions of the first eight histograms that have samples.
-pub fn latency_plot(file: &ResultFile) -> Option<Plot> {
-    let series: Vec<_> = decoded(file)
-        .into_iter()
-        .filter_map(|(name, histogram)| Some((name, histogram.ok().filter(|h| !h.is_empty())?)))
-        .take(CURVES_MAX)
-        .map(|(name, histogram)| histogram.cumulative(name))
-        .collect();
-    (!series.is_empty()).then(|| Plot {
+/// Cumulative distributions of the first eight histograms that have samples, and which are not among them, and why.
+pub fn latency_plot(file: &ResultFile) -> Option<(Plot, Vec<String>)> {
+    let (mut drawn, mut empty, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, histogram) in decoded(file) {
+        match histogram {
+            Ok(histogram) if histogram.is_empty() => empty.push(name),
+            Ok(_) if drawn.len() == CURVES_MAX => many.push(name),
+            Ok(histogram) => drawn.push((name, histogram)),
+            // The table says what is wrong with it.
+            Err(_) => empty.push(name),
+        }
+    }
+    let series: Vec<_> = drawn.into_iter().map(|(name, histogram)| histogram.cumulative(name)).collect();
+    let mut left_out = Vec::new();
+    if !many.is_empty() {
+        left_out.push(format!(
+            "Not drawn, as more than {CURVES_MAX} curves are a tangle (their percentiles are in the table): {}.",
+            many.join("; ")
+        ));
+    }
+    if !empty.is_empty() {
+        left_out.push(format!("Not drawn, as there is no sample: {}.", empty.join("; ")));
+    }
+    let plot = (!series.is_empty()).then(|| Plot {
         title: "Latency: share of all operations that were as fast".to_owned(),
         x: Axis::log("latency (ms)"),
         y: Axis::linear("operations (%)"),
         kind: PlotKind::Steps,
         series,
-    })
+    });
+    plot.map(|plot| (plot, left_out))
 }
 
 /// One row for each measure: its median, its noise, and what a comparison with it could find.

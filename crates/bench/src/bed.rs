@@ -5,14 +5,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bench_load::data::Content;
-use bench_load::dataset::{self, Dataset, Laying, Prepared};
+use bench_load::dataset::{self, Dataset, Laying, Place, Prepared};
 use bench_load::engine::{Control, Job};
+use bench_load::outcome::Verification;
 use bench_load::safety::{Cleanup, RunDir, check_target};
+use bench_load::target::limited::Service;
 use bench_load::target::{self, Client, Target, from_url};
 use clap::Args;
 use types::Result;
 
 use crate::cli::{CommonArgs, refuse};
+use crate::crew::Crew;
+use crate::results::Draft;
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -26,10 +30,16 @@ pub struct TargetArgs {
     /// NFS cannot
     #[arg(long, value_name = "URL")]
     lay_out_at: Option<String>,
+    /// Put limits of a service in front of the target, those of each of its clients' process: file=60MiB/s,
+    /// file-requests=500/s, all=1GiB/s, requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas; or
+    /// published ones by name: azure-blob-2018, azure-file-2018
+    #[arg(long, value_name = "LIMITS")]
+    limits: Option<Service>,
     /// Leave the files, for another run with the same --id
     #[arg(long)]
     keep: bool,
-    /// Of the directory forebay-bench-ID that is made
+    /// Of the directory forebay-bench-ID that is made; files that an earlier run left there with --keep are used again if
+    /// they are what is wanted, and refused if not
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -37,6 +47,27 @@ pub struct TargetArgs {
 impl TargetArgs {
     pub fn url(&self) -> &str {
         self.target.as_deref().unwrap_or_default()
+    }
+
+    pub fn limits(&self) -> Option<Service> {
+        self.limits
+    }
+
+    /// What the load is put on, for a result.
+    pub fn tell(&self, draft: &mut Draft) {
+        draft.parameter("target", self.url());
+        draft.parameter("limits", self.limits.map_or("none".to_owned(), |limits| limits.to_string()));
+        if let Some(limits) = self.limits {
+            draft.note(format!("the target was given the limits of a service: {limits}"));
+        }
+    }
+
+    /// Each process would keep limits of its own.
+    pub fn check_crew(&self, crew: &Crew) -> Result<()> {
+        if self.limits.is_some() && crew.processes() > 1 {
+            return refuse("limits are kept by one process; leave --limits out, or start one process");
+        }
+        Ok(())
     }
 
     pub fn check(&self) -> Result<()> {
@@ -50,6 +81,8 @@ impl TargetArgs {
 
 pub struct Bed {
     args: TargetArgs,
+    /// Where the load goes, limits included.
+    url: String,
     pub content: Content,
     dir: RunDir,
     /// Of what is written and removed.
@@ -79,11 +112,15 @@ impl Bed {
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &id).await?;
         let content = Content { seed: common.seed, ..Content::default() };
-        Ok(Bed { args: args.clone(), content, dir, writers, writable })
+        let url = match args.limits {
+            Some(limits) => format!("limits:{limits}:{}", args.url()),
+            None => args.url().to_owned(),
+        };
+        Ok(Bed { args: args.clone(), url, content, dir, writers, writable })
     }
 
     pub fn url(&self) -> &str {
-        self.args.url()
+        &self.url
     }
 
     /// Whether the load's own target can be written.
@@ -100,29 +137,23 @@ impl Bed {
         check_target(&*self.writable, job, new_bytes).await
     }
 
-    /// Sees to it that these files are there.
-    pub async fn lay_out(&self, dataset: &Dataset) -> Result<()> {
-        let prepared =
-            dataset::prepare(dataset, &self.dir, &self.writers, &Laying::default(), &Control::new()).await?;
+    /// Whether these files are there, left by an earlier run; refuses others.
+    pub async fn holds(&self, dataset: &Dataset, directory: &str) -> Result<bool> {
+        let Some(first) = self.writers.first() else { return Ok(false) };
+        dataset::is_there(dataset, Place { dir: &self.dir, directory }, &**first).await
+    }
+
+    /// Sees to it that these files are there, in the run's directory or one directly in it.
+    pub async fn lay_out(&self, dataset: &Dataset, directory: &str) -> Result<()> {
+        let place = Place { dir: &self.dir, directory };
+        let (laying, control) = (Laying::default(), Control::new());
+        let prepared = dataset::prepare_at(dataset, place, &self.writers, &laying, &control).await?;
         if let Prepared::Written(outcome) = prepared
             && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
         {
             return refuse(format!("the data set cannot be written: {fault}"));
         }
         Ok(())
-    }
-
-    /// Between two data sets.
-    pub async fn clear(&self) -> Result<()> {
-        self.dir.cleanup(&self.writers).await?;
-        match self.writers.first() {
-            Some(first) => RunDir::create(&**first, &self.id()).await.map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
-    fn id(&self) -> String {
-        self.args.id.clone().unwrap_or_else(|| std::process::id().to_string())
     }
 
     /// None: left in place, as was asked for.
@@ -151,6 +182,22 @@ pub async fn clean(args: CleanArgs) -> Result<ExitCode> {
     let done = RunDir::open(&**first, &args.id).await?.cleanup(&clients).await?;
     println!("{}", cleaned(&done));
     Ok(if done.complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Bytes that are not what was written make the whole result one that must not be believed: what else was moved or mixed up
+/// is not known.
+pub fn tell_wrong_bytes<'a>(draft: &mut Draft, found: impl IntoIterator<Item = &'a Verification>) {
+    let mut wrong = found.into_iter().filter(|found| found.wrong() > 0).peekable();
+    let Some(first) = wrong.peek().and_then(|found| found.told.first()).map(|at| at.to_string()) else {
+        return;
+    };
+    let (mut stale, mut all) = (0, 0);
+    for found in wrong {
+        (stale, all) = (found.stale.saturating_add(stale), found.wrong().saturating_add(all));
+    }
+    draft.invalid(format!(
+        "{all} reads gave bytes that were not written there, {stale} of them stale; the first: {first}"
+    ));
 }
 
 /// What a removal came to, in words.

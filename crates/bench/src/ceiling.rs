@@ -17,8 +17,15 @@ use crate::rig::Nas;
 /// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
 const SECONDS: f64 = 0.5;
 const FILE_BYTES: u64 = 64 << 20;
+/// More than this bring nothing: memory is slower than so many cores.
+const WORKERS_MAX: u32 = 64;
+
 /// A core each, and one more that waits.
-const WORKERS: u32 = 3;
+fn workers() -> u32 {
+    let cores =
+        std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(WORKERS_MAX));
+    cores.saturating_add(1).min(WORKERS_MAX)
+}
 
 pub struct Ceiling {
     /// Bytes a second, contents verified, from memory.
@@ -26,15 +33,15 @@ pub struct Ceiling {
     /// Reads of 4 KiB a second, verified, from memory.
     pub memory_operations: f64,
     /// Bytes a second from an NFS server of this machine, contents verified.
-    /// One client with three workers; None if it could not be had.
+    /// One client with as many workers; None if it could not be had.
     pub loopback_rate: Option<f64>,
 }
 
 pub async fn measure() -> Result<Ceiling> {
     let all = async {
         Ok(Ceiling {
-            memory_rate: ceiling(WORKERS, 1 << 20, 100, SECONDS).await?.bytes_per_second,
-            memory_operations: ceiling(WORKERS, 4 << 10, 100, SECONDS).await?.blocks_per_second,
+            memory_rate: ceiling(workers(), 1 << 20, 100, SECONDS).await?.bytes_per_second,
+            memory_operations: ceiling(workers(), 4 << 10, 100, SECONDS).await?.blocks_per_second,
             loopback_rate: loopback().await?,
         })
     };
@@ -64,7 +71,7 @@ async fn loopback() -> Result<Option<f64>> {
         root: run.path(),
         layout,
         content,
-        fleet: Fleet { clients: 1, first_client: 0, workers: WORKERS },
+        fleet: Fleet { clients: 1, first_client: 0, workers: workers() },
         phases: vec![Phase { work, ..Phase::default() }],
         limits: Limits { seconds: SECONDS, bytes: u64::MAX, ..Limits::default() },
     };
@@ -83,9 +90,10 @@ impl Ceiling {
             Severity::Note,
             format!(
                 "the bench's own ceiling here, contents verified: {:.0} MiB/s and {:.0} reads of 4 KiB/s from memory; one NFS \
-                 client with {WORKERS} workers over loopback: {loopback}",
+                 client with {} workers over loopback: {loopback}",
                 mib(self.memory_rate),
                 self.memory_operations,
+                workers(),
             ),
         ));
         for (name, value) in [

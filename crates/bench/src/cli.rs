@@ -97,6 +97,9 @@ pub struct CommonArgs {
     /// Only say what would be done, how much it moves and how long it takes
     #[arg(long)]
     pub dry_run: bool,
+    /// Where the operator's interface of the tier answers that the target leads to: its configuration goes into the result
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<std::net::SocketAddr>,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -193,6 +196,11 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Show { result, output } => crate::results::show(&result, &output),
         Experiment::Again { result, out, dry_run } => crate::results::again(&result, out.as_deref(), dry_run),
     }
+}
+
+/// Whether another process of the same run reports this error.
+pub fn is_said_elsewhere(error: &Error) -> bool {
+    bench_fleet::said_by_rank_0(error)
 }
 
 /// Wrong usage: one line, exit code 2.

@@ -14,6 +14,7 @@ mod schedule;
 mod stream;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,6 +25,9 @@ use types::{Error, ErrorKind, Result};
 pub use agent::{Agent, AgentConfig};
 pub use args::{LinkArgs, command};
 pub use wire::Way;
+
+use crate::nic::Nic;
+use crate::rig::Usage;
 
 /// Who sends to whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,14 +159,29 @@ impl Config {
 pub async fn run(config: Config) -> Result<ResultFile> {
     config.check()?;
     let (started, start) = (SystemTime::now(), Instant::now());
+    let before = Usage::of_us();
     let runs = schedule::run(&config).await?;
-    let mut file = answer::of(&config, &runs);
+    let cpu_seconds = (Usage::of_us() - before).cpu_seconds;
+    let here = answer::Here { cpu_seconds, nics: nics(&config.pairs).await };
+    let mut file = answer::of(&config, &runs, &here);
     file.started = crate::fingerprint::timestamp(started);
     file.seconds = start.elapsed().as_secs_f64();
     file.fingerprint = crate::fingerprint::of_this_machine();
     let threads = tokio::runtime::Handle::current().metrics().num_workers();
     file.parameters.insert("threads_here".to_owned(), threads.into());
     Ok(file)
+}
+
+/// By which link of this machine each pair leaves it.
+async fn nics(pairs: &[Pair]) -> BTreeMap<Pair, Nic> {
+    let mut found = BTreeMap::new();
+    for pair in pairs.iter().filter(|pair| pair.from.is_none()) {
+        let address = tokio::net::lookup_host(&pair.to).await.ok().and_then(|mut all| all.next());
+        if let Some(nic) = address.and_then(|address| Nic::to(address.ip())) {
+            found.insert(pair.clone(), nic);
+        }
+    }
+    found
 }
 
 #[cfg(test)]

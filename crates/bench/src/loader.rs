@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bench_load::data::Content;
 use bench_load::engine::{Job, Limits, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
+use bench_load::target::limited::Service;
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
@@ -17,11 +18,13 @@ use bench_report::published::aistore;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
-use types::Result;
+use types::{Error, ErrorKind, Result};
 
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::knee::{self, Found, KneeArgs};
+use crate::limit;
 use crate::quantity::{self, Rate};
 use crate::render::table::places;
 use crate::results::{Draft, publish};
@@ -44,6 +47,8 @@ const ROW_SECONDS: f64 = 2.0;
 const CACHE_MIN: u64 = 64 << 20;
 const GIB: f64 = 1_073_741_824.0;
 const TICK_SECONDS: f64 = 1e-6;
+/// Of an object that is read directly, at least: one to open it, one to read it.
+const ROUND_TRIPS: f64 = 2.0;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
@@ -57,6 +62,10 @@ pub struct LoaderArgs {
     /// Bandwidth of the line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
+    /// Put limits of a service in front of the storage, if it is a directory: file=60MiB/s, file-requests=500/s, all=1GiB/s,
+    /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
+    #[arg(long, value_name = "LIMITS")]
+    limits: Option<Service>,
     /// Clients [default: the study's 10, at small scale 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: Option<u32>,
@@ -72,6 +81,8 @@ pub struct LoaderArgs {
     /// Also: warm epochs with caches that the data set is so many times as large as, for example 0.5,1,1.5,2
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', value_parser = parse_factor)]
     working_set: Vec<f64>,
+    #[command(flatten)]
+    knee: KneeArgs,
     #[command(flatten)]
     prices: PriceArgs,
     #[command(flatten)]
@@ -140,6 +151,11 @@ impl Plan {
 
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = Plan::of(&args)?;
+    if args.limits.is_some() && args.origin.as_deref().is_some_and(|origin| origin.starts_with("nfs://")) {
+        return refuse(
+            "loader: --limits are for a directory as --origin; the server's own stand in any case",
+        );
+    }
     if args.common.dry_run {
         println!(
             "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {:?}; {} bytes \
@@ -167,12 +183,17 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     let data = DataSet { layout: plan.layout.clone(), content };
     let stage = match args.origin.as_deref() {
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-        other => Stage::here(other.map(PathBuf::from), data).await?,
+        other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|(line, triples, curve, sweep)| {
+    let filled = measured.map(|Epochs { line, triples, curve, sweep, knee }| {
         working_sets(&mut draft, plan, &sweep);
         fill(&mut draft, plan, args, &line, &triples);
+        limits(&mut draft, plan, args, &line, &triples);
+        if let Some(found) = &knee {
+            draft.note("the knee and the open loops are those of a warm tier");
+            knee::fill(&mut draft, &args.knee, found, "objects");
+        }
         sample::worth(&mut draft, &triples, prices.as_ref());
         if let Some(first) = triples.first() {
             let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
@@ -193,12 +214,17 @@ type Curve = Vec<(f64, u64, u64)>;
 /// Data set / cache size, and the second epoch through such a cache.
 type Sweep = Vec<(f64, Sample)>;
 
-async fn all(
-    crew: &Crew,
-    stage: &Stage,
-    plan: &Plan,
-    args: &LoaderArgs,
-) -> Result<(Line, Vec<Triple>, Curve, Sweep)> {
+struct Epochs {
+    line: Line,
+    triples: Vec<Triple>,
+    /// Of the first cold epoch.
+    curve: Curve,
+    sweep: Sweep,
+    /// Of a warm tier.
+    knee: Option<Found>,
+}
+
+async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
     let begin = Instant::now();
     let line = stage.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
@@ -244,7 +270,50 @@ async fn all(
             sample::take(crew, stage, &line, &url, &job(Mode::Warm), Some(&tier), &what).await?,
         ));
     }
-    Ok((line, triples, curve, sweep))
+    let knee = match args.knee.knee {
+        true => Some(find_knee(crew, stage, &line, plan, args, begin).await?),
+        false => None,
+    };
+    Ok(Epochs { line, triples, curve, sweep, knee })
+}
+
+/// Of a tier that has been filled by an epoch before.
+async fn find_knee(
+    crew: &Crew,
+    stage: &Stage,
+    line: &Line,
+    plan: &Plan,
+    args: &LoaderArgs,
+    begin: Instant,
+) -> Result<Found> {
+    let tier = stage.tier(line)?;
+    let url = tier_url(&tier);
+    let job = || plan.job(stage, Mode::Warm, 1, args, begin);
+    crew.load(&url, &job(), "loader: filling a tier").await?;
+    knee::find(&args.knee, &args.common, plan.fleet.clients, begin, async |step, what| {
+        let loaded = crew.load(&url, &step.of(job()), what).await?;
+        let phase = loaded.outcome.phases.into_iter().next();
+        phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
+    })
+    .await
+}
+
+/// What limits each state, in the first repetition.
+fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+    let Some(first) = triples.first() else { return };
+    for mode in Mode::ALL {
+        // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
+        let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
+        let serial = match mode {
+            Mode::Direct => Some(objects * ROUND_TRIPS / plan.fleet.workers_in_all().max(1) as f64),
+            Mode::Cold | Mode::Warm => None,
+        };
+        let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
+        draft.verdict(format!("{}: {told}", mode.name()));
+        if told.is_client() {
+            draft.warning(format!("{}: the bench itself was the limit", mode.name()));
+        }
+    }
 }
 
 /// What a cache that is too small is still good for.
@@ -340,6 +409,10 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
     draft.parameter("objects", plan.layout.files);
     draft.parameter("object_bytes", plan.layout.size_limits().1);
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
+    draft.parameter("limits", args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
+    if let Some(limits) = args.limits {
+        draft.note(format!("the storage was given the limits of a service: {limits}"));
+    }
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let invalid = invalid(plan, triples);
     let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
@@ -353,7 +426,7 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
         cells.extend(Mode::ALL.map(|mode| estimate(&of(mode, value))));
         Row { invalid: invalid.clone(), ..Row::new(cells) }
     };
-    let rows = vec![
+    let mut rows = vec![
         three("Average Throughput (GiB/s)", &rate),
         three("Average Latency (ms)", &latency_ms),
         three("p99 latency (ms)", &|s| s.unit.percentile(99.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
@@ -369,6 +442,13 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
             (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
         }),
     ];
+    if triples.iter().all(|triple| Mode::ALL.iter().all(|mode| !triple.of(*mode).first_block.is_empty())) {
+        let name = "p50 until the first block of an object (ms)";
+        rows.insert(
+            3,
+            three(name, &|s| s.first_block.percentile(50.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
+        );
+    }
     let mut table = Table::new("Epochs", ["Metric", "Direct", "Cold", "Warm"], rows);
     let workers = plan.fleet.workers_in_all();
     table.notes = vec![format!(

@@ -121,5 +121,9 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     result.started = crate::fingerprint::timestamp(started);
     result.seconds = start.elapsed().as_secs_f64();
     result.fingerprint = crate::fingerprint::of_this_machine();
+    let target = crate::fingerprint::of_target(&config.target);
+    result.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
+    let validity = bench_report::report::validity(&result);
+    result.answer.push(validity);
     Ok(result)
 }

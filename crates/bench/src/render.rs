@@ -7,9 +7,10 @@
 //!
 //! Start with `measure` below, then `render/table.rs` (what is made of it).
 
+mod answer;
 pub(crate) mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,10 @@ use types::Result;
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::fingerprint;
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
+use crate::rig::Tier;
 use crate::stage::{DataSet, Line, Stage, tier_url};
 use crate::value::PriceArgs;
 
@@ -198,20 +201,26 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: plan.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
+    if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
+        draft.directory("origin directory", Path::new(dir));
+    }
     let stage = match args.origin.as_deref() {
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan)).await;
     let filled = measured.map(|measured| {
-        let Measured { lines, triples, cut } = measured;
+        let Measured { lines, triples, tier, cut } = measured;
         if let Some(done) = cut {
             draft.warning(format!(
                 "the time budget ended it after {done} of {} repetitions",
                 plan.repetitions
             ));
         }
-        table::fill(&mut draft, plan, &stage, &lines, &triples, prices.as_ref());
+        if let Some(told) = tier {
+            draft.file.fingerprint.insert("tier".to_owned(), told);
+        }
+        table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
         table::places(&mut draft, crew);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
@@ -224,6 +233,8 @@ struct Measured {
     lines: Vec<Line>,
     /// Of each line, by repetition.
     triples: Vec<Vec<Triple>>,
+    /// How the last of the tiers was configured, by its own word.
+    tier: Option<String>,
     /// Repetitions that were done when the time was over.
     cut: Option<u32>,
 }
@@ -234,22 +245,29 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan) -> Result<Measured> {
         lines.push(stage.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
-    let begin = Instant::now();
+    let (begin, mut tier) = (Instant::now(), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     for repetition in 0..plan.repetitions {
         for (line, triples) in lines.iter().zip(&mut triples) {
-            triples.push(triple(crew, stage, plan, line, repetition).await?);
+            triples.push(triple(crew, stage, plan, line, repetition, &mut tier).await?);
         }
         let done = repetition + 1;
         if begin.elapsed().as_secs_f64() > plan.seconds_max && done < plan.repetitions {
-            return Ok(Measured { lines, triples, cut: Some(done) });
+            return Ok(Measured { lines, triples, tier, cut: Some(done) });
         }
     }
-    Ok(Measured { lines, triples, cut: None })
+    Ok(Measured { lines, triples, tier, cut: None })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
-async fn triple(crew: &Crew, stage: &Stage, plan: &Plan, line: &Line, repetition: u32) -> Result<Triple> {
+async fn triple(
+    crew: &Crew,
+    stage: &Stage,
+    plan: &Plan,
+    line: &Line,
+    repetition: u32,
+    configured: &mut Option<String>,
+) -> Result<Triple> {
     let what = |mode: Mode| {
         let (n, all) = (repetition + 1, plan.repetitions);
         format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
@@ -260,9 +278,17 @@ async fn triple(crew: &Crew, stage: &Stage, plan: &Plan, line: &Line, repetition
     let direct = run(Mode::Direct, &line.url, None).await?;
     let tier = stage.tier(line)?;
     let url = tier_url(&tier);
+    *configured = configuration(&tier);
     let cold = run(Mode::Cold, &url, Some(&tier)).await?;
     let warm = run(Mode::Warm, &url, Some(&tier)).await?;
     Ok(Triple { direct, cold, warm })
+}
+
+/// What the tier says of itself, and how it was started: options of the way to the storage are on the command line only.
+fn configuration(tier: &Tier) -> Option<String> {
+    let told = fingerprint::of_tier(tier.admin).ok()?;
+    let command = fingerprint::of_process(tier.process.id()).unwrap_or_default();
+    Some(format!("{told}; started as: {command}"))
 }
 
 /// Bytes that the nodes read in one state of one repetition.

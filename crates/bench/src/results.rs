@@ -1,13 +1,14 @@
 //! From an experiment to what a user gets: the result file, printed and written.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
 use bench_load::safety::Cleanup;
 use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
-use bench_report::{compare, csv, html, json as json_file, markdown};
+use bench_report::{compare, csv, html, json as json_file, markdown, report};
 use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};
@@ -30,6 +31,9 @@ impl Draft {
         let mut draft = Draft::without_common(experiment, title, preset, common.seed);
         draft.parameter("scale", common.scale.factor());
         draft.parameter("repetitions", common.repetitions);
+        if let Some(admin) = common.admin {
+            draft.tier(admin);
+        }
         draft
     }
 
@@ -46,6 +50,19 @@ impl Draft {
             ..ResultFile::default()
         };
         Draft { file, start: Instant::now() }
+    }
+
+    /// How the tier at this operator's interface is configured.
+    pub fn tier(&mut self, admin: SocketAddr) {
+        match fingerprint::of_tier(admin) {
+            Ok(told) => drop(self.file.fingerprint.insert("tier".to_owned(), told)),
+            Err(e) => self.warning(e.to_string()),
+        }
+    }
+
+    /// What a directory that the run uses lies on.
+    pub fn directory(&mut self, what: &str, path: &Path) {
+        self.file.fingerprint.extend(fingerprint::of_directory(path).map(|told| (what.to_owned(), told)));
     }
 
     /// The name has the unit in it.
@@ -91,6 +108,13 @@ impl Draft {
 
     pub fn finish(mut self) -> ResultFile {
         self.file.seconds = self.start.elapsed().as_secs_f64();
+        let target =
+            self.file.parameters.get("target").and_then(Value::as_str).and_then(fingerprint::of_target);
+        self.file.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
+        if !self.file.answer.is_empty() {
+            let validity = report::validity(&self.file);
+            self.file.answer.push(validity);
+        }
         if has_invalid_rows(&self.file) {
             for finding in self.file.findings.iter_mut().filter(|f| f.severity == Severity::Verdict) {
                 finding.text = format!("with INVALID rows, so not proved: {}", finding.text);
@@ -184,8 +208,7 @@ pub fn again(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let failed = |e| Error::io("start", "the run again", e);
-    let program = std::env::current_exe().map_err(failed)?;
-    let status = Command::new(program).args(&arguments).status().map_err(failed)?;
+    let status = Command::new("/proc/self/exe").args(&arguments).status().map_err(failed)?;
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
 }
 

@@ -9,6 +9,7 @@ mod usage;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use bench_load::target::limited::Service;
 use origin_nfs::Config;
 use types::{Error, Result};
 
@@ -24,8 +25,15 @@ pub struct Nas {
 
 impl Nas {
     pub fn start(dir: &Path) -> Result<Nas> {
+        Nas::limited(dir, None)
+    }
+
+    /// With the limits of a service in front of the directory.
+    pub fn limited(dir: &Path, limits: Option<Service>) -> Result<Nas> {
         let dir = dir.to_string_lossy();
-        let (process, addresses) = Process::start(&["nas", &dir])?;
+        let limits = limits.map(|limits| format!("--limits={limits}"));
+        let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
+        let (process, addresses) = Process::start(&arguments)?;
         Ok(Nas { process, address: addresses.nfs })
     }
 }

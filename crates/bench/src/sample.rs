@@ -2,6 +2,7 @@
 
 use bench_load::engine::Job;
 use bench_load::outcome::{PhaseOutcome, Series};
+use bench_load::process::Switches;
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
@@ -84,18 +85,21 @@ impl Triple {
 
 /// What the medians of these repetitions are worth.
 pub fn worth(draft: &mut Draft, triples: &[Triple], prices: Option<&Prices>) {
-    let of = |mode: Mode| {
-        let middle = |value: &dyn Fn(&Sample) -> f64| {
-            median(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>()).unwrap_or(0.0)
-        };
-        Pass {
-            seconds: middle(&|s| s.makespan),
-            origin_bytes: middle(&|s| s.origin_bytes as f64),
-            origin_calls: middle(&|s| s.origin_calls as f64),
-            by_tier: mode != Mode::Direct,
-        }
+    let [direct, cold, warm] = Mode::ALL.map(|mode| pass(triples, mode));
+    value::tell(draft, prices, direct, cold, warm);
+}
+
+/// One pass in a state, by the medians.
+pub fn pass(triples: &[Triple], mode: Mode) -> Pass {
+    let middle = |value: &dyn Fn(&Sample) -> f64| {
+        median(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>()).unwrap_or(0.0)
     };
-    value::tell(draft, prices, of(Mode::Direct), of(Mode::Cold), of(Mode::Warm));
+    Pass {
+        seconds: middle(&|s| s.makespan),
+        origin_bytes: middle(&|s| s.origin_bytes as f64),
+        origin_calls: middle(&|s| s.origin_calls as f64),
+        by_tier: mode != Mode::Direct,
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +112,8 @@ pub struct Sample {
     pub service: Histogram,
     /// Of each file.
     pub unit: Histogram,
+    /// Of each file that has more than one block, until its first was there.
+    pub first_block: Histogram,
     pub bytes_read: u64,
     /// How often the data set was gone through.
     pub epochs: u64,
@@ -121,6 +127,11 @@ pub struct Sample {
     pub line_bytes: u64,
     /// Reads at the tier that had to wait for the storage.
     pub waits: u64,
+    /// NFS calls of the clients, to whatever is next to them.
+    pub client_calls: u64,
+    pub client_switches: Switches,
+    /// None without a tier.
+    pub tier_switches: Option<Switches>,
     pub client_cpu: f64,
     /// Of the bench process that held most.
     pub client_peak_bytes: u64,
@@ -149,9 +160,13 @@ pub async fn take(
         })
     };
     let (before, tier_before) = look()?;
+    let switches = || tier.map(|tier| Switches::of_process(tier.process.id()));
     let (nas_before, line_before, relay_before) = (stage.nas_usage(), line.bytes_down(), relay_cpu_seconds());
+    let (tier_switches_before, relay_switches_before) = (switches(), relay_switches());
     let loaded = crew.load(url, job, what).await?;
     let relay_cpu = relay_cpu_seconds() - relay_before;
+    let relay_switched = relay_switches().since(relay_switches_before);
+    let tier_switches = switches().zip(tier_switches_before).map(|(after, before)| after.since(before));
     let line_bytes = line.bytes_down() - line_before;
     let (after, tier_after) = look()?;
     let counted = after.since(&before);
@@ -178,6 +193,9 @@ pub async fn take(
         origin_reads,
         line_bytes,
         waits: counted.waits(),
+        client_calls: phase.calls.values().sum(),
+        client_switches: phase.switches.since(relay_switched),
+        tier_switches,
         // The relay works in this process, and is the line's.
         client_cpu: (phase.cpu_seconds - relay_cpu).max(0.0),
         client_peak_bytes,
@@ -188,8 +206,14 @@ pub async fn take(
         faults: faults(&phase),
         service: reads(&phase),
         unit: phase.unit.clone(),
+        first_block: phase.first_block.clone(),
         series: phase.series,
     })
+}
+
+/// Of the relay's threads in this process.
+fn relay_switches() -> Switches {
+    Switches::of_threads(|name| name.starts_with("relay"))
 }
 
 fn faults(phase: &PhaseOutcome) -> Vec<String> {
@@ -203,4 +227,38 @@ fn faults(phase: &PhaseOutcome) -> Vec<String> {
 /// Of all calls that read.
 fn reads(phase: &PhaseOutcome) -> Histogram {
     phase.service.get("read").cloned().unwrap_or_else(Histogram::new)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Nothing happened, and it took so long.
+    pub fn idle(makespan: f64) -> Sample {
+        Sample {
+            makespan,
+            frames: vec![makespan],
+            service: Histogram::new(),
+            unit: Histogram::new(),
+            first_block: Histogram::new(),
+            bytes_read: 0,
+            epochs: 1,
+            series: Series::default(),
+            origin_bytes: 0,
+            origin_calls: 0,
+            origin_reads: 0,
+            line_bytes: 0,
+            waits: 0,
+            client_calls: 0,
+            client_switches: Switches::default(),
+            tier_switches: None,
+            client_cpu: 0.0,
+            client_peak_bytes: 0,
+            tier_cpu: 0.0,
+            tier_peak_bytes: 0,
+            origin_cpu: None,
+            skew: 0.0,
+            faults: Vec::new(),
+        }
+    }
 }

@@ -1,44 +1,35 @@
 //! Single and multiple files, single and multiple readers and writers, after the Azure HPC IO study: sweeps over the size
-//! of a file and over how many nodes the workers are spread.
+//! of a file, over how many nodes and workers there are, and over the size of a read or write.
 //!
 //! The study printed the rate of one reader as the system's. Here both stand in the table, each with its name, and a row
-//! that would be over in less than a second is repeated until it is not.
+//! that would be over in less than a second is repeated until it is not. All rows are measured once, then all again, so
+//! that what changes while it runs changes all of them alike.
+
+mod condition;
+mod run;
+mod tables;
 
 use std::process::ExitCode;
-use std::time::Instant;
 
-use bench_load::dataset::Dataset;
-use bench_load::engine::{Job, Limits, Phase};
-use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Amount, Fleet, Layout, Share, Sizes, Work};
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, ResultFile, Row, Series, Table};
-use bench_report::overlap;
-use bench_report::published::azure_hpc_io as published;
-use bench_report::sanity;
-use bench_report::summary::{estimate, point};
-use clap::{Args, ValueEnum};
+use bench_report::model::ResultFile;
+use clap::Args;
 use types::Result;
 
 use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::limit::Bounds;
 use crate::quantity;
 use crate::render::table::places;
 use crate::results::{Draft, publish};
-use crate::spans;
+use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
-const MIB: f64 = 1_048_576.0;
-const TICK_SECONDS: f64 = 1e-6;
-/// A row is repeated until it takes this long: a second, and some for a run that is faster than the first look.
-const ROW_SECONDS: f64 = 2.5;
-const ROW_SECONDS_MIN: f64 = 1.6;
-const LOOKS_MAX: u32 = 5;
-const EPOCHS_MAX: u64 = 100_000;
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
-const SPREADS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
-const SPREAD_BYTES: u64 = 64 << 20;
+const FLEETS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
+/// The size of a file in the sweeps over fleets and blocks.
+const SWEEP_BYTES: u64 = 64 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub struct ShapesArgs {
@@ -59,106 +50,44 @@ pub struct ShapesArgs {
     /// Bytes of one read or write
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
     block: u64,
+    /// Also: rows with reads and writes of these sizes, of files of scale x 64 MiB (at least 1 MiB and the largest of these)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = quantity::size)]
+    block_sizes: Vec<u64>,
+    /// Rows with so many nodes and workers of each, for every shape, of files of scale x 64 MiB: 1x1,1x4,5x4 [default: the
+    /// study's 20x1,10x2,5x4,4x6,3x8, for shapes that read]
+    #[arg(long, value_name = "NODESxWORKERS", value_delimiter = ',', value_parser = parse_fleet)]
+    fleets: Vec<(u32, u32)>,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// Single file, multiple readers
-    Sfmr,
-    /// Multiple files, multiple readers
-    Mfmr,
-    /// Single file, multiple writers
-    Sfmw,
-    /// Multiple files, multiple writers
-    Mfmw,
-}
-
-impl Shape {
-    const ALL: [Shape; 4] = [Shape::Sfmr, Shape::Mfmr, Shape::Sfmw, Shape::Mfmw];
-
-    fn name(self) -> &'static str {
-        match self {
-            Shape::Sfmr => "SFMR",
-            Shape::Mfmr => "MFMR",
-            Shape::Sfmw => "SFMW",
-            Shape::Mfmw => "MFMW",
-        }
-    }
-
-    fn writes(self) -> bool {
-        matches!(self, Shape::Sfmw | Shape::Mfmw)
-    }
-
-    /// `bytes` of a file that is read; of what one worker writes.
-    fn layout(self, bytes: u64, workers: u64) -> Layout {
-        let (files, bytes) = match self {
-            Shape::Sfmr => (1, bytes),
-            Shape::Sfmw => (1, bytes.saturating_mul(workers)),
-            Shape::Mfmr | Shape::Mfmw => (workers, bytes),
-        };
-        Layout { files, sizes: Sizes::Equal(bytes), ..Layout::default() }
-    }
-
-    fn work(self, block_bytes: u64, epochs: u64, seed: u64) -> Work {
-        let amount = Amount::Epochs(epochs);
-        let work = match self {
-            Shape::Sfmr => Work::sfmr(),
-            Shape::Mfmr => Work { share: Share::Split, ..Work::default() },
-            Shape::Sfmw => Work::sfmw(),
-            Shape::Mfmw => Work::mfmw(),
-        };
-        Work { amount, block_bytes, seed, ..work }
-    }
-}
-
-/// One row of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Condition {
-    shape: Shape,
-    bytes: u64,
-    nodes: u32,
-    workers: u32,
-    /// Of the sweep over nodes; otherwise of that over sizes.
-    spread: bool,
-}
-
-impl Condition {
-    fn in_all(&self) -> u64 {
-        u64::from(self.nodes) * u64::from(self.workers)
-    }
-
-    fn layout(&self) -> Layout {
-        self.shape.layout(self.bytes, self.in_all())
-    }
+/// Nodes and workers of each.
+fn parse_fleet(text: &str) -> std::result::Result<(u32, u32), String> {
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=4096).contains(n));
+    let fleet = text.split_once('x').and_then(|(nodes, workers)| Some((number(nodes)?, number(workers)?)));
+    fleet.ok_or_else(|| {
+        format!("\"{text}\" is no fleet; write nodes x workers, each from 1 to 4096, for example 5x4")
+    })
 }
 
 pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     args.target.check()?;
     let conditions = conditions(&args)?;
-    let most = conditions.iter().map(|c| c.layout().total_bytes()).max().unwrap_or(0);
+    let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
     if args.common.dry_run {
         println!(
-            "shapes: {} rows, {} times each, on {}",
+            "shapes: {} rows, {} times each, on {}; {bytes} bytes on the target",
             conditions.len(),
             args.common.repetitions,
             args.target.url()
         );
-        for c in &conditions {
-            println!(
-                "  {} of {} bytes, {} nodes x {} workers: {} bytes on the target",
-                c.shape.name(),
-                c.bytes,
-                c.nodes,
-                c.workers,
-                c.layout().total_bytes()
-            );
+        for condition in &conditions {
+            println!("  {}, blocks of {} bytes", condition.name(), condition.block);
         }
         return Ok(ExitCode::SUCCESS);
     }
     let result =
-        crew::run(&args.common.launch, async |crew| measure(crew, &args, &conditions, most).await).await?;
+        crew::run(&args.common.launch, async |crew| measure(crew, &args, conditions, bytes).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
@@ -171,274 +100,87 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
     } else {
         args.sizes.clone()
     };
-    if args.block == 0 || args.block > 1 << 30 || sizes.contains(&0) {
-        return refuse("shapes: sizes are at least 1 byte, and --block at most 1GiB");
+    let blocks = || args.block_sizes.iter().copied().chain([args.block]);
+    if blocks().any(|block| block == 0 || block > 1 << 30) || sizes.contains(&0) {
+        return refuse("shapes: sizes are at least 1 byte, and --block and --block-sizes at most 1GiB");
     }
+    let bytes = args.common.scale.of(SWEEP_BYTES, 1 << 20);
+    let largest = args.block_sizes.iter().copied().max().unwrap_or(0).max(bytes);
     let mut all = Vec::new();
-    for shape in &shapes {
-        all.extend(sizes.iter().map(|bytes| Condition {
-            shape: *shape,
-            bytes: *bytes,
-            nodes,
-            workers,
-            spread: false,
-        }));
-        let bytes = args.common.scale.of(SPREAD_BYTES, 1 << 20);
-        if !shape.writes() {
-            all.extend(SPREADS.map(|(workers, nodes)| Condition {
-                shape: *shape,
-                bytes,
-                nodes,
-                workers,
-                spread: true,
-            }));
-        }
+    for shape in shapes {
+        let base = Condition { shape, bytes, nodes, workers, block: args.block, sweep: Sweep::Size };
+        all.extend(sizes.iter().map(|bytes| Condition { bytes: *bytes, ..base }));
+        let fleets = match (args.fleets.as_slice(), shape.writes()) {
+            ([], true) => Vec::new(),
+            ([], false) => FLEETS.map(|(workers, nodes)| (nodes, workers)).to_vec(),
+            (asked, _) => asked.to_vec(),
+        };
+        let fleet = |(nodes, workers)| Condition { nodes, workers, sweep: Sweep::Fleet, ..base };
+        all.extend(fleets.into_iter().map(fleet));
+        let block = |block: &u64| Condition { block: *block, bytes: largest, sweep: Sweep::Block, ..base };
+        all.extend(args.block_sizes.iter().map(block));
     }
     all.iter().try_for_each(|condition| condition.layout().check())?;
     Ok(all)
 }
 
-async fn measure(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], most: u64) -> Result<ResultFile> {
+async fn measure(
+    crew: &Crew,
+    args: &ShapesArgs,
+    mut conditions: Vec<Condition>,
+    bytes: u64,
+) -> Result<ResultFile> {
+    args.target.check_crew(crew)?;
     let mut draft = Draft::new("shapes", "Files and workers: who reads and writes what", &args.common);
-    draft.parameter("target", args.target.url());
+    args.target.tell(&mut draft);
     draft.parameter("block_bytes", args.block);
     draft.parameter("nodes", args.nodes);
     draft.parameter("workers", args.workers);
     let ceiling = ceiling::measure().await?;
-    let bed = Bed::make(&args.target, &args.common, most).await?;
-    let measured = unless_interrupted(all(crew, args, conditions, &bed)).await;
+    let bed = Bed::make(&args.target, &args.common, bytes).await?;
+    let measured = match only_what_can_be_written(args, &bed, &mut conditions) {
+        Ok(()) => unless_interrupted(run::all(crew, &args.common, &conditions, &bed)).await,
+        Err(error) => Err(error),
+    };
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
-    fill(&mut draft, &measured?);
+    let all = measured?;
+    tables::fill(&mut draft, &all);
+    if let Some(limits) = args.target.limits() {
+        tables::limited(&mut draft, &all, &limits);
+    }
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
     places(&mut draft, crew);
     Ok(draft.finish())
 }
 
-type Rows = Vec<(Condition, Vec<PhaseOutcome>)>;
-
-async fn all(crew: &Crew, args: &ShapesArgs, conditions: &[Condition], bed: &Bed) -> Result<Rows> {
-    let (chosen, begin) = (!args.shape.is_empty(), Instant::now());
-    let mut rows = Vec::new();
-    for condition in conditions {
-        if condition.shape.writes() && !bed.is_writable() {
-            if chosen {
-                return refuse(format!(
-                    "{} writes, and the target cannot be written",
-                    condition.shape.name()
-                ));
-            }
-            continue;
-        }
-        rows.push((*condition, one(crew, args, bed, condition, begin).await?));
+/// Shapes that write are left out where they cannot, unless they were asked for.
+fn only_what_can_be_written(args: &ShapesArgs, bed: &Bed, conditions: &mut Vec<Condition>) -> Result<()> {
+    if bed.is_writable() {
+        return Ok(());
     }
-    Ok(rows)
-}
-
-/// All repetitions of a row. Looks before it, not kept, tell how often it must be gone through to last long enough.
-async fn one(
-    crew: &Crew,
-    args: &ShapesArgs,
-    bed: &Bed,
-    condition: &Condition,
-    begin: Instant,
-) -> Result<Vec<PhaseOutcome>> {
-    bed.clear().await?;
-    let layout = condition.layout();
-    if !condition.shape.writes() {
-        let dataset = Dataset { layout: layout.clone(), content: bed.content, version: 1, trees: 1 };
-        bed.lay_out(&dataset).await?;
-    }
-    let job = |epochs: u64, version: u32| Job {
-        root: bed.root(),
-        layout: layout.clone(),
-        content: bed.content,
-        fleet: Fleet { clients: condition.nodes, first_client: 0, workers: condition.workers },
-        phases: vec![Phase {
-            name: condition.shape.name().to_owned(),
-            work: condition.shape.work(args.block, epochs, args.common.seed),
-            version,
-            ..Phase::default()
-        }],
-        limits: Limits { seconds: args.common.seconds_left(begin), ..Limits::default() },
-    };
-    bed.check(&job(1, 1), layout.total_bytes()).await?;
-    let name = format!(
-        "{} {} MiB, {}x{}",
-        condition.shape.name(),
-        condition.bytes >> 20,
-        condition.nodes,
-        condition.workers
-    );
-    let run = async |epochs: u64, version: u32, what: String| -> Result<PhaseOutcome> {
-        let loaded = crew.load(bed.url(), &job(epochs, version), &what).await?;
-        let phase = loaded.outcome.phases.into_iter().next();
-        phase.ok_or_else(|| types::Error::new(types::ErrorKind::Io, "measure", "no phase came back"))
-    };
-    let mut epochs = 1;
-    for look in 1..=LOOKS_MAX {
-        let seconds =
-            run(epochs, 1, format!("{name}: look {look}")).await?.last_done_s().unwrap_or(0.0).max(1e-6);
-        if seconds >= ROW_SECONDS_MIN || epochs == EPOCHS_MAX {
-            break;
+    match conditions.iter().find(|condition| condition.shape.writes()) {
+        Some(condition) if !args.shape.is_empty() => {
+            refuse(format!("{} writes, and the target cannot be written", condition.shape.name()))
         }
-        // The first goes are slower than those that follow: an estimate from a few is too low.
-        epochs = ((epochs as f64 * ROW_SECONDS / seconds).ceil() as u64).max(epochs + 1).min(EPOCHS_MAX);
-    }
-    let mut kept = Vec::new();
-    for repetition in 0..args.common.repetitions {
-        let version = if condition.shape.writes() { repetition + 2 } else { 1 };
-        kept.push(
-            run(epochs, version, format!("{name} {}/{}", repetition + 1, args.common.repetitions)).await?,
-        );
-    }
-    Ok(kept)
-}
-
-fn phases(runs: &[PhaseOutcome]) -> Vec<overlap::Phase> {
-    runs.iter().filter_map(spans::phase).collect()
-}
-
-/// MiB/s of all together, bytes over the last finisher, and of one worker on average.
-fn rates(runs: &[PhaseOutcome]) -> (Vec<f64>, Vec<f64>) {
-    let phases = phases(runs);
-    let all = phases.iter().map(|phase| phase.last_done_rate() / MIB).collect();
-    let one = phases.iter().map(|phase| {
-        let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();
-        rates.iter().sum::<f64>() / rates.len().max(1) as f64
-    });
-    (all, one.collect())
-}
-
-fn fill(draft: &mut Draft, rows: &[(Condition, Vec<PhaseOutcome>)]) {
-    for shape in Shape::ALL {
-        let of_shape: Vec<_> = rows.iter().filter(|(condition, _)| condition.shape == shape).collect();
-        if of_shape.is_empty() {
-            continue;
-        }
-        let (by_spread, by_size): (Vec<_>, Vec<_>) = of_shape.iter().copied().partition(|(c, _)| c.spread);
-        sizes_table(draft, shape, &by_size);
-        if !by_spread.is_empty() {
-            spread_table(draft, shape, &by_spread);
-        }
-        for (condition, runs) in of_shape {
-            measure_of(draft, condition, runs);
+        _ => {
+            conditions.retain(|condition| !condition.shape.writes());
+            Ok(())
         }
     }
-    draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
 }
 
-fn sizes_table(draft: &mut Draft, shape: Shape, rows: &[&(Condition, Vec<PhaseOutcome>)]) {
-    let first = if shape.writes() { "Size(MiB) per Proc" } else { "File Size(MiB)" };
-    let columns = [
-        first,
-        "Total Size(MiB)",
-        "all workers (MiB/s)",
-        "one worker (MiB/s)",
-        "slowest / fastest",
-        "overlap %",
-        "making durable s",
-        "times gone through",
-        "n",
-    ];
-    let cells = |(condition, runs): &(Condition, Vec<PhaseOutcome>)| {
-        let mut cells = vec![
-            Cell::Number(condition.bytes as f64 / MIB),
-            Cell::Number(condition.layout().total_bytes() as f64 / MIB),
-        ];
-        cells.extend(common_cells(condition, runs));
-        Row { invalid: invalid(runs), ..Row::new(cells) }
-    };
-    let mut table = Table::new(
-        format!("{} against the size of a file", shape.name()),
-        columns,
-        rows.iter().map(|row| cells(row)).collect(),
-    );
-    table.notes = vec![
-        "All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
-         table printed this, without saying so."
-            .to_owned(),
-        "What is gone through again and again may be in a cache, the target's or this machine's; what is written again is \
-         made durable when its file is closed, each time."
-            .to_owned(),
-    ];
-    draft.file.tables.push(table);
-    let points = rows.iter().filter_map(|(c, runs)| point(c.bytes as f64 / MIB, &rates(runs).0)).collect();
-    let of_theirs = match shape {
-        Shape::Sfmr => published::read_series(),
-        Shape::Sfmw => published::sfmw_series(),
-        Shape::Mfmw => published::mfmw_series(),
-        Shape::Mfmr => Vec::new(),
-    };
-    let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
-    series.extend(of_theirs);
-    draft.file.plots.push(Plot {
-        title: format!("{}: rate against size", shape.name()),
-        x: Axis::log("size (MiB)"),
-        y: Axis::log("MiB/s"),
-        kind: PlotKind::Lines,
-        series,
-    });
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn spread_table(draft: &mut Draft, shape: Shape, rows: &[&(Condition, Vec<PhaseOutcome>)]) {
-    let columns = [
-        "Procs/Node",
-        "Nodes",
-        "all workers (MiB/s)",
-        "one worker (MiB/s)",
-        "slowest / fastest",
-        "overlap %",
-        "making durable s",
-        "times gone through",
-        "n",
-    ];
-    let cells = |(condition, runs): &(Condition, Vec<PhaseOutcome>)| {
-        let mut cells = vec![Cell::Count(condition.workers.into()), Cell::Count(condition.nodes.into())];
-        cells.extend(common_cells(condition, runs));
-        Row { invalid: invalid(runs), ..Row::new(cells) }
-    };
-    let title =
-        format!("{} over nodes, {} MiB a file", shape.name(), rows.first().map_or(0, |(c, _)| c.bytes >> 20));
-    draft.file.tables.push(Table::new(title, columns, rows.iter().map(|row| cells(row)).collect()));
-}
-
-fn common_cells(condition: &Condition, runs: &[PhaseOutcome]) -> Vec<Cell> {
-    let (all, one) = rates(runs);
-    let phases = phases(runs);
-    let gone = runs.first().map_or(0, |run| {
-        let once = match condition.shape {
-            Shape::Sfmr => condition.bytes.saturating_mul(condition.in_all()),
-            _ => condition.layout().total_bytes(),
-        };
-        run.bytes() / once.max(1)
-    });
-    vec![
-        estimate(&all),
-        estimate(&one),
-        estimate(&phases.iter().map(overlap::Phase::fairness).collect::<Vec<_>>()),
-        estimate(&phases.iter().map(|phase| phase.overlap() * 100.0).collect::<Vec<_>>()),
-        estimate(
-            &runs.iter().map(|r| r.spans.iter().map(|s| s.sync_s).fold(0.0, f64::max)).collect::<Vec<_>>(),
-        ),
-        Cell::Count(gone),
-        Cell::Count(runs.len() as u64),
-    ]
-}
-
-fn invalid(runs: &[PhaseOutcome]) -> Vec<String> {
-    let mut reasons: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
-    let short = runs.iter().find_map(|run| sanity::too_short(run.last_done_s().unwrap_or(0.0), TICK_SECONDS));
-    reasons.extend(short);
-    reasons.sort();
-    reasons.dedup();
-    reasons
-}
-
-fn measure_of(draft: &mut Draft, c: &Condition, runs: &[PhaseOutcome]) {
-    let (values, _) = rates(runs);
-    let sweep = if c.spread { ", over nodes" } else { "" };
-    let size = c.bytes as f64 / MIB;
-    let name = format!("{} {size} MiB, {} nodes x {} workers{sweep}", c.shape.name(), c.nodes, c.workers);
-    draft.measure(Measure { name, unit: "MiB/s".to_owned(), better: Better::Higher, values }, &invalid(runs));
+    #[test]
+    fn a_fleet_is_nodes_by_workers_and_nothing_else() {
+        assert_eq!(parse_fleet("5x4"), Ok((5, 4)));
+        for wrong in ["", "5", "5x", "x4", "0x4", "5x-1", "5x4x3", "99999x1"] {
+            assert!(parse_fleet(wrong).is_err_and(|told| told.contains("5x4")), "{wrong}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
 use bench_report::overlap;
 use bench_report::published::tryggve;
 use bench_report::sanity;
-use bench_report::summary::estimate;
+use bench_report::summary::{estimate, median};
 use clap::{Args, ValueEnum};
 use types::Result;
 
@@ -21,6 +21,7 @@ use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
 use crate::cli::{CommonArgs, Scale};
 use crate::crew::{self, Crew, unless_interrupted};
+use crate::limit::Bounds;
 use crate::results::{Draft, publish};
 use crate::spans;
 
@@ -28,6 +29,9 @@ use crate::spans;
 const NODES: u32 = 3;
 const TICK_SECONDS: f64 = 1e-6;
 const MIB: f64 = 1_048_576.0;
+/// Two phases that are compared with each other.
+const SEQUENTIAL: &str = "sequential read";
+const RANDOM: &str = "random read";
 
 #[derive(Args, Clone, Debug)]
 pub struct SobArgs {
@@ -138,9 +142,15 @@ impl Test {
             phases.push(after("read", Work { order: Order::Sequential, ..work }));
         }
         if self.random_reads > 0 {
+            if !faithful {
+                // What the random reads are held against: they cannot be faster, unless a cache serves them.
+                let work =
+                    Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
+                phases.push(after(SEQUENTIAL, Work { order: Order::Sequential, ..work }));
+            }
             let unit = if random == Random::Files { Unit::File } else { Unit::Block };
             let work = Work { block_bytes, ..Work::random_reads(unit, scale.of(self.random_reads, 100)) };
-            phases.push(after("random read", work));
+            phases.push(after(RANDOM, work));
         }
         phases
     }
@@ -186,7 +196,8 @@ async fn measure(
 ) -> Result<ResultFile> {
     let mut draft = Draft::new("sob", format!("sob test {}: {}", args.test, test.command), &args.common);
     draft.parameter("test", args.test);
-    draft.parameter("target", args.target.url().to_owned());
+    args.target.check_crew(crew)?;
+    args.target.tell(&mut draft);
     draft.parameter("nodes", args.nodes);
     draft.parameter("files", layout.files);
     draft.parameter("file_bytes", layout.size_limits().1);
@@ -201,7 +212,8 @@ async fn measure(
     draft.cleaned(bed.clean_up().await);
     let (runs, skew) = measured?;
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
-    fill(&mut draft, args, phases, &runs);
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    fill(&mut draft, args, phases, &runs, &bounds);
     if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
         draft.warning(format!(
             "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
@@ -248,14 +260,20 @@ fn memory_bytes() -> u64 {
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOutcome>]) {
+fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOutcome>], bounds: &Bounds) {
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
     }
     let mut rows = Vec::new();
     for (index, phase) in phases.iter().enumerate() {
         let measured: Vec<&PhaseOutcome> = runs.iter().filter_map(|run| run.get(index)).collect();
-        rows.push(row(draft, &phase.name, &measured));
+        // The last test is about a cache's effect: what is served by one is no fault there.
+        let exceeded = if args.test == 4 { None } else { bounds.exceeded(&measured) };
+        rows.push(row(draft, &phase.name, &measured, exceeded));
+        bounds.tell(draft, &phase.name, &measured);
+    }
+    if let Some(why) = random_too_fast(phases, runs) {
+        draft.warning(why);
     }
     let columns = [
         "Phase",
@@ -288,6 +306,16 @@ fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOu
             draft.file.tables.push(run.table());
         }
     }
+}
+
+/// Of the medians: a cache that should have been empty served the random reads.
+fn random_too_fast(phases: &[Phase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
+    let rate = |name: &str| {
+        let index = phases.iter().position(|phase| phase.name == name)?;
+        let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(spans::phase);
+        median(&measured.map(|phase| phase.last_done_rate()).collect::<Vec<_>>())
+    };
+    sanity::random_above_sequential(rate(RANDOM)?, rate(SEQUENTIAL)?)
 }
 
 /// The published timings, judged as ours are: what they add up to, and what they do not.
@@ -346,8 +374,8 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome]) -> Row {
-    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
+fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> Row {
+    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).chain(exceeded).collect();
     let phases: Vec<_> = runs.iter().filter_map(|run| spans::phase(run)).collect();
     let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::Phase::last_done_seconds);
@@ -406,8 +434,30 @@ mod tests {
         assert_eq!(sizes[1], (500, 1 << 20, 64 << 10));
         assert_eq!(sizes[2], (50, 128 << 20, 64 << 10));
         assert_eq!(sizes[3], (1, 1 << 30, 128 << 10));
-        assert_eq!(TESTS[2].phases(full, Random::Files, false).len(), 2);
+        let names = |faithful| -> Vec<String> {
+            TESTS[2].phases(full, Random::Files, faithful).into_iter().map(|phase| phase.name).collect()
+        };
+        assert_eq!(names(true), ["write", RANDOM]);
+        assert_eq!(names(false), ["write", SEQUENTIAL, RANDOM]);
         let faithful = TESTS[0].phases(full, Random::Files, true);
         assert!(faithful[0].barrier && !faithful[1].barrier, "sob reads on without waiting for the others");
+    }
+
+    #[test]
+    fn random_reads_that_beat_sequential_ones_are_warned_of() {
+        let phases = TESTS[2].phases(Scale::new(1.0), Random::Blocks, false);
+        let of = |random_seconds: f64| {
+            let seconds = [9.0, 2.0, random_seconds];
+            let run: Vec<PhaseOutcome> = phases
+                .iter()
+                .zip(seconds)
+                .map(|(phase, s)| crate::limit::tests::run(&phase.name, 200, s, 0.1))
+                .collect();
+            random_too_fast(&phases, &[run])
+        };
+        assert!(of(1.0).is_some_and(|why| why.contains("2.00 times as fast")));
+        assert_eq!(of(2.0), None);
+        let faithful = TESTS[2].phases(Scale::new(1.0), Random::Blocks, true);
+        assert_eq!(random_too_fast(&faithful, &[]), None, "the original has nothing to compare with");
     }
 }

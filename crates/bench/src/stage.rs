@@ -11,6 +11,7 @@ use bench_load::dataset::{self, Dataset, Laying, Prepared};
 use bench_load::engine::{Control, Job, Phase};
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{Fleet, Layout};
+use bench_load::target::limited::Service;
 use bench_load::target::{self, Client, from_url};
 use origin_nfs::Config;
 use types::{Error, ErrorKind, Result};
@@ -63,6 +64,11 @@ pub struct Line {
 impl Stage {
     /// On this machine: `dir`, or a temporary directory, gets the data set, and a NAS process serves it.
     pub async fn here(dir: Option<PathBuf>, data: DataSet) -> Result<Stage> {
+        Stage::limited(dir, data, None).await
+    }
+
+    /// The same, with the limits of a service in front of the data set.
+    pub async fn limited(dir: Option<PathBuf>, data: DataSet, limits: Option<Service>) -> Result<Stage> {
         let parent = dir.unwrap_or_else(std::env::temp_dir);
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(&parent);
         let scratch = scratch.map_err(|e| {
@@ -75,7 +81,7 @@ impl Stage {
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
         let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
-        let nas = Nas::start(&tree)?;
+        let nas = Nas::limited(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
         Ok(Stage { data, dir, writers, export: "/".to_owned(), ports, nas: Some(nas), scratch })
     }

@@ -168,7 +168,11 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let inputs = Arc::new(Inputs { graph, layout, content, root: stage.root(), poll });
     let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
     draft.cleaned(stage.clean_up().await.map(Some));
-    let (line, runs) = measured?;
+    let (line, runs, cut) = measured?;
+    if let Some(done) = cut {
+        let all = partitions.len() as u32 * repetitions * 2;
+        draft.warning(format!("the time budget ended it after {done} of {all} runs"));
+    }
     fill(&mut draft, &partitions, &runs);
     if let Some(warning) = line.warning() {
         draft.warning(warning);
@@ -181,7 +185,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     Ok(draft.finish())
 }
 
-/// Of each partition, of each way, by repetition.
+/// Of each partition, of each way, by repetition: as many as there was time for.
 type Runs = Vec<[Vec<Run>; 2]>;
 
 async fn all(
@@ -190,11 +194,18 @@ async fn all(
     inputs: &Arc<Inputs>,
     partitions: &[Partition],
     repetitions: u32,
-) -> Result<(Line, Runs)> {
+) -> Result<(Line, Runs, Option<u32>)> {
+    let begin = Instant::now();
     let line = stage.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    for _ in 0..repetitions {
+    let (mut done, mut cut) = (0, None);
+    'repetitions: for _ in 0..repetitions {
         for (partition, runs) in partitions.iter().zip(&mut runs) {
+            // Both ways or none, as they are compared; and once at least.
+            if done > 0 && begin.elapsed() > args.common.time_budget {
+                cut = Some(done);
+                break 'repetitions;
+            }
             for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
                 // Empty at the start of every run, as the study's client caches were.
                 let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
@@ -203,10 +214,11 @@ async fn all(
                 let mut run = execute(inputs, partition, [&stage.near_url(), &far]).await?;
                 run.line_bytes = line.bytes_down() - before;
                 runs.push(run);
+                done += 1;
             }
         }
     }
-    Ok((line, runs))
+    Ok((line, runs, cut))
 }
 
 /// Task by task, its files one after the other; as large as the largest task's.
@@ -345,7 +357,7 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
         series: series.collect(),
     });
     for (partition, runs) in partitions.iter().zip(runs) {
-        for (way, runs) in Way::ALL.into_iter().zip(runs) {
+        for (way, runs) in Way::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
             draft.file.measures.push(Measure {
                 name: format!("makespan, {}, {}", partition.name, way.name()),
                 unit: "s".to_owned(),

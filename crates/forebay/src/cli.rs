@@ -154,7 +154,10 @@ pub fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(e) => {
-            eprintln!("forebay: {e}");
+            // Of several processes of a run one says it.
+            if !bench::cli::is_said_elsewhere(&e) {
+                eprintln!("forebay: {e}");
+            }
             ExitCode::from(if e.kind() == ErrorKind::Config { EXIT_USAGE } else { 1 })
         }
     }
@@ -206,6 +209,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Bench(args) => {
             log_to_stderr("warn");
             serve::raise_descriptor_limit();
+            bench::fingerprint::built_from(env!("FOREBAY_COMMIT"));
             runtime()?.block_on(bench::cli::run(*args))
         }
         Verb::Nas(args) => {

@@ -50,7 +50,7 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs) -> Result<()> {
     make_sample(&args.sample)?;
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
-    let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0)), None).await?;
     let line = relay::Config { rtt: args.rtt.0, ..Default::default() };
     let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), nas.address, line)?;
     let far = relay.local_addr();

@@ -1,11 +1,14 @@
 //! A plain NFS server over a directory: our own front, with nothing kept and nothing believed for long. The demo and
 //! the bench put it far away.
 
+mod limited;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench_load::target::limited::Service;
 use clap::Args;
 use front_nfs::NfsServer;
 use namespace::{Freshness, Namespace};
@@ -25,6 +28,9 @@ pub struct NasArgs {
     /// Address for NFSv3 and MOUNT
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     nfs: SocketAddr,
+    /// Limits of a service in front of the tree, as `forebay bench load --help` shows them
+    #[arg(long, value_name = "LIMITS")]
+    limits: Option<Service>,
     /// End when standard input does: whoever started it is gone
     #[arg(long)]
     attended: bool,
@@ -33,7 +39,7 @@ pub struct NasArgs {
 /// Serve until SIGTERM or SIGINT; the address is the first line of the output.
 pub async fn run(args: NasArgs) -> Result<()> {
     serve::raise_descriptor_limit();
-    let nas = Nas::start(&args.dir, args.nfs).await?;
+    let nas = Nas::start(&args.dir, args.nfs, args.limits).await?;
     println!("{}", serde_json::json!({ "nfs": nas.address.to_string() }));
     serve::wait_for_signal(args.attended).await
 }
@@ -47,9 +53,13 @@ pub struct Nas {
 }
 
 impl Nas {
-    pub async fn start(dir: &Path, listen: SocketAddr) -> Result<Nas> {
+    pub async fn start(dir: &Path, listen: SocketAddr, limits: Option<Service>) -> Result<Nas> {
         let metadata = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
-        let origin: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir)?);
+        let tree: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir)?);
+        let origin = match limits {
+            Some(limits) => limited::Limited::new(tree, limits),
+            None => tree,
+        };
         let at_once = Freshness::Ttl(Duration::ZERO);
         let junction = namespace::Junction {
             files: at_once,

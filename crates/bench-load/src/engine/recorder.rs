@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bench_report::histogram::Histogram;
 
-use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification};
+use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification, size_class};
+use crate::process::Switches;
 
-/// A histogram takes 229 KB and a shard has up to ten: these take 10 MB, and more processors than this are not
+/// A histogram takes 229 KB and a shard has up to twenty: these take 20 MB at most, and more processors than this are not
 /// kept busy by one process.
 const SHARDS: usize = 4;
 
@@ -25,6 +26,7 @@ pub enum Call {
     Sync,
     Stat,
     List,
+    Delete,
 }
 
 impl Call {
@@ -37,6 +39,7 @@ impl Call {
             Call::Sync => "sync",
             Call::Stat => "stat",
             Call::List => "list",
+            Call::Delete => "delete",
         }
     }
 }
@@ -50,6 +53,9 @@ pub struct Recorder {
 pub struct Shard {
     service: BTreeMap<Call, Histogram>,
     unit: Histogram,
+    unit_by_size: BTreeMap<u64, Histogram>,
+    first_block: Histogram,
+    all_blocks: Histogram,
     response: Histogram,
     pub lateness: Histogram,
     pub errors: Errors,
@@ -87,6 +93,9 @@ impl Recorder {
             units: 0,
             service: BTreeMap::new(),
             unit: Histogram::new(),
+            unit_by_size: BTreeMap::new(),
+            first_block: Histogram::new(),
+            all_blocks: Histogram::new(),
             response: Histogram::new(),
             lateness: Histogram::new(),
             series: Series { interval_s: self.interval_s, intervals: Vec::new() },
@@ -94,6 +103,7 @@ impl Recorder {
             verification: Verification::default(),
             calls: BTreeMap::new(),
             cpu_seconds: 0.0,
+            switches: Switches::default(),
             forgot: None,
             stopped: None,
         };
@@ -103,6 +113,11 @@ impl Recorder {
                 all.service.entry(call.name().to_owned()).or_default().merge(histogram);
             }
             all.unit.merge(&shard.unit);
+            for (class, histogram) in &shard.unit_by_size {
+                all.unit_by_size.entry(*class).or_default().merge(histogram);
+            }
+            all.first_block.merge(&shard.first_block);
+            all.all_blocks.merge(&shard.all_blocks);
             all.response.merge(&shard.response);
             all.lateness.merge(&shard.lateness);
             all.errors.merge(shard.errors);
@@ -127,6 +142,17 @@ impl Shard {
         let entry = self.entry(interval);
         entry.bytes_read += read;
         entry.bytes_written += written;
+    }
+
+    /// A file was read or written that is as large as others are not.
+    pub fn of_size(&mut self, bytes: u64, took: Duration) {
+        self.unit_by_size.entry(size_class(bytes)).or_default().record(took);
+    }
+
+    /// More than one block was read.
+    pub fn several_blocks(&mut self, first: Duration, all: Duration) {
+        self.first_block.record(first);
+        self.all_blocks.record(all);
     }
 
     /// `intended` is how long ago the touch should have begun, in an open loop.

@@ -158,7 +158,12 @@ impl Worker {
                 let now = Instant::now();
                 let interval = phase.recorder.interval(now - self.run.start);
                 let response = intended.map(|intended| now.saturating_duration_since(intended));
-                self.shard(phase).unit_done(interval, now - began, response);
+                let mut shard = self.shard(phase);
+                shard.unit_done(interval, now - began, response);
+                if let Some(bytes) = self.file_of_several_sizes(phase, touch) {
+                    shard.of_size(bytes, now - began);
+                }
+                drop(shard);
                 self.run.control.progress.units.fetch_add(1, Ordering::Relaxed);
                 self.span(phase, |span| span.units += 1);
             }
@@ -168,6 +173,19 @@ impl Worker {
                 self.open = None;
                 self.failed(phase, &error);
             }
+        }
+    }
+
+    /// The size of the whole file that the touch moves, if files differ in size.
+    fn file_of_several_sizes(&self, phase: &PhaseRun, touch: Touch) -> Option<u64> {
+        let (least, most) = phase.phase.layout(&self.run.job).size_limits();
+        match touch {
+            Touch::Read { length, .. } | Touch::Write { length, .. }
+                if least < most && phase.phase.work.unit == Unit::File =>
+            {
+                Some(length)
+            }
+            _ => None,
         }
     }
 
@@ -181,6 +199,7 @@ impl Worker {
             }
             Touch::Stat { file } => self.stat(phase, file).await,
             Touch::List { directory } => self.list(phase, directory).await,
+            Touch::Delete { directory } => self.delete(phase, directory).await,
             Touch::Walk { directory } => {
                 let job = Arc::clone(&self.run.job);
                 self.list(phase, directory).await?;
@@ -209,6 +228,7 @@ impl Worker {
         if whole || self.open.as_ref().is_some_and(|open| open.number != file || (write && !open.writable)) {
             self.close(phase).await?;
         }
+        let (began, mut first) = (Instant::now(), None);
         let opened = self.opened(phase, file, write).await?;
         let (mut at, end) = (offset, offset.saturating_add(length));
         while at < end {
@@ -223,7 +243,13 @@ impl Worker {
                 false => self.read(phase, &*opened, number, file, at, count).await?,
             }
             at = at.saturating_add(count as u64);
+            if at < end {
+                first.get_or_insert_with(|| began.elapsed());
+            }
             tokio::task::consume_budget().await;
+        }
+        if let (Some(first), false) = (first, write) {
+            self.shard(phase).several_blocks(first, began.elapsed());
         }
         if whole {
             self.close(phase).await?;
@@ -322,6 +348,18 @@ impl Worker {
         let job = &self.run.job;
         let path = phase.phase.layout(job).directory_path(&phase.phase.root(job), self.number, directory);
         self.timed(phase, Call::List, self.client.list(&path)).await?;
+        Ok(Done::Whole)
+    }
+
+    /// A file of this worker's own comes and goes.
+    async fn delete(&mut self, phase: &PhaseRun, directory: u64) -> Result<Done> {
+        let job = &self.run.job;
+        let (layout, root) = (phase.phase.layout(job), phase.phase.root(job));
+        let own = u64::from(self.number) * u64::from(job.fleet.workers) + u64::from(self.worker);
+        let path = layout.path_beside(&root, self.number, directory, own);
+        let file = self.timed(phase, Call::Create, self.client.create(&path)).await?;
+        file.close().await?;
+        self.timed(phase, Call::Delete, self.client.remove(&path)).await?;
         Ok(Done::Whole)
     }
 

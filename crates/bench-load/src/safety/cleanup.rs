@@ -57,12 +57,9 @@ pub async fn remove(dir: &RunDir, clients: &[Arc<dyn Client>]) -> Result<Cleanup
     // Depth first; the marker is the last to go, so that a cleanup cut short can be taken up again.
     below(clients, &root, 0, &mut done).await?;
     if done.complete() {
-        for name in [DESCRIPTION, MARKER] {
-            match client.remove(&format!("{root}/{name}")).await {
-                Err(error) if error.kind() == ErrorKind::NotFound && name == DESCRIPTION => {}
-                Err(error) => done.fail(&error),
-                Ok(()) => done.files += 1,
-            }
+        match client.remove(&format!("{root}/{MARKER}")).await {
+            Err(error) => done.fail(&error),
+            Ok(()) => done.files += 1,
         }
         match client.rmdir(&root).await {
             Err(error) => done.fail(&error),
@@ -77,7 +74,15 @@ async fn below(clients: &[Arc<dyn Client>], path: &str, depth: usize, done: &mut
     let client = clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "no client"))?;
     let mut removing = JoinSet::new();
     let mut directories = Vec::new();
-    for (entry, turn) in client.list(path).await?.into_iter().zip(clients.iter().cycle()) {
+    let mut entries = client.list(path).await?;
+    if let (Some(at), 0 | 1) = (entries.iter().position(|entry| entry.name == DESCRIPTION), depth) {
+        // Before the first of its files, so that a data set that has lost some does not say that it is whole.
+        match client.remove(&format!("{path}/{}", entries.swap_remove(at).name)).await {
+            Err(error) => done.fail(&error),
+            Ok(()) => done.files += 1,
+        }
+    }
+    for (entry, turn) in entries.into_iter().zip(clients.iter().cycle()) {
         let full = format!("{path}/{}", entry.name);
         match what_of(&**client, &entry, &full, depth).await {
             What::Own if depth == 0 => {}
@@ -123,7 +128,7 @@ enum What {
     File,
     /// A directory of data files.
     Directory,
-    /// The marker or the description.
+    /// The marker, or a description that is not where it should be.
     Own,
     Foreign,
 }

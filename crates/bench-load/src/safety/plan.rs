@@ -100,8 +100,14 @@ fn phase_plan(job: &Job, phase: &Phase, speed: Option<Speed>) -> PhasePlan {
         Operation::Write => (0.0, 1.0),
         Operation::Stat | Operation::Walk => (0.0, 0.0),
         Operation::Mixed(mix) => {
-            let sum = [mix.read, mix.write, mix.stat, mix.list].iter().map(|w| f64::from(*w)).sum::<f64>();
-            (f64::from(mix.read) / sum.max(1.0), f64::from(mix.write) / sum.max(1.0))
+            let share = |weight: u32| f64::from(weight) / mix.sum().max(1) as f64;
+            // Of a file a range is one block, of which it may have only one.
+            let mean = total as f64 / layout.files.max(1) as f64;
+            let block = match work.unit {
+                Unit::File => (work.block_bytes as f64 / mean.max(1.0)).min(1.0),
+                Unit::Block => 1.0,
+            };
+            (share(mix.read) + share(mix.range) * block, share(mix.write))
         }
     };
     // Casts of floats saturate.

@@ -132,6 +132,13 @@ impl Layout {
         if directory.is_empty() { format!("f{file:08}") } else { format!("{directory}/f{file:08}") }
     }
 
+    /// Of a file in that directory that is none of the layout's: the n-th.
+    pub fn path_beside(&self, root: &str, client: u32, directory: u64, n: u64) -> String {
+        let directory = self.directory_path(root, client, directory);
+        let name = format!("f{:08}", self.files.saturating_add(n));
+        if directory.is_empty() { name } else { format!("{directory}/{name}") }
+    }
+
     /// Whether a name in a data directory can be one that a layout makes: `c`, `d` or `f` and digits.
     pub fn makes_name(name: &str) -> bool {
         let digits = |rest: &str| rest.len() >= 5 && rest.bytes().all(|b| b.is_ascii_digit());

@@ -15,6 +15,8 @@ const REDRAWS_MAX: u64 = 1 << 20;
 
 /// What the numbers of a mixture's draws are mixed with.
 const MIXTURE: u64 = 0x6d69_7865;
+/// And those of a range's place in its file.
+const RANGE: u64 = 0x7261_6e67;
 
 /// All who take part, in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +45,29 @@ impl Fleet {
 /// One touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    Read { file: u64, offset: u64, length: u64 },
-    Write { file: u64, offset: u64, length: u64 },
-    Stat { file: u64 },
-    List { directory: u64 },
-    Walk { directory: u64 },
+    Read {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
+    Write {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
+    Stat {
+        file: u64,
+    },
+    List {
+        directory: u64,
+    },
+    /// Make a file in that directory and remove it.
+    Delete {
+        directory: u64,
+    },
+    Walk {
+        directory: u64,
+    },
 }
 
 /// The numbers of a sequence that one worker takes.
@@ -196,14 +216,29 @@ impl Sequence {
     }
 
     fn mixed(&self, mix: Mix, number: u64, file: u64, offset: u64, length: u64) -> Touch {
-        let sum = [mix.read, mix.write, mix.stat, mix.list].iter().map(|w| u64::from(*w)).sum::<u64>().max(1);
-        let drawn = mix_all(&[self.seed, MIXTURE, number]) % sum;
-        let (write, stat) = (u64::from(mix.read), u64::from(mix.read) + u64::from(mix.write));
-        match drawn {
-            n if n < write => Touch::Read { file, offset, length },
-            n if n < stat => Touch::Write { file, offset, length },
-            n if n < stat + u64::from(mix.stat) => Touch::Stat { file },
-            _ => Touch::List { directory: self.layout.directory_of(file) },
+        let mut drawn = mix_all(&[self.seed, MIXTURE, number]) % mix.sum().max(1);
+        let mut is = |weight: u32| match drawn.checked_sub(weight.into()) {
+            Some(rest) => {
+                drawn = rest;
+                false
+            }
+            None => true,
+        };
+        if is(mix.read) {
+            Touch::Read { file, offset, length }
+        } else if is(mix.write) {
+            Touch::Write { file, offset, length }
+        } else if is(mix.stat) {
+            Touch::Stat { file }
+        } else if is(mix.list) {
+            Touch::List { directory: self.layout.directory_of(file) }
+        } else if is(mix.delete) {
+            Touch::Delete { directory: self.layout.directory_of(file) }
+        } else {
+            let block_bytes = self.work.block_bytes.max(1);
+            let blocks = length.div_ceil(block_bytes).max(1);
+            let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
+            Touch::Read { file, offset: offset + at, length: block_bytes.min(length - at) }
         }
     }
 }

@@ -96,24 +96,31 @@ fn clients_go_through_an_epoch_in_orders_of_their_own_and_another_epoch_in_anoth
 
 #[test]
 fn mixed_ratios_come_out() {
+    const BLOCK: u64 = 64 << 10;
+    const FILE: u64 = 1 << 20;
     let layout = Layout { files: 1000, files_per_directory: 10, ..Layout::default() };
-    let mix = Mix { read: 45, write: 15, stat: 30, list: 10 };
+    let mix = Mix { read: 35, write: 15, stat: 20, list: 10, delete: 12, range: 8 };
     let work = Work {
         operation: Operation::Mixed(mix),
         order: Order::Uniform,
         amount: Amount::Draws(20_000),
+        block_bytes: BLOCK,
         ..Work::default()
     };
     work.check().expect("makes sense");
     let seen = &touches(&layout, &work, &Fleet::default())[&(0, 0)];
     let count = |pick: fn(&Touch) -> bool| seen.iter().filter(|touch| pick(touch)).count() as f64 / 200.0;
     let shares = [
-        count(|t| matches!(t, Touch::Read { .. })),
+        count(|t| matches!(t, Touch::Read { length: FILE, .. })),
         count(|t| matches!(t, Touch::Write { .. })),
         count(|t| matches!(t, Touch::Stat { .. })),
         count(|t| matches!(t, Touch::List { directory } if *directory < 100)),
+        count(|t| matches!(t, Touch::Delete { directory } if *directory < 100)),
+        count(
+            |t| matches!(t, Touch::Read { length: BLOCK, offset, .. } if offset % BLOCK == 0 && *offset < FILE),
+        ),
     ];
-    for (share, wanted) in shares.iter().zip([45.0, 15.0, 30.0, 10.0]) {
+    for (share, wanted) in shares.iter().zip([35.0, 15.0, 20.0, 10.0, 12.0, 8.0]) {
         assert!((share - wanted).abs() < 2.0, "{shares:?}");
     }
 }

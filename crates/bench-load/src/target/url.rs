@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use types::{Error, ErrorKind, Result};
 
+use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
 use super::posix::{Options, PosixTarget};
@@ -18,7 +19,7 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
 /// whatever `origin-nfs` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be
-/// there.
+/// there. `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
@@ -31,6 +32,14 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     }
     if url.starts_with("nfs://") {
         return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
+    }
+    if let Some(limited) = url.strip_prefix("limits:") {
+        let (limits, inner) =
+            limited.split_once(':').ok_or_else(|| wrong(url, "expected limits:LIMITS:URL"))?;
+        if inner.starts_with("limits:") {
+            return Err(wrong(url, "limits once is enough"));
+        }
+        return Ok(LimitedTarget::new(from_url(inner)?, limits.parse()?));
     }
     if let Some(size) = url.strip_prefix("memory:") {
         let capacity = match size {
@@ -103,6 +112,10 @@ mod tests {
             ("nfs://host/x?rsize=1", "rsize '1'"),
             ("nfs://host/x?readahead=-1", "readahead '-1'"),
             ("nfs://host/x?speed=1", "unknown option 'speed'"),
+            ("limits:file=60MiB/s", "limits:LIMITS:URL"),
+            ("limits:file=60:memory:", "file=60MiB/s"),
+            ("limits:busy=1%:s3://bucket", "unknown scheme 's3'"),
+            ("limits:busy=1%:limits:busy=1%:memory:", "once"),
         ];
         for (url, told) in mistakes {
             let error = from_url(url).map(|_| ()).expect_err(url);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench_load::data::Content;
-use bench_load::dataset::{Dataset, Laying, Prepared, prepare};
+use bench_load::dataset::{Dataset, Laying, Place as Where, Prepared, is_there, prepare, prepare_at};
 use bench_load::engine::{Control, Job, LocalGate, Phase, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{Fleet, Layout, Sizes, Work};
@@ -134,6 +134,33 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
     };
     let outcome = run(&job, &five, &LocalGate, &Control::new()).await.expect("ran");
     assert_eq!((outcome.phases[0].faults(), outcome.phases[0].units), (vec![], 15));
+}
+
+#[tokio::test]
+async fn several_sets_lie_side_by_side_and_each_is_found_and_removed_by_itself() {
+    let place = place().await;
+    let other = Dataset { layout: Layout { files: 3, ..dataset().layout }, version: 2, ..dataset() };
+    let (laying, control) = (Laying::default(), Control::new());
+    for (directory, set) in [("d00000001", dataset()), ("d00000002", other.clone())] {
+        let here = Where { dir: &place.dir, directory };
+        let client = &*place.clients[0];
+        assert!(!is_there(&set, here, client).await.expect("nothing is there"));
+        let made = prepare_at(&set, here, &place.clients, &laying, &control).await.expect("laid out");
+        assert!(matches!(made, Prepared::Written(_)));
+        assert!(is_there(&set, here, client).await.expect("there"));
+        assert!(place.path.join(directory).join("d00000/f00000002").exists());
+    }
+    let here = Where { dir: &place.dir, directory: "d00000001" };
+    let error = is_there(&other, here, &*place.clients[0]).await.expect_err("the other one is there");
+    assert!(error.to_string().contains("d00000001 holds 30 files"), "{error}");
+    // A description in another place is nobody's.
+    std::fs::write(place.path.join("d00000001/d00000/.forebay-dataset"), b"").expect("written");
+    let done = place.dir.cleanup(&place.clients).await.expect("cleaned up");
+    assert_eq!((done.left, done.errors.count), (1, 0), "{done:?}");
+    assert!(!place.path.join("d00000001/.forebay-dataset").exists(), "it is no data set any more");
+    std::fs::remove_file(place.path.join("d00000001/d00000/.forebay-dataset")).expect("removed");
+    assert!(place.dir.cleanup(&place.clients).await.expect("cleaned up").complete());
+    assert!(!place.path.exists());
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
     let draws = |operation, order| {
         blocks(Work { operation, order, share: Share::Client, amount: Amount::Draws(100), ..Work::default() })
     };
-    let mix = Operation::Mixed(Mix { read: 5, write: 3, stat: 1, list: 1 });
+    let mix = Operation::Mixed(Mix { read: 5, write: 3, stat: 1, list: 1, delete: 2, range: 2 });
     job.phases = vec![
         phase("write", small(Work::mfmw())),
         phase("sections", epochs(Order::Sequential, Share::Split)),
@@ -107,6 +107,7 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
         phase("random", epochs(Order::Random, Share::Worker)),
         phase("zipf", draws(Operation::Read, Order::Zipf { theta: 0.99 })),
         phase("mixed", draws(mix, Order::Hotspot { hot_percent: 10.0, access_percent: 90.0 })),
+        phase("mixed files", Work { unit: Unit::File, ..draws(mix, Order::Uniform) }),
         phase("random files", Work { share: Share::Client, ..small(Work::random_reads(Unit::File, 20)) }),
         phase("stat", Work { operation: Operation::Stat, ..Work::default() }),
         phase("walk", Work::walk()),
@@ -121,12 +122,45 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
     assert_eq!(by_name("zipf").units, 200);
     let mixed = by_name("mixed");
     assert!(
-        ["read", "write", "stat", "list"].iter().all(|call| mixed.service.contains_key(*call)),
+        ["read", "write", "stat", "list", "delete"].iter().all(|call| mixed.service.contains_key(*call)),
         "{mixed:?}"
     );
+    let mixed = by_name("mixed files");
+    // Ranges and whole files, of which some have more than one block.
+    assert!(!mixed.first_block.is_empty() && mixed.first_block.len() < mixed.units, "{mixed:?}");
+    assert_eq!(mixed.first_block.len(), mixed.all_blocks.len());
     assert_eq!(by_name("stat").service["stat"].len(), 16);
+    // What deletions made is gone again: the walk saw the layout's own files only, and so does a listing.
+    let listed = clients[0].list("forebay-bench-t/d00000").await.expect("listed");
+    assert_eq!(listed.len(), 5, "{listed:?}");
     assert_eq!(by_name("walk").service["list"].len(), 2 * 4);
     assert_eq!(by_name("walk").service["stat"].len(), 2 * 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_are_split_by_size_and_the_first_block_is_told_from_the_whole() {
+    let memory = MemoryTarget::new(64 << 20);
+    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
+    // Several classes: up to 4 KiB, 64 KiB and 1 MiB.
+    job.layout.sizes = Sizes::Spread { min: 1000, max: 200_000 };
+    let plain: Arc<dyn Target> = memory.clone();
+    done(&job, &two(&plain).await).await;
+    let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
+    job.phases = vec![phase("read", Work { share: Share::Worker, ..small(Work::default()) })];
+    let outcome = done(&job, &two(&slow).await).await;
+    let read = &outcome.phases[0];
+    let classes: Vec<u64> = read.unit_by_size.keys().copied().collect();
+    assert_eq!(classes, [4 * KIB, 64 * KIB, 1024 * KIB]);
+    assert_eq!(read.unit_by_size.values().map(|h| h.len()).sum::<u64>(), read.units);
+    let slowest = |class| read.unit_by_size[&class].max().expect("there are some") as f64 / 1000.0;
+    // 10 ms a block of 16 KiB: one, at most four, at least five.
+    assert!((10.0..20.0).contains(&slowest(4 * KIB)), "{}", slowest(4 * KIB));
+    assert!((20.0..60.0).contains(&slowest(64 * KIB)), "{}", slowest(64 * KIB));
+    assert!(slowest(1024 * KIB) >= 50.0, "{}", slowest(1024 * KIB));
+    let several = (0..16).filter(|file| job.layout.size_of(*file) > 16 * KIB).count() as u64 * 4;
+    assert_eq!((read.first_block.len(), read.all_blocks.len()), (several, several));
+    assert!(read.first_block.max().expect("some") < 20_000, "{:?}", read.first_block.max());
+    assert!(read.all_blocks.min().expect("some") >= 20_000, "{:?}", read.all_blocks.min());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 mod dataset;
 mod engine;
 mod faulty;
+mod limited;
 mod nfs;
 mod safety;
 mod served;

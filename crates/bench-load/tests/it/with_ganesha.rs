@@ -157,7 +157,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let layout = Layout { files: 1, sizes: Sizes::Equal(3_000_000), ..Layout::default() };
     let small = |work| Work { block_bytes: 100_000, ..work };
     let mixed = Work {
-        operation: Operation::Mixed(Mix { read: 60, write: 30, stat: 10, list: 0 }),
+        operation: Operation::Mixed(Mix { read: 60, write: 30, stat: 10, ..Mix::default() }),
         ..Work::random_reads(Unit::Block, 300)
     };
     let job = Job {

@@ -20,6 +20,7 @@ fn file(measures: Vec<Measure>) -> ResultFile {
         measures,
         histograms: Vec::new(),
         findings: Vec::new(),
+        ..ResultFile::default()
     }
 }
 

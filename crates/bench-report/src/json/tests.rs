@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::model::{Axis, Better, Measure, Plot, PlotKind, Row, Series, Table};
+use crate::model::{AnswerLine, AnswerPart, Axis, Better, Measure, Plot, PlotKind, Row, Series, Table};
 use crate::summary::{estimate, point};
 
 fn example() -> ResultFile {
@@ -42,6 +42,14 @@ fn example() -> ResultFile {
         }],
         histograms: vec![latency.to_named("read")],
         findings: vec![Finding::verdict("limited by: WAN RTT")],
+        answer: vec![AnswerLine::new(
+            "time of the job",
+            vec![
+                AnswerPart::new("direct", estimate(&values), "s"),
+                AnswerPart::new("cold", Cell::missing("why"), "s"),
+            ],
+        )],
+        noise: None,
     }
 }
 
@@ -125,4 +133,35 @@ proptest! {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }
+}
+
+#[test]
+fn a_file_of_before_there_was_an_answer_is_still_read() {
+    let mut value = serde_json::to_value(example()).expect("JSON");
+    let fields = value.as_object_mut().expect("an object");
+    fields.remove("answer").expect("it is there now");
+    fields.remove("noise");
+    let file = read_value(&value).expect("an old file");
+    assert_eq!(file, ResultFile { answer: Vec::new(), ..example() });
+}
+
+#[test]
+fn noise_drift_and_what_could_be_found_are_written_with_the_result() {
+    let mut file = example();
+    let rising = (1..=12).map(f64::from).collect();
+    file.measures.push(Measure::new("rising", "s", Better::Lower, rising));
+    file.measures.push(Measure::new("twice", "s", Better::Lower, vec![1.0, 2.0]));
+    let written: Value = serde_json::from_str(&write(&file).expect("written")).expect("JSON");
+    let noise = &written["noise"];
+    assert!(noise["floor"].as_f64().is_some_and(|floor| floor > 0.0), "{noise}");
+    let change = noise["detectable_change"]["direct"].as_f64().expect("of six repetitions");
+    assert!((0.01..0.2).contains(&change), "{change}");
+    assert_eq!(noise["detectable_change"].get("twice"), None, "of two nothing can be found");
+    assert!(noise["drift"]["rising"].as_f64().is_some_and(|drift| drift > 1.0), "{noise}");
+    assert_eq!(noise["drift"].get("direct"), None);
+    // What is claimed there is not believed: it follows from the measures.
+    let mut claimed = written.clone();
+    claimed["noise"]["floor"] = json!(0.0);
+    let again = write(&read_value(&claimed).expect("read")).expect("written");
+    assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON"), written);
 }

@@ -1,5 +1,7 @@
 //! All outputs of one rich result: nothing lost, nothing that breaks out of its place.
 
+use bench_report::histogram::Histogram;
+use bench_report::model::NamedHistogram;
 use bench_report::{compare, csv, html, json, markdown};
 
 use crate::example::{self, HOSTILE};
@@ -34,6 +36,36 @@ fn every_output_has_the_answer_the_invalid_row_and_the_drift() {
             );
         }
     }
+}
+
+#[test]
+fn the_ten_lines_stand_above_all_else_and_say_what_is_not_known() {
+    let file = example::result();
+    for text in [markdown::render(&file), html::render(&file)] {
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is missing"));
+        assert!(at("not known (no --prices)") < at("WAN RTT (61 % of the time are round trips"));
+        assert!(at("time of the job") < at("direct 12."), "parts have their names");
+        assert!(text.contains(" s [") && text.contains("], cold "), "and their units and intervals");
+    }
+    let mut without = file.clone();
+    without.answer.clear();
+    assert!(!html::render(&without).contains("class=\"lines\""));
+}
+
+#[test]
+fn a_plot_of_latencies_says_which_curves_it_leaves_out_and_why() {
+    let mut file = example::result();
+    let one = file.histograms[0].clone();
+    file.histograms = (0..10).map(|n| NamedHistogram { name: format!("curve {n}"), ..one.clone() }).collect();
+    file.histograms[4] = Histogram::new().to_named("curve 4");
+    let page = html::render(&file);
+    assert!(
+        page.contains("a tangle (their percentiles are in the table): curve 9."),
+        "the ninth that has samples"
+    );
+    assert!(page.contains("as there is no sample: curve 4."));
+    file.histograms.truncate(3);
+    assert!(!html::render(&file).contains("Not drawn"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bench_report::html;
+use bench_report::model::{Cell, Row, Table};
 
 use crate::example;
 
@@ -131,7 +132,27 @@ fn a_browser_shows_the_plots_and_fetches_nothing() {
     assert_eq!(fetched, Vec::<String>::new());
 }
 
-/// The proof that the test above can fail: the same browser, a page that fetches.
+/// A page as wide as its window, whatever its tables are: measured by the browser, in the one script that no page of ours
+/// would run.
+#[test]
+fn a_wide_table_scrolls_in_its_own_box_and_not_the_page() {
+    if !has_chromium("a_wide_table_scrolls_in_its_own_box_and_not_the_page") {
+        return;
+    }
+    let mut file = example::result();
+    let cells = (0..40).map(|n| Cell::text(format!("{n} / {n} / 0.000{n}"))).collect();
+    file.tables = vec![Table::new("Wide", (0..40).map(|n| format!("column {n}")), vec![Row::new(cells)])];
+    let look = "<script>const box = document.querySelector('.box'); document.title = [\
+        document.documentElement.scrollWidth <= innerWidth, box.scrollWidth > box.clientWidth, \
+        getComputedStyle(box).overflowX].join(' ')</script></body>";
+    let page = html::render(&file).replace("</body>", look);
+    let page = page.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'");
+    let shown = browse(&write_page("wide.html", &page), &["--dump-dom", "--window-size=900,900"]);
+    let title = shown.text.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
+    assert_eq!(title, Some("true true auto"));
+}
+
+/// The proof that the first test can fail: the same browser, a page that fetches.
 #[test]
 fn what_a_page_fetches_is_seen() {
     if !has_chromium("what_a_page_fetches_is_seen") {

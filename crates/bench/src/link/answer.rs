@@ -1,5 +1,6 @@
 //! From logs to rates: what arrived in the window in which all streams ran. No clock and no network in here.
 
+mod bounds;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ const CLOCK_DOUBT: f64 = 0.05;
 const BLOAT: f64 = 3.0;
 /// Bins of the plot over time.
 const BINS: usize = 50;
+
+pub use bounds::Here;
 
 /// The same pairs and streams in the same direction, again and again.
 struct Condition<'a> {
@@ -201,8 +204,10 @@ fn loaded(ran: &Ran) -> &[u64] {
     &ran.log.loaded_us
 }
 
-pub fn of(config: &Config, rounds: &[Round]) -> ResultFile {
+pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
     let conditions = conditions(rounds);
+    let mut findings = findings(config, &conditions);
+    findings.extend(bounds::findings(config, &conditions, here));
     ResultFile {
         schema: SCHEMA,
         experiment: "link".to_owned(),
@@ -211,15 +216,12 @@ pub fn of(config: &Config, rounds: &[Round]) -> ResultFile {
         command: config.command.clone(),
         seed: 0,
         parameters: parameters(config),
-        tables: tables::of(config, &conditions),
+        tables: tables::of(config, &conditions, here),
         plots: conditions.iter().filter_map(|condition| over_time(config, condition)).collect(),
         measures: measures(config, &conditions),
-        findings: findings(config, &conditions),
+        findings,
         // `run` knows when it was and on what.
-        started: String::new(),
-        seconds: 0.0,
-        fingerprint: BTreeMap::new(),
-        histograms: Vec::new(),
+        ..ResultFile::default()
     }
 }
 

@@ -9,6 +9,7 @@ use types::{Error, Result};
 
 use super::{Agent, AgentConfig, Config, Pair};
 use crate::cli::OutputArgs;
+use crate::crew::alone;
 use crate::{quantity, results};
 
 /// The link by itself: TCP streams between agents, without any storage.
@@ -94,12 +95,15 @@ impl ClientArgs {
 pub async fn command(args: LinkArgs) -> Result<ExitCode> {
     match args.role {
         Role::Server(args) => serve(args).await.map(|()| ExitCode::SUCCESS),
-        Role::Client(args) => {
-            let mut file = super::run(args.config()).await?;
-            crate::ceiling::measure().await?.tell(&mut file);
-            results::publish(&file, &args.output)
-        }
+        // One that measures is enough, however many a launcher has started; agents may be many.
+        Role::Client(args) => alone(measure(args)).await,
     }
+}
+
+async fn measure(args: ClientArgs) -> Result<ExitCode> {
+    let mut file = super::run(args.config()).await?;
+    crate::ceiling::measure().await?.tell(&mut file);
+    results::publish(&file, &args.output)
 }
 
 async fn serve(args: ServerArgs) -> Result<()> {

@@ -2,10 +2,10 @@
 //! and no network in here.
 
 mod findings;
+mod lines;
 mod plots;
 mod tables;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bench_report::fit::{self, Distance, Line, Observation};
@@ -157,6 +157,7 @@ pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
     file.tables = tables::of_server(&answer);
     file.plots = plots::of_server(&answer);
     file.findings = findings::of_server(&answer);
+    file.answer = lines::of_server(&answer);
     for timed in &measured.timed {
         let name = timed.operation.to_string();
         file.histograms.push(histogram(&timed.direct).to_named(format!("{name}, without a relay")));
@@ -187,6 +188,7 @@ pub fn of_path(config: &Config, measured: &posix::Measured) -> ResultFile {
     let mut file = frame(config);
     file.tables = vec![tables::of_path(measured)];
     file.findings = findings::of_path(measured);
+    file.answer = lines::of_path(measured);
     for (name, times) in &measured.operations {
         file.histograms.push(histogram(times).to_named(*name));
         file.measures.push(measure((*name).to_owned(), "s", Better::Lower, times.clone()));
@@ -217,14 +219,7 @@ fn frame(config: &Config) -> ResultFile {
         seed: config.seed,
         parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
         // `run` knows when it was and on what.
-        started: String::new(),
-        seconds: 0.0,
-        fingerprint: BTreeMap::new(),
-        tables: Vec::new(),
-        plots: Vec::new(),
-        measures: Vec::new(),
-        histograms: Vec::new(),
-        findings: Vec::new(),
+        ..ResultFile::default()
     }
 }
 

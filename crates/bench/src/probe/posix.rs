@@ -13,6 +13,7 @@ use types::{Error, ErrorKind, Result};
 use super::Config;
 use super::far::handshake;
 use super::samples::Seconds;
+use crate::mounts::Mount;
 
 /// Entries that are looked at in search of files.
 const ENTRIES_MAX: usize = 4096;
@@ -21,7 +22,6 @@ const FILES_MAX: usize = 64;
 const SMALL_MAX: u64 = 64 << 10;
 const SAMPLES_MIN: usize = 6;
 const HANDSHAKES: usize = 11;
-const NFS_PORT: u16 = 2049;
 
 pub struct Measured {
     pub kind: String,
@@ -45,9 +45,7 @@ pub async fn measure(config: &Config) -> Result<Measured> {
         let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
         return Err(Error::new(ErrorKind::Config, "probe:", what));
     }
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let whole = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-    let mount = mount_of(&mounts, &whole);
+    let mount = Mount::of(&path).unwrap_or_default();
     let server = match mount.server {
         Some(address) => {
             let mut times = Vec::new();
@@ -149,58 +147,4 @@ fn small_files(dir: &Path, named: Option<&str>) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Mount {
-    /// `nfs4`, `ext4`, ...
-    kind: String,
-    server: Option<SocketAddr>,
-}
-
-/// What the longest mount point above `path` is, by the lines of `/proc/self/mountinfo`.
-fn mount_of(mountinfo: &str, path: &Path) -> Mount {
-    let mut best = (0, Mount::default());
-    for line in mountinfo.lines() {
-        let Some((front, back)) = line.split_once(" - ") else { continue };
-        let Some(point) = front.split(' ').nth(4).map(unescaped) else { continue };
-        let mut words = back.split(' ');
-        let (kind, options) = (words.next().unwrap_or_default(), words.nth(1).unwrap_or_default());
-        if path.starts_with(&point) && point.len() >= best.0 {
-            let server = if kind.starts_with("nfs") { server_of(options) } else { None };
-            best = (point.len(), Mount { kind: kind.to_owned(), server });
-        }
-    }
-    best.1
-}
-
-fn server_of(options: &str) -> Option<SocketAddr> {
-    let option = |name| options.split(',').find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
-    let port = option("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
-    Some(SocketAddr::new(option("addr")?.parse().ok()?, port.unwrap_or(NFS_PORT)))
-}
-
-/// Spaces and the like are written as three octal digits.
-fn unescaped(word: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .into_iter()
-        .fold(word.to_owned(), |word, (code, character)| word.replace(code, character))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_server_behind_a_mount_is_found_in_its_options() {
-        let mounts = "22 1 0:5 / / rw shared:1 - ext4 /dev/sda1 rw\n\
-            40 22 0:6 / /far\\040away rw - nfs4 nas:/x rw,vers=4.1,port=0,addr=10.0.0.5\n\
-            41 22 0:7 / /near rw shared:2 - nfs nas:/y rw,vers=3,port=40049,mountaddr=10.0.0.9,addr=10.0.0.6\n";
-        let far = mount_of(mounts, Path::new("/far away/data"));
-        assert_eq!(far, Mount { kind: "nfs4".into(), server: Some("10.0.0.5:2049".parse().expect("valid")) });
-        let near = mount_of(mounts, Path::new("/near"));
-        assert_eq!(near.server, Some("10.0.0.6:40049".parse().expect("valid")));
-        let local = mount_of(mounts, Path::new("/nearby"));
-        assert_eq!(local, Mount { kind: "ext4".into(), server: None });
-    }
 }

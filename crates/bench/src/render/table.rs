@@ -1,8 +1,9 @@
 //! From samples to what a reader gets: the study's columns, the extended ones, the line through the direct times, and
 //! the answer in a few sentences.
 
-use bench_report::bottleneck::{Measured, bottleneck};
+use bench_report::bottleneck::Bottleneck;
 use bench_report::fit;
+use bench_report::format::fixed;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
 use bench_report::published::vfxt;
@@ -10,12 +11,14 @@ use bench_report::sanity;
 use bench_report::summary::{estimate, median, noise_floor, point};
 
 use super::{Plan, demanded};
+use crate::ceiling::Ceiling;
 use crate::crew::Crew;
+use crate::limit;
 use crate::relay::Profile;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{Line, Stage};
+use crate::stage::Line;
 use crate::value::Prices;
 
 /// Of a clock that counts microseconds.
@@ -26,13 +29,13 @@ const DISTANCES_MIN: usize = 3;
 pub fn fill(
     draft: &mut Draft,
     plan: &Plan,
-    stage: &Stage,
+    ceiling: &Ceiling,
     lines: &[Line],
     triples: &[Vec<Triple>],
     prices: Option<&Prices>,
 ) {
     parameters(draft, plan, lines);
-    let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, t)).collect();
+    let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, ceiling, t)).collect();
     draft.file.tables.push(faithful(lines, triples, &verdicts));
     draft.file.tables.push(vfxt::results());
     draft.file.tables.push(extended(plan, lines, triples, &verdicts));
@@ -46,7 +49,8 @@ pub fn fill(
     measures(draft, lines, triples, &verdicts);
     slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
-    answers(draft, plan, stage, lines, triples);
+    answers(draft, plan, lines, triples);
+    draft.file.answer = super::answer::ten_lines(plan, lines, triples, prices);
     if let Some(far) = triples.last() {
         sample::worth(draft, far, prices);
     }
@@ -69,7 +73,7 @@ fn parameters(draft: &mut Draft, plan: &Plan, lines: &[Line]) {
 }
 
 /// Why the row must not be believed.
-fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
+fn invalid(plan: &Plan, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
     let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
     let mut reasons = Vec::new();
     for triple in triples {
@@ -80,6 +84,8 @@ fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
             if let Some(why) = sanity::too_short(sample.makespan, TICK_SECONDS) {
                 reasons.push(format!("{name}: {why}"));
             }
+            let why = limit::sample_exceeded(sample, mode, plan.rate, ceiling);
+            reasons.extend(why.map(|why| format!("{name}: {why}")));
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }
@@ -88,7 +94,7 @@ fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
     reasons
 }
 
-fn makespans(triples: &[Triple], mode: Mode) -> Vec<f64> {
+pub(super) fn makespans(triples: &[Triple], mode: Mode) -> Vec<f64> {
     triples.iter().map(|triple| triple.of(mode).makespan).collect()
 }
 
@@ -176,6 +182,9 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
             coalescing.map_or(Cell::missing("nobody waited"), |c| Cell::Number(round(c, 1))),
             three(|s| percentile(&s.frames, 0.99), 2),
             Cell::text(cpu.join(" / ")),
+            three(|s| s.client_switches.all() as f64 / s.client_calls.max(1) as f64, 2),
+            tier_switches(triples),
+            wire_bytes(triples),
             Cell::text(if invalid.is_empty() { "yes" } else { "INVALID" }),
         ];
         row(cells, invalid)
@@ -197,6 +206,9 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "coalescing",
         "p99 frame s D/C/W",
         "CPU-s/GiB D/C/W",
+        "switches/call, clients D/C/W",
+        "switches/call, tier C/W",
+        "wire B / payload B D/C",
         "valid",
     ];
     let mut table =
@@ -210,13 +222,40 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
          work is not in it."
             .into(),
+        "Switches: how often a thread of the clients (of the tier) left the processor, voluntarily or not, for each NFS call \
+         of the clients. Wire: bytes that came down the line for each byte of payload from the storage."
+            .into(),
         "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing."
             .into(),
     ];
     table
 }
 
-fn coalescing(triple: &Triple) -> Option<f64> {
+/// For each call that the clients made to it.
+fn tier_switches(triples: &[Triple]) -> Cell {
+    let parts = [Mode::Cold, Mode::Warm].map(|mode| {
+        let of = |triple: &Triple| {
+            let sample = triple.of(mode);
+            Some(sample.tier_switches?.all() as f64 / sample.client_calls.max(1) as f64)
+        };
+        median(&triples.iter().filter_map(of).collect::<Vec<_>>()).map_or("-".into(), |v| format!("{v:.2}"))
+    });
+    Cell::text(parts.join(" / "))
+}
+
+/// A warm pass has no payload from there.
+fn wire_bytes(triples: &[Triple]) -> Cell {
+    let parts = [Mode::Direct, Mode::Cold].map(|mode| {
+        let of = |triple: &Triple| {
+            let sample = triple.of(mode);
+            (sample.origin_bytes > 0).then(|| sample.line_bytes as f64 / sample.origin_bytes as f64)
+        };
+        median(&triples.iter().filter_map(of).collect::<Vec<_>>()).map_or("-".into(), |v| format!("{v:.3}"))
+    });
+    Cell::text(parts.join(" / "))
+}
+
+pub(super) fn coalescing(triple: &Triple) -> Option<f64> {
     let cold = &triple.cold;
     (cold.origin_reads > 0).then(|| cold.waits as f64 / cold.origin_reads as f64)
 }
@@ -281,42 +320,17 @@ fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
     }
 }
 
-fn answers(draft: &mut Draft, plan: &Plan, stage: &Stage, lines: &[Line], triples: &[Vec<Triple>]) {
+fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
     slope(draft, plan, lines, triples);
     let (Some(far), Some(at_far)) = (lines.last(), triples.last()) else { return };
-    if let (Some(direct), Some(cold), Some(warm)) = (
-        median(&makespans(at_far, Mode::Direct)),
-        median(&makespans(at_far, Mode::Cold)),
-        median(&makespans(at_far, Mode::Warm)),
-    ) {
-        draft.verdict(format!(
-            "at {:.1} ms the job takes {direct:.1} s direct, {cold:.1} s through an empty tier ({:.2}x), {warm:.1} s through a \
-             warm one ({:.2}x)",
-            far.rtt_ms,
-            direct / cold,
-            direct / warm
-        ));
-    }
-    let sum = |mode: Mode, value: fn(&Sample) -> u64| {
-        median(&at_far.iter().map(|triple| value(triple.of(mode)) as f64).collect::<Vec<_>>()).unwrap_or(0.0)
-    };
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    draft.verdict(format!(
-        "the storage gives {:.1} MiB in {:.0} calls direct, {:.1} MiB in {:.0} calls cold, {:.1} MiB in {:.0} calls warm",
-        mib(sum(Mode::Direct, |s| s.origin_bytes)),
-        sum(Mode::Direct, |s| s.origin_calls),
-        mib(sum(Mode::Cold, |s| s.origin_bytes)),
-        sum(Mode::Cold, |s| s.origin_calls),
-        mib(sum(Mode::Warm, |s| s.origin_bytes)),
-        sum(Mode::Warm, |s| s.origin_calls),
-    ));
     let warm: Vec<Vec<f64>> = triples.iter().map(|t| makespans(t, Mode::Warm)).collect();
     if let Some(noise) = noise_floor(warm.iter().map(Vec::as_slice)) {
         draft.note(format!("noise floor: warm repetitions vary by {:.1} %", noise * 100.0));
     }
     for mode in Mode::ALL {
         if let Some(last) = at_far.last() {
-            let what = limits(plan, stage, far, last.of(mode), mode);
+            let what = limits(plan, far, last.of(mode), mode);
             draft.verdict(format!("{} at {:.1} ms is {what}", mode.name(), far.rtt_ms));
         }
     }
@@ -390,74 +404,63 @@ fn refit(draft: &mut Draft) {
     }
 }
 
+/// Seconds of the job over seconds of round trip, all repetitions; None where there are too few distances.
+pub(super) fn line_through(lines: &[Line], triples: &[Vec<Triple>], mode: Mode) -> Option<fit::Line> {
+    if lines.len() < DISTANCES_MIN {
+        return None;
+    }
+    let times = lines.iter().zip(triples);
+    let points: Vec<(f64, f64)> = times
+        .flat_map(|(line, t)| makespans(t, mode).into_iter().map(|s| (line.rtt_ms / 1000.0, s)))
+        .collect();
+    fit::line(&points).ok()
+}
+
 /// The line through the direct times: its slope is a count.
 fn slope(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
-    let points: Vec<(f64, f64)> = lines
-        .iter()
-        .zip(triples)
-        .flat_map(|(line, triples)| {
-            makespans(triples, Mode::Direct).into_iter().map(|s| (line.rtt_ms / 1000.0, s))
-        })
-        .collect();
     if lines.len() < DISTANCES_MIN {
         return draft
             .note(format!("no line through {} distances; give {DISTANCES_MIN} or more --rtt", lines.len()));
     }
-    match fit::line(&points) {
-        Ok(line) => {
-            let interval =
-                line.slope.interval.map(|(low, high)| format!(" [{low:.1}, {high:.1}]")).unwrap_or_default();
-            draft.verdict(format!(
-                "direct = {:.2} s + {:.4} s for each ms of round trip (R2 {:.4}): {:.1}{interval} serial round trips in a \
-                 frame; the client's calls allow {:.0}",
-                line.intercept.value,
-                line.slope.value / 1000.0,
-                line.r2,
-                line.slope.value,
-                plan.round_trips()
-            ));
-            for mode in [Mode::Cold, Mode::Warm] {
-                let points: Vec<(f64, f64)> = lines
-                    .iter()
-                    .zip(triples)
-                    .flat_map(|(line, t)| makespans(t, mode).into_iter().map(|s| (line.rtt_ms / 1000.0, s)))
-                    .collect();
-                if let Ok(line) = fit::line(&points) {
-                    draft.verdict(format!(
-                        "{}: {:.1} serial round trips in a frame",
-                        mode.name(),
-                        line.slope.value
-                    ));
-                }
-            }
+    let Some(line) = line_through(lines, triples, Mode::Direct) else {
+        return draft.warning("no line through the direct times");
+    };
+    let interval = line
+        .slope
+        .interval
+        .map(|(low, high)| format!(" [{}, {}]", fixed(low, 1), fixed(high, 1)))
+        .unwrap_or_default();
+    draft.verdict(format!(
+        "direct = {} s + {:.4} s for each ms of round trip (R2 {:.4}): {}{interval} serial round trips in a frame; the \
+         client's calls allow {:.0}",
+        fixed(line.intercept.value, 2),
+        line.slope.value / 1000.0,
+        line.r2,
+        fixed(line.slope.value, 1),
+        plan.round_trips()
+    ));
+    for mode in [Mode::Cold, Mode::Warm] {
+        if let Some(line) = line_through(lines, triples, mode) {
+            let trips = fixed(line.slope.value, 1);
+            draft.verdict(format!("{}: {trips} serial round trips in a frame", mode.name()));
         }
-        Err(why) => draft.warning(format!("no line through the direct times: {why}")),
     }
 }
 
-fn limits(plan: &Plan, stage: &Stage, line: &Line, sample: &Sample, mode: Mode) -> String {
-    let cores = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
-    let share = |cpu: f64| (cpu / (sample.makespan.max(0.001) * cores)).min(1.0);
-    let trips = match mode {
+pub(super) fn limited(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> Bottleneck {
+    let serial = match mode {
         Mode::Direct => Some(plan.round_trips()),
         // At least one for each file that nobody has yet.
         Mode::Cold => Some(plan.layout.files as f64),
         Mode::Warm => None,
     };
-    let waited = trips.map(|trips| (trips * line.rtt_ms / 1000.0 / sample.makespan.max(0.001)).min(1.0));
-    let carried = plan.rate.map(|rate| {
-        (sample.line_bytes as f64 / sample.makespan.max(0.001) / rate.bytes_per_second() as f64).min(1.0)
-    });
-    let measured = Measured {
-        client_cpu: Some(share(sample.client_cpu)),
-        cache_cpu: (mode != Mode::Direct).then(|| share(sample.tier_cpu)),
-        wan_rtt_share: waited,
-        wan_bandwidth: carried,
-        origin: sample.origin_cpu.filter(|_| stage.nas_usage().is_some()).map(share),
-        ..Measured::default()
-    };
+    limit::of_sample(sample, mode, line, plan.rate, serial)
+}
+
+fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> String {
+    let told = limited(plan, line, sample, mode);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
-    format!("{}; the job's own compute is {compute:.0} % of the time", bottleneck(&measured))
+    format!("{told}; the job's own compute is {compute:.0} % of the time")
 }
 
 /// Who took part, if it was more than one process.
@@ -474,7 +477,7 @@ fn nominal_ms(line: &Line) -> f64 {
     line.nominal.as_secs_f64() * 1000.0
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+pub(super) fn round(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
 }

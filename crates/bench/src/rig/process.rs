@@ -39,8 +39,11 @@ impl Process {
     pub fn start(arguments: &[&str]) -> Result<(Process, Addresses)> {
         let name = format!("forebay {}", arguments.first().unwrap_or(&""));
         let failed = |e| Error::io("start", &name, e);
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
+        // What runs, whatever has been built under its name since.
+        let mut command = Command::new("/proc/self/exe");
+        if let Ok(name) = std::env::current_exe() {
+            std::os::unix::process::CommandExt::arg0(&mut command, name);
+        }
         // A group of its own: Ctrl-C is for us, and we end it in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
@@ -70,6 +73,10 @@ impl Process {
         };
         let addresses = serde_json::from_str(&said).map_err(|_| process.why_it_ended())?;
         Ok((process, addresses))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn usage(&self) -> Usage {

@@ -6,10 +6,11 @@ use bench_report::summary::{estimate, median};
 
 use super::super::Config;
 use super::super::schedule::{Ran, Round};
-use super::{Condition, End, arrow, idle, loaded, phase, streams};
+use super::bounds::exceeded;
+use super::{Condition, End, Here, arrow, idle, loaded, phase, streams};
 
-pub fn of(config: &Config, conditions: &[Condition]) -> Vec<Table> {
-    let mut tables = vec![seed(config, conditions), extended(config, conditions)];
+pub fn of(config: &Config, conditions: &[Condition], here: &Here) -> Vec<Table> {
+    let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
     if config.preset == "faithful" {
         tables.push(tryggve::link());
     }
@@ -57,7 +58,7 @@ fn seed(config: &Config, conditions: &[Condition]) -> Table {
     table
 }
 
-fn extended(config: &Config, conditions: &[Condition]) -> Table {
+fn extended(config: &Config, conditions: &[Condition], here: &Here) -> Table {
     let columns = [
         "Pair",
         "Streams",
@@ -74,7 +75,7 @@ fn extended(config: &Config, conditions: &[Condition]) -> Table {
     ];
     let rows = conditions.iter().flat_map(|condition| {
         let pairs = condition.pairs().into_iter().enumerate();
-        pairs.map(move |(at, _)| row(config, condition, at))
+        pairs.map(move |(at, _)| row(config, condition, at, here))
     });
     let mut table = Table::new("Streams, round trips and losses", columns, rows.collect());
     table.notes.push("Sender: what its socket took. Receiver: what came out at the other end.".to_owned());
@@ -86,7 +87,7 @@ fn extended(config: &Config, conditions: &[Condition]) -> Table {
     table
 }
 
-fn row(config: &Config, condition: &Condition, at: usize) -> Row {
+fn row(config: &Config, condition: &Condition, at: usize, here: &Here) -> Row {
     let (sent, no_sent) = condition.rates(config, at, End::Sender);
     let (received, no_received) = condition.rates(config, at, End::Receiver);
     let in_mib: Vec<f64> = received.iter().map(|mbit| mbit * 1e6 / 8.0 / (1 << 20) as f64).collect();
@@ -107,7 +108,8 @@ fn row(config: &Config, condition: &Condition, at: usize) -> Row {
         p99(&loaded),
         retransmits(condition, at),
     ];
-    Row { cells, invalid: no_received.into_iter().collect() }
+    let too_fast = condition.pairs().get(at).and_then(|pair| exceeded(here, pair, &received));
+    Row { cells, invalid: no_received.into_iter().chain(too_fast).collect() }
 }
 
 fn rounded(value: f64) -> Cell {

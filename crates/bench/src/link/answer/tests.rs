@@ -57,7 +57,7 @@ fn pairs_that_did_not_run_together_are_not_added() {
     ]);
     let refused = rate(&config(), &apart, &apart.pairs, End::Receiver).expect_err("half of the time only");
     assert!(refused.reason.contains("1.00 s of 1.70 s"), "{}", refused.reason);
-    let file = of(&config(), &[apart]);
+    let file = of(&config(), &[apart], &Here::default());
     let all = file.tables[0].rows.last().expect("the row of all pairs");
     assert!(matches!(all.cells[2], Cell::Missing(_)), "{all:?}");
 
@@ -83,7 +83,7 @@ fn streams_that_all_began_late_are_held_against_the_schedule() {
 #[test]
 fn a_result_has_the_studys_columns_and_the_queue_under_load() {
     let steady = || round(vec![ran("a:1", vec![log(0, START, STOP, 125e6), log(1, START, STOP, 125e6)])]);
-    let file = of(&config(), &[steady(), steady()]);
+    let file = of(&config(), &[steady(), steady()], &Here::default());
     assert_eq!(file.tables[0].columns, ["Bandwidth", "Sender", "Receiver"]);
     assert_eq!(file.tables[0].rows.len(), 1, "two repetitions of one condition");
     assert_eq!(file.tables[0].rows[0].cells[2], Cell::text("2000 Mbits/sec"));
@@ -96,4 +96,26 @@ fn a_result_has_the_studys_columns_and_the_queue_under_load() {
     // Steady from beginning to end.
     let points = &file.plots[0].series[0].points;
     assert!(points.iter().all(|p| (p.y - 2000.0).abs() < 20.0), "{points:?}");
+}
+
+/// One pair, and a link of this machine that leads to it.
+fn over_a_link(rate: Option<f64>, bytes_per_second: f64) -> ResultFile {
+    let ran = ran("a:1", vec![log(0, START, STOP, bytes_per_second)]);
+    let nics = [(ran.pair.clone(), crate::nic::Nic { name: "eth0".to_owned(), rate })].into();
+    of(&config(), &[round(vec![ran])], &Here { cpu_seconds: 0.1, nics })
+}
+
+#[test]
+fn a_rate_above_the_links_is_invalid_and_one_at_it_is_the_links() {
+    let above = over_a_link(Some(1e6), 2e6);
+    let row = &above.tables[1].rows[0];
+    assert!(row.invalid.iter().any(|why| why.contains("the link eth0 8 Mbit/s")), "{:?}", row.invalid);
+    let at = over_a_link(Some(1e6), 0.95e6);
+    assert!(at.tables[1].rows[0].invalid.is_empty());
+    let told = |file: &ResultFile, text: &str| file.findings.iter().any(|f| f.text.contains(text));
+    assert!(told(&at, "limited by: client NIC"), "{:?}", at.findings);
+    assert!(told(&at, "a node's link is 95 % full"), "{:?}", at.findings);
+    let unknown = over_a_link(None, 2e6);
+    assert!(unknown.tables[1].rows[0].invalid.is_empty());
+    assert!(told(&unknown, "not measured: client NIC"), "{:?}", unknown.findings);
 }

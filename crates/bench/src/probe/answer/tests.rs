@@ -37,6 +37,14 @@ fn a_line_gives_its_round_trips_and_its_prediction() {
     assert!((answer.doubled(understood).expect("it depends") - 0.013 / 3.0).abs() < 1e-9);
     let file = of_server(&config, &measured);
     assert!(file.findings.iter().any(|f| f.text.contains("atlantic x34.4")), "{:?}", file.findings);
+    let told = bench_report::report::answer(&file);
+    let line = |what: &str| told.iter().find(|(name, _)| name == what).map(|(_, text)| text.as_str());
+    assert!(
+        line("predicted slow-down, open-read-close").is_some_and(|text| text.contains("atlantic 34.4 x")),
+        "{told:?}"
+    );
+    assert!(line("round trips per open-read-close").is_some_and(|text| text.starts_with("3.0")), "{told:?}");
+    assert!(line("direct, cold and warm").is_some_and(|text| text.contains("bench render")), "{told:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::room::{Room, column, end, invalid, result, signal, start, table, wait_for};
+use super::room::{Room, column, end, findings, invalid, measure, result, signal, start, table, wait_for};
 use crate::tier::{forebay, free_port};
 
 #[test]
@@ -11,7 +11,14 @@ fn mixtures_walks_and_strides_do_what_they_say_without_a_fault() {
     let target = room.target();
     let small = ["--files", "20", "--file-size", "4KiB-64KiB", "-n", "1", "--nodes", "2", "--workers", "2"];
     let runs: [&[&str]; 4] = [
-        &["--operation", "read=70,write=20,stat=8,list=2", "--order", "zipf:0.9", "--draws", "500"],
+        &[
+            "--operation",
+            "read=50,range=15,write=15,stat=8,list=2,delete=10",
+            "--order",
+            "zipf:0.9",
+            "--draws",
+            "500",
+        ],
         &["--operation", "walk", "--files-per-directory", "5", "--epochs", "3"],
         &[
             "--operation",
@@ -86,6 +93,82 @@ fn an_open_loop_tells_a_stall_by_all_that_it_delays() {
     assert_eq!(nas.end().code, Some(0));
     room.assert_nothing_is_left();
     assert_eq!(end(room.bench(&["load", "--target", &target, "--open", "0"])).code, Some(2));
+}
+
+/// 10 ms each and 200 a second: how busy this machine is can make it less, and nothing can make it more.
+#[test]
+fn the_knee_of_a_limited_service_is_found_and_open_loops_stand_at_shares_of_it() {
+    let room = Room::new();
+    let target = room.target();
+    let mut load = vec!["load", "--target", &target, "--limits", "requests=200/s,first-byte=10ms", "--knee"];
+    load.extend([
+        "--step",
+        "1s",
+        "-n",
+        "1",
+        "--open-percent",
+        "50,90",
+        "--files",
+        "1",
+        "--file-size",
+        "4MiB",
+    ]);
+    load.extend(["--unit", "block", "--block", "4KiB", "--order", "random", "--json"]);
+    let found = result(room.bench(&load));
+    let steps = table(&found, "The knee");
+    let workers = column(steps, "Workers");
+    assert!(workers.len() >= 2 && workers[0]["count"] == 1 && workers[1]["count"] == 2, "{workers:?}");
+    assert_eq!(invalid(steps), Vec::<&str>::new());
+    let at_knee = measure(&found, "rate at the knee")[0];
+    assert!(at_knee > 0.0 && at_knee < 200.0 * 1.1, "{at_knee}");
+    let told = findings(&found).iter().any(|told| told.contains("knee is at") || told.contains("no knee"));
+    assert!(told, "{:?}", findings(&found));
+    let open = table(&found, "Open loops");
+    let due: Vec<f64> =
+        column(open, "due touches/s").iter().filter_map(|cell| cell["number"].as_f64()).collect();
+    assert_eq!(due.len(), 2, "{open}");
+    assert!(
+        (due[0] / at_knee - 0.5).abs() < 0.01 && (due[1] / at_knee - 0.9).abs() < 0.01,
+        "{due:?} {at_knee}"
+    );
+    assert_eq!(found["parameters"]["limits"], "requests=200/s,first-byte=10000us");
+    room.assert_nothing_is_left();
+    for wrong in [&["--knee", "--open", "5"][..], &["--open-percent", "50"], &["--limits", "file=60"]] {
+        let ended = end(room.bench(&[&["load", "--target", &target], wrong].concat()));
+        assert_eq!(ended.code, Some(2), "{wrong:?}: {:?}", ended.err);
+    }
+}
+
+/// Direct reads are held to the storage's limit, which a busy machine can only fall short of.
+#[test]
+fn a_loader_reads_limited_storage_directly_no_faster_than_it_gives() {
+    let room = Room::new();
+    let loaded = result(room.bench(&[
+        "loader",
+        "--rtt",
+        "1ms",
+        "--limits",
+        "all=1MiB/s",
+        "--clients",
+        "1",
+        "--workers",
+        "4",
+        "--objects",
+        "8",
+        "--object-size",
+        "256KiB",
+        "-n",
+        "1",
+        "--json",
+    ]));
+    assert_eq!(loaded["parameters"]["limits"], "all=1MiB/s");
+    let direct = column(table(&loaded, "Epochs"), "Direct")[0]["estimate"]["median"].as_f64();
+    assert!(direct.is_some_and(|rate| rate * 1024.0 < 1.1), "GiB/s: {direct:?}");
+    let told = findings(&loaded);
+    assert!(told.iter().any(|text| text.contains("direct: limited by")), "{told:?}");
+    room.assert_nothing_is_left();
+    let ended = end(room.bench(&["loader", "--origin", "nfs://nas/x", "--limits", "all=1MiB/s"]));
+    assert_eq!(ended.code, Some(2), "{:?}", ended.err);
 }
 
 /// By system calls, which a server makes for the files that it serves.

@@ -1,0 +1,76 @@
+//! How a tier is configured, by its own word: what its operator's interface tells of its cache and its junctions.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use types::{Error, ErrorKind, Result};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Junctions that are told; a tier may have many.
+const JUNCTIONS_MAX: usize = 8;
+
+#[derive(Deserialize)]
+struct Status {
+    version: String,
+    write: String,
+    cache: Cache,
+    junctions: Vec<Junction>,
+}
+
+#[derive(Deserialize)]
+struct Cache {
+    bytes_max: u64,
+}
+
+#[derive(Deserialize)]
+struct Junction {
+    path: String,
+    origin: String,
+}
+
+/// `forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4`
+pub fn of_tier(admin: SocketAddr) -> Result<String> {
+    let refuse = |why: String| {
+        let message = format!("the tier at {admin}: {why}; name a running one with --admin ADDR");
+        Error::new(ErrorKind::Unavailable, "read the configuration of", message)
+    };
+    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
+    let mut response =
+        agent.get(format!("http://{admin}/v1/status")).call().map_err(|e| refuse(e.to_string()))?;
+    let text = response.body_mut().read_to_string().map_err(|e| refuse(e.to_string()))?;
+    told(&text).map_err(|e| refuse(e.to_string()))
+}
+
+fn told(status: &str) -> serde_json::Result<String> {
+    let status: Status = serde_json::from_str(status)?;
+    let mut parts = vec![
+        format!("forebay {}", status.version),
+        status.write,
+        format!("cache {}", bench_report::format::bytes(status.cache.bytes_max)),
+    ];
+    let junctions = status.junctions.iter().take(JUNCTIONS_MAX);
+    parts.extend(junctions.map(|junction| format!("{} = {}", junction.path, junction.origin)));
+    let more = status.junctions.len().saturating_sub(JUNCTIONS_MAX);
+    if more > 0 {
+        parts.push(format!("and {more} junctions more"));
+    }
+    Ok(parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_and_junctions_with_their_options_are_told() {
+        let status = r#"{"version": "0.1.0", "write": "read-only", "uptime_seconds": 3,
+            "cache": {"bytes_used": 1, "bytes_max": 21474836480},
+            "junctions": [{"path": "/", "origin": "nfs://nas/show?nconnect=4", "state": "ok"}]}"#;
+        assert_eq!(
+            told(status).expect("a status"),
+            "forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4"
+        );
+        assert!(told("{}").is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! How much a target gives: workers are doubled until more of them bring little (the knee), then touches come on a
+//! schedule, at shares of the rate that was found there, which is what users of a target that is so busy would see.
+
+mod answer;
+
+use std::time::{Duration, Instant};
+
+use bench_load::engine::Job;
+use bench_load::outcome::PhaseOutcome;
+use bench_load::pace::{Arrivals, Pace};
+use bench_load::shape::{Amount, Order};
+use bench_report::histogram::Histogram;
+use bench_report::summary::median;
+use clap::{Args, ValueEnum};
+use types::Result;
+
+use crate::cli::CommonArgs;
+use crate::quantity;
+
+pub use answer::fill;
+
+/// More workers that bring less than this are past the knee.
+const GAIN: f64 = 1.05;
+/// And so are those whose touches take so many times as long as one worker's.
+const SLOWER: f64 = 2.0;
+/// Steps past the knee that are looked at: one alone may have been slow by accident.
+const PAST: usize = 2;
+/// What the engine takes of one client.
+const WORKERS_MAX: u32 = 65_536;
+/// Of all clients: a task each, some of which hold a block.
+const WORKERS_IN_ALL_MAX: u64 = 65_536;
+/// In an open loop so many times the workers of the last step may be under way: they are what a queue is made of.
+const UNDER_WAY: u32 = 4;
+/// Touches that an open loop should have, for its p99 to be one.
+const TOUCHES: f64 = 200.0;
+/// And the most that it may take longer for that.
+const STRETCH: f64 = 5.0;
+
+#[derive(Args, Clone, Debug)]
+pub struct KneeArgs {
+    /// Find the knee: double the workers of each node, from one, until that brings less than 5 % or a touch takes twice as
+    /// long as with one worker; then open loops at shares of the rate found
+    #[arg(long)]
+    pub knee: bool,
+    /// The shares, percent
+    #[arg(long, value_name = "PERCENTS", value_delimiter = ',', default_value = "50,70,90,95", requires = "knee", value_parser = parse_percent)]
+    pub open_percent: Vec<f64>,
+    /// Time of each step, and of each open loop
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "knee", value_parser = parse_step)]
+    pub step: Duration,
+    /// In an open loop: evenly or at random
+    #[arg(long, value_name = "ARRIVALS", default_value = "constant")]
+    pub arrivals: ArrivalsArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ArrivalsArg {
+    Constant,
+    Poisson,
+}
+
+impl From<ArrivalsArg> for Arrivals {
+    fn from(told: ArrivalsArg) -> Arrivals {
+        match told {
+            ArrivalsArg::Constant => Arrivals::Constant,
+            ArrivalsArg::Poisson => Arrivals::Poisson,
+        }
+    }
+}
+
+fn parse_percent(text: &str) -> std::result::Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (1.0..=200.0).contains(percent));
+    percent.ok_or_else(|| {
+        format!("\"{text}\" is no share; write percentages from 1 to 200, for example 50,70,90")
+    })
+}
+
+fn parse_step(text: &str) -> std::result::Result<Duration, String> {
+    let step = quantity::duration(text)?;
+    // Shorter rows are not believed, longer ones are a slip of the pen.
+    let good = (1.0..=3600.0).contains(&step.as_secs_f64());
+    if good { Ok(step) } else { Err(format!("{text}: a step takes 1s to 1h")) }
+}
+
+/// What is run: so many workers of each node, that way, for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub workers: u32,
+    pub pace: Pace,
+    pub seconds: f64,
+    /// From 0 on; each may write a version of its own.
+    pub number: u32,
+}
+
+impl Step {
+    /// The step, on a job of one phase: its work goes on until the time is over.
+    pub fn of(&self, mut job: Job) -> Job {
+        job.fleet.workers = self.workers;
+        job.limits.seconds = self.seconds;
+        for phase in &mut job.phases {
+            phase.pace = self.pace;
+            phase.work.amount = match phase.work.order {
+                Order::Uniform | Order::Zipf { .. } | Order::Hotspot { .. } => Amount::Draws(u64::MAX / 4),
+                _ => Amount::Epochs(u64::MAX),
+            };
+        }
+        job
+    }
+}
+
+/// One step or open loop, with all its repetitions.
+#[derive(Default)]
+pub struct Level {
+    /// Of each node.
+    pub workers: u32,
+    /// In an open loop: the share of the capacity, percent, and touches a second.
+    pub offered: Option<(f64, f64)>,
+    /// Touches a second that were done.
+    pub rates: Vec<f64>,
+    /// MiB a second.
+    pub mib: Vec<f64>,
+    /// Milliseconds from when a touch was begun, and from when it should have been.
+    pub service_p50: Vec<f64>,
+    pub response_p50: Vec<f64>,
+    pub service: Histogram,
+    pub response: Histogram,
+    pub lateness: Histogram,
+    pub faults: Vec<String>,
+}
+
+pub struct Found {
+    pub nodes: u32,
+    pub steps: Vec<Level>,
+    /// Among the steps.
+    pub knee: usize,
+    /// There was one: the last steps were past it.
+    pub reached: bool,
+    pub open: Vec<Level>,
+    /// The time was over before all repetitions were done.
+    pub cut: bool,
+}
+
+impl Level {
+    fn add(&mut self, outcome: &PhaseOutcome) {
+        let p50_ms = |h: &Histogram| h.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0);
+        let seconds = outcome.last_done_s().unwrap_or(0.0).max(1e-6);
+        self.rates.push(outcome.units as f64 / seconds);
+        self.mib.push(outcome.bytes() as f64 / f64::from(1 << 20) / seconds);
+        self.service_p50.extend(p50_ms(&outcome.unit));
+        self.response_p50.extend(p50_ms(&outcome.response));
+        self.service.merge(&outcome.unit);
+        self.response.merge(&outcome.response);
+        self.lateness.merge(&outcome.lateness);
+        self.faults.extend(outcome.faults());
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            rate: median(&self.rates).unwrap_or(0.0),
+            latency: median(&self.service_p50).unwrap_or(0.0),
+        }
+    }
+}
+
+/// What the decision is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Reading {
+    rate: f64,
+    latency: f64,
+}
+
+/// The last step that was worth its workers, among steps with twice as many each; and how many came after it. One that
+/// was slow by accident is no knee: none of those after the knee brings more.
+fn knee(steps: &[Reading]) -> (usize, usize) {
+    let Some(first) = steps.first() else { return (0, 0) };
+    let is_knee = |at: usize| {
+        let (Some(this), Some(later)) = (steps.get(at), steps.get(at + 1..)) else { return false };
+        let slower = later.first().is_some_and(|next| next.latency >= first.latency * SLOWER);
+        slower || later.iter().all(|step| step.rate < this.rate * GAIN)
+    };
+    // The last one is, if no other.
+    let at = (0..steps.len()).find(|at| is_knee(*at)).unwrap_or(steps.len() - 1);
+    (at, steps.len() - 1 - at)
+}
+
+/// Steps, then open loops; `run` does one and tells what came of it. First each step is looked at once, to see where it
+/// ends; then all are measured, one after the other, again and again.
+pub async fn find(
+    args: &KneeArgs,
+    common: &CommonArgs,
+    nodes: u32,
+    begin: Instant,
+    run: impl AsyncFn(Step, &str) -> Result<PhaseOutcome>,
+) -> Result<Found> {
+    let mut number = 0;
+    let mut steps: Vec<Level> = Vec::new();
+    let mut workers = 1;
+    let mut looks = Vec::new();
+    loop {
+        let step = Step { workers, pace: Pace::default(), seconds: args.step.as_secs_f64(), number };
+        let mut look = Level::default();
+        look.add(&run(step, &format!("knee: look at {nodes} x {workers} workers")).await?);
+        number += 1;
+        looks.push(look.reading());
+        steps.push(Level { workers, ..Level::default() });
+        let more = workers.saturating_mul(2);
+        let most = more > WORKERS_MAX || u64::from(more) * u64::from(nodes) > WORKERS_IN_ALL_MAX;
+        if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || begin.elapsed() >= common.time_budget
+        {
+            break;
+        }
+        workers = more;
+    }
+    let mut measuring = Measuring { common, begin, number, cut: false, run: &run };
+    let closed = |level: &Level| (level.workers, Pace::default(), args.step.as_secs_f64());
+    measuring.all("knee", &mut steps, closed).await?;
+    let readings: Vec<Reading> = steps.iter().map(Level::reading).collect();
+    let (knee, past) = knee(&readings);
+    let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
+    let mut open: Vec<Level> = Vec::new();
+    if capacity > 0.0 && !measuring.cut {
+        let under_way = workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX);
+        let rate = |percent: f64| (capacity * percent / 100.0).clamp(0.001, 1e6);
+        let level = |percent: &f64| Level {
+            workers: under_way,
+            offered: Some((*percent, rate(*percent))),
+            ..Level::default()
+        };
+        open = args.open_percent.iter().map(level).collect();
+        let scheduled = |level: &Level| {
+            let per_second = level.offered.map_or(1.0, |(_, rate)| rate);
+            let least = args.step.as_secs_f64();
+            let pace = Pace::Open { per_second, arrivals: args.arrivals.into() };
+            (level.workers, pace, least.max((TOUCHES / per_second).min(least * STRETCH)))
+        };
+        measuring.all("open loop", &mut open, scheduled).await?;
+    }
+    Ok(Found { nodes, steps, knee, reached: past > 0, open, cut: measuring.cut })
+}
+
+struct Measuring<'a, R> {
+    common: &'a CommonArgs,
+    begin: Instant,
+    number: u32,
+    cut: bool,
+    run: &'a R,
+}
+
+impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
+    /// All levels, again and again, until the time is over; once in any case.
+    async fn all(
+        &mut self,
+        what: &str,
+        levels: &mut [Level],
+        how: impl Fn(&Level) -> (u32, Pace, f64),
+    ) -> Result<()> {
+        for repetition in 0..self.common.repetitions {
+            for (at, level) in levels.iter_mut().enumerate() {
+                if repetition > 0 && self.begin.elapsed() >= self.common.time_budget {
+                    self.cut = true;
+                    return Ok(());
+                }
+                let (workers, pace, seconds) = how(level);
+                let step = Step { workers, pace, seconds, number: self.number };
+                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.common.repetitions);
+                level.add(&(self.run)(step, &told).await?);
+                self.number += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(steps: &[(f64, f64)]) -> Vec<Reading> {
+        steps.iter().map(|(rate, latency)| Reading { rate: *rate, latency: *latency }).collect()
+    }
+
+    #[test]
+    fn the_knee_is_before_the_step_that_brings_little() {
+        // 1, 2, 4, 8, 16 workers on something that serves 4 at a time.
+        let steps = readings(&[(100.0, 10.0), (200.0, 10.0), (400.0, 10.0), (404.0, 19.8), (404.0, 39.6)]);
+        assert_eq!(knee(&steps), (2, 2));
+        assert_eq!(knee(&steps[..3]), (2, 0), "it may come yet");
+    }
+
+    #[test]
+    fn a_step_that_was_slow_by_accident_is_no_knee() {
+        let steps = readings(&[(100.0, 10.0), (98.0, 15.0), (390.0, 10.0), (400.0, 19.0), (401.0, 40.0)]);
+        assert_eq!(knee(&steps[..2]), (0, 1), "one more is looked at");
+        assert_eq!(knee(&steps), (2, 2));
+    }
+
+    #[test]
+    fn the_knee_is_before_the_step_that_takes_twice_as_long() {
+        let steps = readings(&[(100.0, 10.0), (160.0, 12.5), (240.0, 16.7), (340.0, 23.5)]);
+        assert_eq!(knee(&steps), (2, 1));
+    }
+
+    #[test]
+    fn no_steps_and_one_step_have_no_knee() {
+        assert_eq!(knee(&[]), (0, 0));
+        assert_eq!(knee(&readings(&[(100.0, 10.0)])), (0, 0));
+        assert_eq!(knee(&readings(&[(0.0, 0.0), (0.0, 0.0)])).0, 0, "nothing came back");
+    }
+
+    #[test]
+    fn shares_and_steps_that_are_none_say_what_would_be() {
+        assert_eq!(parse_percent("95"), Ok(95.0));
+        for wrong in ["0", "-5", "300", "x", "nan"] {
+            assert!(parse_percent(wrong).is_err_and(|told| told.contains("50,70,90")), "{wrong}");
+        }
+        assert!(parse_step("2s").is_ok() && parse_step("10ms").is_err() && parse_step("2h").is_err());
+    }
+}

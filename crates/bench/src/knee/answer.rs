@@ -1,0 +1,214 @@
+//! What the knee and the open loops look like in a result.
+
+use bench_report::format::number;
+use bench_report::histogram::Histogram;
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::summary::{estimate, point};
+
+use super::{Found, KneeArgs, Level};
+use crate::results::Draft;
+
+/// An open loop that does less than this share of what it was offered is above what the target can do.
+const KEPT_UP: f64 = 0.95;
+
+/// `what`: the touches' name in the plural, as `objects`.
+pub fn fill(draft: &mut Draft, args: &KneeArgs, found: &Found, what: &str) {
+    draft.parameter("knee_step_s", args.step.as_secs_f64());
+    let percents: Vec<String> = args.open_percent.iter().map(f64::to_string).collect();
+    draft.parameter("open_percent", percents.join(","));
+    draft.parameter("arrivals", format!("{:?}", args.arrivals).to_lowercase());
+    draft.file.tables.push(steps(found, what));
+    if !found.open.is_empty() {
+        draft.file.tables.push(open(found, what));
+    }
+    draft.file.plots.extend(plots(found, what));
+    histograms(draft, found);
+    tell(draft, found, what);
+    if found.cut {
+        draft.warning("the time budget was over before all repetitions were done: rows have fewer");
+    }
+}
+
+fn steps(found: &Found, what: &str) -> Table {
+    let row = |(at, level): (usize, &Level)| {
+        let knee = match found.knee {
+            knee if knee == at && found.reached => "knee",
+            _ => "",
+        };
+        let cells = vec![
+            Cell::Count(u64::from(level.workers) * u64::from(found.nodes)),
+            Cell::Count(level.workers.into()),
+            estimate(&level.rates),
+            estimate(&level.mib),
+            known(&level.service_p50),
+            p99(&level.service),
+            Cell::text(knee),
+            Cell::Count(level.rates.len() as u64),
+        ];
+        Row { invalid: reasons(level), ..Row::new(cells) }
+    };
+    let columns = [
+        "Workers".to_owned(),
+        "of each node".to_owned(),
+        format!("{what}/s"),
+        "MiB/s".to_owned(),
+        "p50 (ms)".to_owned(),
+        "p99 (ms)".to_owned(),
+        "Knee".to_owned(),
+        "n".to_owned(),
+    ];
+    let mut table = Table::new(
+        "The knee: twice the workers each time",
+        columns,
+        found.steps.iter().enumerate().map(row).collect(),
+    );
+    table.notes = vec![
+        "A closed loop: rate x latency is the number of workers. Past the knee twice the workers bring less than 5 %, or a \
+         touch takes twice as long as with one worker."
+            .to_owned(),
+    ];
+    table
+}
+
+fn open(found: &Found, what: &str) -> Table {
+    let row = |level: &Level| {
+        let (percent, offered) = level.offered.unwrap_or_default();
+        let cells = vec![
+            Cell::Number(percent),
+            Cell::Number((offered * 100.0).round() / 100.0),
+            estimate(&level.rates),
+            known(&level.service_p50),
+            p99(&level.service),
+            known(&level.response_p50),
+            p99(&level.response),
+            p99(&level.lateness),
+            Cell::Count(level.rates.len() as u64),
+        ];
+        Row { invalid: reasons(level), ..Row::new(cells) }
+    };
+    let columns = [
+        "% of the knee's rate".to_owned(),
+        format!("due {what}/s"),
+        format!("done {what}/s"),
+        "service p50 (ms)".to_owned(),
+        "service p99 (ms)".to_owned(),
+        "response p50 (ms)".to_owned(),
+        "response p99 (ms)".to_owned(),
+        "bench late p99 (ms)".to_owned(),
+        "n".to_owned(),
+    ];
+    let mut table =
+        Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect());
+    table.notes = vec![
+        "Service: from when a touch was begun. Response: from when it was due, so with the time in which all workers were \
+         busy. Late: how much of that is the bench's own, waking up."
+            .to_owned(),
+    ];
+    table
+}
+
+fn known(values: &[f64]) -> Cell {
+    if values.is_empty() { Cell::missing("nothing was done") } else { estimate(values) }
+}
+
+/// Milliseconds, of all repetitions.
+fn p99(histogram: &Histogram) -> Cell {
+    match histogram.percentile(99.0) {
+        Some(microseconds) => Cell::Number(microseconds as f64 / 1000.0),
+        None => Cell::missing(format!("{} samples are too few", histogram.len())),
+    }
+}
+
+fn reasons(level: &Level) -> Vec<String> {
+    let mut reasons = level.faults.clone();
+    reasons.sort();
+    reasons.dedup();
+    reasons
+}
+
+fn plots(found: &Found, what: &str) -> Vec<Plot> {
+    let workers = |level: &Level| f64::from(level.workers) * f64::from(found.nodes);
+    let lines = |title: &str, x: Axis, y: Axis, series| Plot {
+        title: title.to_owned(),
+        x,
+        y,
+        kind: PlotKind::Lines,
+        series,
+    };
+    let rates = found.steps.iter().filter_map(|level| point(workers(level), &level.rates)).collect();
+    let mut plots = vec![lines(
+        "The knee: rate against workers",
+        Axis::log("workers"),
+        Axis::log(format!("{what}/s")),
+        vec![Series::ours("closed loop", rates)],
+    )];
+    if !found.open.is_empty() {
+        let of = |values: fn(&Level) -> &Vec<f64>| {
+            let share = |level: &Level| level.offered.map_or(0.0, |(percent, _)| percent);
+            found.open.iter().filter_map(|level| point(share(level), values(level))).collect()
+        };
+        plots.push(lines(
+            "Open loops: p50 against the share of the knee's rate",
+            Axis::linear("% of the knee's rate"),
+            Axis::log("ms"),
+            vec![
+                Series::ours("response", of(|level| &level.response_p50)),
+                Series::ours("service", of(|level| &level.service_p50)),
+            ],
+        ));
+    }
+    plots
+}
+
+fn histograms(draft: &mut Draft, found: &Found) {
+    for level in &found.steps {
+        let workers = u64::from(level.workers) * u64::from(found.nodes);
+        draft.file.histograms.push(level.service.to_named(format!("{workers} workers: touch")));
+    }
+    for level in &found.open {
+        let percent = level.offered.map_or(0.0, |(percent, _)| percent);
+        for (kind, histogram) in [("service", &level.service), ("response", &level.response)] {
+            draft.file.histograms.push(histogram.to_named(format!("open loop at {percent} %: {kind}")));
+        }
+    }
+}
+
+fn tell(draft: &mut Draft, found: &Found, what: &str) {
+    let Some(knee) = found.steps.get(found.knee) else { return };
+    let workers = u64::from(knee.workers) * u64::from(found.nodes);
+    let rate = knee.reading().rate;
+    let invalid = reasons(knee);
+    match found.steps.get(found.knee + 1).filter(|_| found.reached) {
+        Some(next) => draft.verdict(format!(
+            "the knee is at {workers} workers, {} {what}/s: twice as many bring {:+.0} % for {:.1} times the latency",
+            number(rate),
+            (next.reading().rate / rate.max(1e-9) - 1.0) * 100.0,
+            next.reading().latency / knee.reading().latency.max(1e-9),
+        )),
+        None => draft.warning(format!(
+            "no knee was found up to {workers} workers, {} {what}/s: more of them would do more",
+            number(rate)
+        )),
+    }
+    let measure = |name: String, unit: &str, better, values: &[f64]| Measure {
+        name,
+        unit: unit.to_owned(),
+        better,
+        values: values.to_vec(),
+    };
+    draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
+    for level in &found.open {
+        let (percent, offered) = level.offered.unwrap_or_default();
+        let name = format!("response p50 at {percent} % of the knee");
+        draft.measure(measure(name, "ms", Better::Lower, &level.response_p50), &reasons(level));
+        let done = level.reading().rate;
+        if done < offered * KEPT_UP {
+            draft.warning(format!(
+                "at {percent} % of the knee's rate only {} of {} {what}/s were done: what was still \
+                 waiting at the end is in no latency",
+                number(done),
+                number(offered)
+            ));
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What limits a run, and what it cannot have exceeded: every experiment asks here, so that all of them say it in the
+//! same words. For a load on a target of the user's: [`Bounds`]. For a state that the bench has put up: [`of_sample`].
+
+use std::borrow::Borrow;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use bench_load::outcome::PhaseOutcome;
+use bench_report::bottleneck::{Bottleneck, Measured, bottleneck};
+use bench_report::sanity;
+use bench_report::summary::median;
+
+use crate::ceiling::Ceiling;
+use crate::crew::Crew;
+use crate::mounts::Mount;
+use crate::nic::Nic;
+use crate::quantity::Rate;
+use crate::results::Draft;
+use crate::sample::{Mode, Sample};
+use crate::stage::Line;
+
+/// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
+/// by so much before anybody doubts it.
+const MEMORY_DOUBT: f64 = 1.5;
+const MEMORY: &str = "this machine's memory";
+/// Finding out where a host is.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The far end of the bytes, as far as its name tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Way {
+    /// No link is in between.
+    #[default]
+    Here,
+    /// Over a link whose speed may be unknown.
+    Over(Option<Nic>),
+}
+
+/// What a load on a target must pass through. The other machines of a run are taken to be like this one.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    machines: f64,
+    cores: f64,
+    way: Way,
+    /// Bytes a second, contents verified, on one machine.
+    memory: Option<f64>,
+}
+
+/// A row of a sweep, with all its repetitions.
+pub struct Row<'a> {
+    pub name: String,
+    pub nodes: u32,
+    pub runs: &'a [PhaseOutcome],
+}
+
+impl Bounds {
+    pub async fn of(target: &str, ceiling: &Ceiling, crew: &Crew) -> Bounds {
+        let mut hosts: Vec<&str> = crew.places().iter().map(|place| place.host.as_str()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        Bounds {
+            machines: hosts.len().max(1) as f64,
+            cores: cores(),
+            way: way(target).await,
+            memory: Some(ceiling.memory_rate),
+        }
+    }
+
+    /// Why the repetitions of a row cannot be what they say: faster than the slower of link and memory. Only for
+    /// work whose bytes are all compared, as the memory's are.
+    pub fn exceeded(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Option<String> {
+        let memory = self.memory.map(|rate| (rate * MEMORY_DOUBT * self.machines, MEMORY.to_owned()));
+        let link = self.link().map(|(rate, name)| (rate, format!("the link {name}")));
+        let (limit, what) = link.into_iter().chain(memory).min_by(|a, b| a.0.total_cmp(&b.0))?;
+        runs.iter()
+            .filter_map(|run| rate(run.borrow()))
+            .find_map(|rate| sanity::faster_than(rate, limit, &what))
+    }
+
+    /// What limits the load, as a verdict; with a warning if it was the bench.
+    pub fn tell(&self, draft: &mut Draft, what: &str, runs: &[impl Borrow<PhaseOutcome>]) {
+        let told = bottleneck(&self.measured(runs));
+        draft.verdict(format!("{what}: {told}"));
+        if told.is_client() {
+            draft.warning(format!(
+                "{what}: the bench itself was the limit, so this says nothing about the storage; use more processes or machines"
+            ));
+        }
+    }
+
+    /// For a sweep over shapes and sizes: what limits how many of its rows, which of them are faster than they can be,
+    /// and whether the links of the nodes explain them all.
+    pub fn judge(&self, draft: &mut Draft, rows: &[Row]) {
+        let mut by_limit: Vec<(Bottleneck, Vec<&str>)> = Vec::new();
+        for row in rows {
+            if let Some(why) = self.exceeded(row.runs) {
+                draft.warning(format!("{}: {why}", row.name));
+            }
+            let told = bottleneck(&self.measured(row.runs));
+            match by_limit.iter_mut().find(|(known, _)| known.limit == told.limit) {
+                Some((_, names)) => names.push(&row.name),
+                None => by_limit.push((told, vec![&row.name])),
+            }
+        }
+        by_limit.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        for (told, names) in by_limit {
+            let of = format!("{} of {} rows", names.len(), rows.len());
+            let first = names.first().copied().unwrap_or_default();
+            draft.verdict(format!("{of} are {told}; that is of {first}"));
+            if told.is_client() {
+                draft.warning(format!(
+                    "{of} measure the bench and not the storage ({}); use more processes or machines",
+                    names.join(", ")
+                ));
+            }
+        }
+        if let Some(why) = self.capped(rows) {
+            draft.note(why);
+        }
+    }
+
+    fn capped(&self, rows: &[Row]) -> Option<String> {
+        let Way::Over(nic) = &self.way else { return None };
+        let link = nic.as_ref().and_then(|nic| nic.rate);
+        let of_row = |row: &Row| {
+            let rates: Vec<f64> = row.runs.iter().filter_map(rate).collect();
+            // Nodes that are emulated on one machine share its link.
+            let links = if link.is_some() { self.machines } else { f64::from(row.nodes) };
+            Some(median(&rates)? / links.max(1.0))
+        };
+        sanity::nic_cap(&rows.iter().filter_map(of_row).collect::<Vec<_>>(), link)
+    }
+
+    fn measured(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Measured {
+        let runs = || runs.iter().map(Borrow::borrow);
+        let seconds: f64 = runs().filter_map(PhaseOutcome::last_done_s).sum();
+        let cpu: f64 = runs().map(|run: &PhaseOutcome| run.cpu_seconds).sum();
+        let bytes: f64 = runs().map(one_direction).sum();
+        let known = seconds > 0.0;
+        Measured {
+            client_cpu: known.then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0)),
+            client_nic: self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0)),
+            ..Measured::default()
+        }
+    }
+
+    /// Bytes a second of all machines' links together, and the name of ours.
+    fn link(&self) -> Option<(f64, String)> {
+        match &self.way {
+            Way::Over(Some(nic)) => nic.rate.map(|rate| (rate * self.machines, nic.to_string())),
+            _ => None,
+        }
+    }
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
+}
+
+/// A link carries as much in each direction.
+fn one_direction(run: &PhaseOutcome) -> f64 {
+    run.bytes_read.max(run.bytes_written) as f64
+}
+
+fn rate(run: &PhaseOutcome) -> Option<f64> {
+    run.last_done_s().filter(|seconds| *seconds > 0.0).map(|seconds| one_direction(run) / seconds)
+}
+
+/// Where a target's bytes come from.
+async fn way(target: &str) -> Way {
+    let path = target.strip_prefix("file://").unwrap_or(target);
+    if let Some(rest) = target.strip_prefix("nfs://") {
+        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        return match lookup(host).await {
+            Some(address) => over(address),
+            None => Way::Over(None),
+        };
+    }
+    match Mount::of(Path::new(path.split('?').next().unwrap_or(path))) {
+        Some(mount) if mount.is_far() => mount.server.map_or(Way::Over(None), |server| over(server.ip())),
+        _ => Way::Here,
+    }
+}
+
+fn over(address: IpAddr) -> Way {
+    if address.is_loopback() {
+        Way::Here
+    } else {
+        Nic::to(address).map_or(Way::Here, |nic| Way::Over(Some(nic)))
+    }
+}
+
+async fn lookup(host: &str) -> Option<IpAddr> {
+    let with_port = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        host.to_owned()
+    } else {
+        format!("{host}:2049")
+    };
+    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(with_port)).await.ok()?.ok()?;
+    found.map(|address| address.ip()).next()
+}
+
+/// What limits streams between this process and others: its own CPU seconds, how long they ran, the most that went over
+/// our link at once (bytes a second), and that link.
+pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option<&Nic>) -> Bottleneck {
+    let link = nic.and_then(|nic| nic.rate);
+    bottleneck(&Measured {
+        client_cpu: (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0)),
+        client_nic: most.zip(link).map(|(most, link)| (most / link).min(1.0)),
+        ..Measured::default()
+    })
+}
+
+/// What limits one state that the bench has put up. `serial`: round trips that a job makes one after the other, if
+/// they are known; `rate`: what the line carries.
+pub fn of_sample(
+    sample: &Sample,
+    mode: Mode,
+    line: &Line,
+    rate: Option<Rate>,
+    serial: Option<f64>,
+) -> Bottleneck {
+    let seconds = sample.makespan.max(0.001);
+    let share = |cpu: f64| (cpu / (seconds * cores())).min(1.0);
+    bottleneck(&Measured {
+        client_cpu: Some(share(sample.client_cpu)),
+        cache_cpu: (mode != Mode::Direct).then(|| share(sample.tier_cpu)),
+        wan_rtt_share: serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0)),
+        wan_bandwidth: rate
+            .map(|rate| (sample.line_bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0)),
+        origin: sample.origin_cpu.map(share),
+        ..Measured::default()
+    })
+}
+
+/// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than
+/// this machine's memory. What a cache gave is not held against the line.
+pub fn sample_exceeded(sample: &Sample, mode: Mode, rate: Option<Rate>, ceiling: &Ceiling) -> Option<String> {
+    let seconds = sample.makespan.max(1e-9);
+    let line = rate.filter(|_| mode != Mode::Warm).map(|rate| rate.bytes_per_second() as f64);
+    over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
+        sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
+    })
+}
+
+fn over_a_line(rate: f64, line: Option<f64>) -> Option<String> {
+    sanity::faster_than(rate, line?, "the line")
+}
+
+#[cfg(test)]
+pub mod tests {
+    use bench_load::outcome::WorkerSpan;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A phase of one worker that read.
+    pub fn run(name: &str, mib: u64, seconds: f64, cpu_seconds: f64) -> PhaseOutcome {
+        let span = WorkerSpan {
+            client: 0,
+            worker: 0,
+            start_s: 0.0,
+            end_s: seconds,
+            sync_s: 0.0,
+            bytes: mib * MIB,
+            units: 1,
+            progress: Vec::new(),
+            cut: false,
+        };
+        let text = r#"{"name":"read","spans":[],"bytes_read":0,"bytes_written":0,"units":1,"service":{},"unit":"","unit_by_size":{},
+            "first_block":"","all_blocks":"","response":"",
+            "lateness":"","series":{"interval_s":1.0,"intervals":[]},"errors":{"count":0,"by_kind":{},"told":[]},
+            "verification":{"checked_bytes":0,"corrupt":0,"stale":0,"newer":0,"misplaced":0,"told":[]},"calls":{},
+            "cpu_seconds":0.0,"forgot":null,"stopped":null}"#;
+        let empty = bench_report::histogram::Histogram::new().encode();
+        let text = text.replace("\"\"", &format!("\"{empty}\""));
+        let outcome: PhaseOutcome = serde_json::from_str(&text).expect("an outcome");
+        PhaseOutcome {
+            name: name.to_owned(),
+            spans: vec![span],
+            bytes_read: mib * MIB,
+            cpu_seconds,
+            ..outcome
+        }
+    }
+
+    fn bounds(way: Way) -> Bounds {
+        Bounds { machines: 1.0, cores: 2.0, way, memory: Some(1000.0 * MIB as f64) }
+    }
+
+    fn gigabit() -> Way {
+        Way::Over(Some(Nic { name: "eth0".into(), rate: Some(125e6) }))
+    }
+
+    #[test]
+    fn what_is_faster_than_its_link_or_memory_is_not_believed() {
+        let fast = [run("read", 100, 1.0, 0.1), run("read", 200, 1.0, 0.1)];
+        assert_eq!(bounds(Way::Here).exceeded(&fast), None);
+        let why = bounds(gigabit()).exceeded(&fast).expect("200 MiB/s over a gigabit");
+        assert!(why.contains("200.0 MiB/s") && why.contains("eth0 1000 Mbit/s"), "{why}");
+        let two = Bounds { machines: 2.0, ..bounds(gigabit()) };
+        assert_eq!(two.exceeded(&fast), None, "two machines have two links");
+        let why = bounds(Way::Here).exceeded(&[run("read", 1600, 1.0, 0.1)]).expect("faster than memory");
+        assert!(why.contains("memory"), "{why}");
+    }
+
+    #[test]
+    fn the_busiest_part_that_is_known_is_the_verdict() {
+        let told = |way, run| bottleneck(&bounds(way).measured(&[run])).to_string();
+        let cpu = told(Way::Here, run("read", 100, 1.0, 1.9));
+        assert!(cpu.starts_with("limited by: client CPU (client CPU 95 %"), "{cpu}");
+        assert!(cpu.contains("not measured: client NIC"), "{cpu}");
+        let nic = told(gigabit(), run("read", 115, 1.0, 0.2));
+        assert!(nic.starts_with("limited by: client NIC"), "{nic}");
+        let unknown = told(Way::Over(None), run("read", 115, 1.0, 0.2));
+        assert!(unknown.starts_with("limited by: nothing that was measured"), "{unknown}");
+    }
+
+    #[test]
+    fn shapes_that_all_stop_at_one_rate_show_a_capped_link_and_only_where_there_is_one() {
+        let runs = [[run("read", 200, 1.0, 0.1)], [run("read", 202, 1.0, 0.1)], [run("read", 198, 1.0, 0.1)]];
+        let rows: Vec<Row> =
+            runs.iter().map(|runs| Row { name: "a row".to_owned(), nodes: 2, runs }).collect();
+        let of = |way| bounds(way).capped(&rows);
+        assert!(of(Way::Over(None)).is_some_and(|why| why.contains("100 MiB/s a node")));
+        assert!(of(gigabit()).is_some_and(|why| why.contains("full")));
+        assert_eq!(of(Way::Here), None);
+    }
+
+    #[test]
+    fn a_sweep_is_told_in_one_line_for_each_limit() {
+        let runs = [
+            [run("read", 1, 1.0, 0.1)],
+            [run("read", 115, 1.0, 1.99)],
+            [run("read", 200, 1.0, 0.1)],
+            [run("read", 1, 1.0, 0.1)],
+        ];
+        let rows: Vec<Row> = runs
+            .iter()
+            .enumerate()
+            .map(|(n, runs)| Row { name: format!("row {n}"), nodes: 1, runs })
+            .collect();
+        let mut draft = Draft::without_common("shapes", "a sweep", "modern", 1);
+        bounds(gigabit()).judge(&mut draft, &rows);
+        let told: Vec<&str> = draft.file.findings.iter().map(|finding| finding.text.as_str()).collect();
+        let has = |parts: &[&str]| told.iter().any(|text| parts.iter().all(|part| text.contains(part)));
+        assert!(has(&["row 2: ", "more than the link eth0"]), "{told:?}");
+        assert!(
+            has(&["2 of 4 rows are limited by: nothing that was measured", "that is of row 0"]),
+            "{told:?}"
+        );
+        assert!(has(&["1 of 4 rows are limited by: client CPU"]), "{told:?}");
+        assert!(has(&["1 of 4 rows measure the bench and not the storage (row 1)"]), "{told:?}");
+    }
+
+    #[test]
+    fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
+        let ceiling =
+            Ceiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
+        let sample =
+            Sample { bytes_read: 20 * MIB, origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) };
+        let exceeded = |sample: &Sample, mode| sample_exceeded(sample, mode, Some(Rate(10 * MIB)), &ceiling);
+        assert!(
+            exceeded(&sample, Mode::Direct).is_some_and(|why| why.contains("more than the line carries"))
+        );
+        assert!(exceeded(&sample, Mode::Cold).is_some());
+        assert_eq!(exceeded(&sample, Mode::Warm), None);
+        let slow = Sample { origin_bytes: 9 * MIB, ..sample.clone() };
+        assert_eq!(exceeded(&slow, Mode::Cold), None, "most came from the tier");
+        let impossible = Sample { bytes_read: 200 * MIB, ..slow };
+        assert!(exceeded(&impossible, Mode::Warm).is_some_and(|why| why.contains(MEMORY)));
+    }
+
+    #[tokio::test]
+    async fn a_target_of_this_machine_has_no_link_in_between() {
+        for here in ["/tmp", "file:///tmp?direct=1", "nfs://127.0.0.1:2049/x"] {
+            assert_eq!(way(here).await, Way::Here, "{here}");
+        }
+    }
+}

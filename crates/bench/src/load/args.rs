@@ -1,0 +1,261 @@
+//! What can be typed for a load of one's own, and what it means.
+
+use std::time::Duration;
+
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::pace::{Pace, Stagger};
+use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
+use clap::{Args, ValueEnum};
+use types::Result;
+
+use crate::bed::{Bed, TargetArgs};
+use crate::cli::{CommonArgs, refuse};
+use crate::knee::KneeArgs;
+use crate::quantity;
+use crate::render::parse_stagger;
+
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// What is done: read, write, stat, walk (list, then ask for the attributes of each file), or a mixture such as
+    /// read=60,range=10,write=15,stat=8,list=2,delete=5 (range: one block of a file; delete: make an empty file, remove it)
+    #[arg(long, value_name = "WHAT", default_value = "read", value_parser = parse_operation)]
+    pub operation: Operation,
+    /// What one touch is
+    #[arg(long, value_name = "UNIT", default_value = "file")]
+    pub unit: UnitArg,
+    /// sequential, random (each once per epoch), strided:8, uniform, zipf:0.99, hotspot:10/90 (10 % of the units get
+    /// 90 % of the touches)
+    #[arg(long, value_name = "ORDER", default_value = "sequential", value_parser = parse_order)]
+    pub order: Order,
+    /// Who goes through it: all together in contiguous parts (split) or in turns (interleaved), each client or each worker
+    /// by itself
+    #[arg(long, value_name = "WHO", default_value = "client")]
+    pub share: ShareArg,
+    /// All units so many times
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "draws", value_parser = clap::value_parser!(u64).range(1..))]
+    pub epochs: u64,
+    /// So many touches, for orders that repeat
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub draws: Option<u64>,
+    /// Files
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub files: u64,
+    /// Bytes of each: 16MiB, or 4KiB-1MiB for sizes spread evenly by magnitude
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_sizes)]
+    pub file_size: Sizes,
+    /// Files of one directory; 0: all in one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub files_per_directory: u64,
+    /// Each node has files of its own
+    #[arg(long)]
+    pub private: bool,
+    /// Bytes of one read or write
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    pub block: u64,
+    /// Nodes, each with connections of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub nodes: u32,
+    /// What each does at the same time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub workers: u32,
+    /// Rest of a worker after each touch
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = quantity::duration)]
+    pub think: Duration,
+    /// Nodes that start together, and how long after the ones before, as 5/7s
+    #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
+    pub stagger: Option<Stagger>,
+    /// An open loop: touches a second of all together, whether or not earlier ones are done; latency counts from when a
+    /// touch should have begun
+    #[arg(long, value_name = "PER SECOND", conflicts_with_all = ["think", "stagger"])]
+    pub open: Option<f64>,
+    #[command(flatten)]
+    pub knee: KneeArgs,
+    /// End each repetition after this time
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    pub seconds: Option<Duration>,
+    /// Share of what is read that is compared with what was written
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub verify: u8,
+    /// What a compressor would save of the contents
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub compressible: u8,
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum UnitArg {
+    File,
+    Block,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ShareArg {
+    Split,
+    Interleaved,
+    Client,
+    Worker,
+}
+
+type Parsed<T> = std::result::Result<T, String>;
+
+fn parse_operation(text: &str) -> Parsed<Operation> {
+    match text {
+        "read" => return Ok(Operation::Read),
+        "write" => return Ok(Operation::Write),
+        "stat" => return Ok(Operation::Stat),
+        "walk" => return Ok(Operation::Walk),
+        _ => {}
+    }
+    let wrong = || {
+        format!(
+            "\"{text}\" is no operation; write read, write, stat, walk or a mixture such as read=70,write=30"
+        )
+    };
+    let mut mix = Mix::default();
+    for part in text.split(',') {
+        let (name, weight) = part.split_once('=').ok_or_else(wrong)?;
+        let weight: u32 = weight.parse().map_err(|_| wrong())?;
+        match name {
+            "read" => mix.read = weight,
+            "write" => mix.write = weight,
+            "stat" => mix.stat = weight,
+            "list" => mix.list = weight,
+            "delete" => mix.delete = weight,
+            "range" => mix.range = weight,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(Operation::Mixed(mix))
+}
+
+fn parse_order(text: &str) -> Parsed<Order> {
+    let wrong = || {
+        format!(
+            "\"{text}\" is no order; write sequential, random, strided:8, uniform, zipf:0.99 or hotspot:10/90"
+        )
+    };
+    let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
+    match text.split_once(':') {
+        None if text == "sequential" => Ok(Order::Sequential),
+        None if text == "random" => Ok(Order::Random),
+        None if text == "uniform" => Ok(Order::Uniform),
+        Some(("strided", blocks)) => blocks.parse().map(Order::Strided).map_err(|_| wrong()),
+        Some(("zipf", theta)) => Ok(Order::Zipf { theta: number(theta)? }),
+        Some(("hotspot", shares)) => {
+            let (hot, access) = shares.split_once('/').ok_or_else(wrong)?;
+            Ok(Order::Hotspot { hot_percent: number(hot)?, access_percent: number(access)? })
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_sizes(text: &str) -> Parsed<Sizes> {
+    match text.split_once('-') {
+        Some((min, max)) if !min.is_empty() => {
+            Ok(Sizes::Spread { min: quantity::size(min)?, max: quantity::size(max)? })
+        }
+        _ => quantity::size(text).map(Sizes::Equal),
+    }
+}
+
+impl LoadArgs {
+    pub fn layout(&self) -> Layout {
+        let (files_per_directory, private) = (self.files_per_directory, self.private);
+        Layout { files: self.files, sizes: self.file_size, files_per_directory, private }
+    }
+
+    pub fn work(&self) -> Work {
+        Work {
+            operation: self.operation,
+            unit: match self.unit {
+                UnitArg::File => Unit::File,
+                UnitArg::Block => Unit::Block,
+            },
+            order: self.order,
+            share: match self.share {
+                ShareArg::Split => Share::Split,
+                ShareArg::Interleaved => Share::Interleaved,
+                ShareArg::Client => Share::Client,
+                ShareArg::Worker => Share::Worker,
+            },
+            amount: self.draws.map_or(Amount::Epochs(self.epochs), Amount::Draws),
+            block_bytes: self.block,
+            seed: self.common.seed,
+        }
+    }
+
+    pub fn pace(&self) -> Pace {
+        match self.open {
+            Some(per_second) => Pace::Open { per_second, arrivals: self.knee.arrivals.into() },
+            None => Pace::Closed { think_s: self.think.as_secs_f64(), stagger: self.stagger },
+        }
+    }
+
+    pub fn job(&self, bed: &Bed, version: u32) -> Job {
+        let time = self.seconds.unwrap_or(self.common.time_budget);
+        Job {
+            root: bed.root(),
+            layout: self.layout(),
+            content: bed.content,
+            fleet: Fleet { clients: self.nodes, first_client: 0, workers: self.workers },
+            phases: vec![Phase {
+                name: "load".to_owned(),
+                work: self.work(),
+                pace: self.pace(),
+                version,
+                verify_percent: self.verify,
+                ..Phase::default()
+            }],
+            limits: Limits { seconds: time.as_secs_f64(), ..Limits::default() },
+        }
+    }
+
+    /// With the knee it is workers and pace that are looked for.
+    pub fn check_knee(&self) -> Result<()> {
+        let paced =
+            self.open.is_some() || !self.think.is_zero() || self.stagger.is_some() || self.seconds.is_some();
+        if self.knee.knee && paced {
+            return refuse(
+                "load: --knee has steps of its own (--step); leave out --open, --think, --stagger and --seconds",
+            );
+        }
+        Ok(())
+    }
+
+    /// Bytes that lie on the target.
+    pub fn bytes(&self) -> u64 {
+        let trees = if self.private { u64::from(self.nodes) } else { 1 };
+        self.layout().total_bytes().saturating_mul(trees)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_typed_is_understood_and_what_cannot_says_what_can() {
+        assert_eq!(parse_order("zipf:0.99"), Ok(Order::Zipf { theta: 0.99 }));
+        assert_eq!(parse_order("strided:8"), Ok(Order::Strided(8)));
+        assert_eq!(
+            parse_order("hotspot:10/90"),
+            Ok(Order::Hotspot { hot_percent: 10.0, access_percent: 90.0 })
+        );
+        assert_eq!(parse_sizes("4KiB-1MiB"), Ok(Sizes::Spread { min: 4096, max: 1 << 20 }));
+        assert_eq!(parse_sizes("1MiB"), Ok(Sizes::Equal(1 << 20)));
+        let mix = Mix { read: 70, write: 20, stat: 10, ..Mix::default() };
+        assert_eq!(parse_operation("read=70,write=20,stat=10"), Ok(Operation::Mixed(mix)));
+        for wrong in ["backwards", "zipf:x", "hotspot:10", "strided:"] {
+            assert!(parse_order(wrong).is_err_and(|e| e.contains("zipf:0.99")), "{wrong}");
+        }
+        let mix = Mix { delete: 3, range: 5, ..Mix::default() };
+        assert_eq!(parse_operation("range=5,delete=3"), Ok(Operation::Mixed(mix)));
+        for wrong in ["delete", "read=x", "read70", "truncate=5"] {
+            assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
+        }
+        assert!(parse_sizes("-1").is_err());
+    }
+}

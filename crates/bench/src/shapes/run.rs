@@ -1,0 +1,199 @@
+//! The measurement: files laid out or found, then all conditions, one after the other, again and again.
+
+use std::time::Instant;
+
+use bench_load::dataset::Dataset;
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::outcome::PhaseOutcome;
+use bench_load::shape::{Fleet, Layout, Sizes, Unit};
+use bench_load::target::limited::BUSY_CALL;
+use bench_report::histogram::Histogram;
+use bench_report::overlap;
+use types::{Error, ErrorKind, Result};
+
+use super::condition::{Condition, sets, total_bytes};
+use crate::bed::Bed;
+use crate::cli::CommonArgs;
+use crate::crew::Crew;
+use crate::limit;
+use crate::spans;
+
+/// A row is repeated until it takes this long: a second, and some for a run that is faster than the first look.
+const ROW_SECONDS: f64 = 2.5;
+const ROW_SECONDS_MIN: f64 = 1.6;
+const LOOKS_MAX: u32 = 5;
+const EPOCHS_MAX: u64 = 100_000;
+
+/// A condition and what was measured under it.
+pub struct Measured {
+    pub condition: Condition,
+    pub epochs: u64,
+    /// Repetitions, without the histograms of their calls.
+    pub outcomes: Vec<PhaseOutcome>,
+    /// The same, as tables show them.
+    pub runs: Vec<Run>,
+    /// Of all repetitions.
+    pub calls: Histogram,
+}
+
+/// One repetition.
+pub struct Run {
+    pub phase: Option<overlap::Phase>,
+    /// Of the worker that took longest to make data durable.
+    pub sync_s: f64,
+    pub call_p50_ms: Option<f64>,
+    /// Until the first block of a file was there, where files have several.
+    pub first_block_p50_ms: Option<f64>,
+    pub file_p50_ms: Option<f64>,
+    pub busy: u64,
+}
+
+/// What came of it all.
+pub struct All {
+    pub rows: Vec<Measured>,
+    /// Sets of files that an earlier run had left and that were used.
+    pub reused: usize,
+    /// The time was over before all repetitions were done.
+    pub cut: bool,
+}
+
+impl Measured {
+    fn new(condition: Condition, epochs: u64) -> Measured {
+        Measured { condition, epochs, outcomes: Vec::new(), runs: Vec::new(), calls: Histogram::new() }
+    }
+
+    pub fn judged(&self) -> limit::Row<'_> {
+        limit::Row { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
+    }
+
+    fn add(&mut self, mut outcome: PhaseOutcome) {
+        let call = if self.condition.shape.writes() { "write" } else { "read" };
+        // A histogram may take a quarter of a megabyte, and there may be hundreds of repetitions.
+        let service = std::mem::take(&mut outcome.service);
+        let calls = service.get(call);
+        let p50_ms = |histogram: &Histogram| Some(histogram.percentile(50.0)? as f64 / 1000.0);
+        let whole = self.condition.work(1, 0).unit == Unit::File;
+        self.runs.push(Run {
+            phase: spans::phase(&outcome),
+            sync_s: outcome.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max),
+            call_p50_ms: calls.and_then(p50_ms),
+            first_block_p50_ms: p50_ms(&outcome.first_block),
+            file_p50_ms: if whole { p50_ms(&outcome.unit) } else { None },
+            busy: outcome.calls.get(BUSY_CALL).copied().unwrap_or(0),
+        });
+        if let Some(calls) = calls {
+            self.calls.merge(calls);
+        }
+        self.outcomes.push(outcome);
+    }
+}
+
+/// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
+/// to last long enough.
+pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<All> {
+    let begin = Instant::now();
+    let reused = lay_out(common, conditions, bed).await?;
+    let measuring = Measuring { crew, common, bed, begin };
+    let mut rows = Vec::new();
+    for condition in conditions {
+        rows.push(Measured::new(*condition, measuring.look(condition).await?));
+    }
+    let mut cut = false;
+    'all: for repetition in 0..common.repetitions {
+        for row in &mut rows {
+            cut = repetition > 0 && begin.elapsed() >= common.time_budget;
+            if cut {
+                break 'all;
+            }
+            let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
+            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, common.repetitions);
+            row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
+        }
+    }
+    Ok(All { rows, reused, cut })
+}
+
+/// All files that are read, and room for those that are written. Nothing is written if something cannot be. Returns how
+/// many sets were there already.
+async fn lay_out(common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<usize> {
+    let mut missing = Vec::new();
+    let (read, mut new_bytes) = (sets(conditions, false), total_bytes(&sets(conditions, true)));
+    for (directory, layout) in &read {
+        let dataset = Dataset { layout: layout.clone(), content: bed.content, version: 1, trees: 1 };
+        if !bed.holds(&dataset, directory).await? {
+            new_bytes = new_bytes.saturating_add(layout.total_bytes());
+            missing.push((directory, dataset));
+        }
+    }
+    for condition in conditions {
+        bed.check(&job(condition, 1, 1, common, bed, 1.0), new_bytes).await?;
+    }
+    for (directory, dataset) in &missing {
+        bed.lay_out(dataset, directory).await?;
+    }
+    Ok(read.len() - missing.len())
+}
+
+fn job(
+    condition: &Condition,
+    epochs: u64,
+    version: u32,
+    common: &CommonArgs,
+    bed: &Bed,
+    seconds: f64,
+) -> Job {
+    Job {
+        root: bed.root(),
+        // Of no phase: each has its files.
+        layout: Layout { files: 1, sizes: Sizes::Equal(0), ..Layout::default() },
+        content: bed.content,
+        fleet: Fleet { clients: condition.nodes, first_client: 0, workers: condition.workers },
+        phases: vec![Phase {
+            name: condition.shape.name().to_owned(),
+            work: condition.work(epochs, common.seed),
+            files: Some(condition.files()),
+            version,
+            ..Phase::default()
+        }],
+        limits: Limits { seconds, ..Limits::default() },
+    }
+}
+
+struct Measuring<'a> {
+    crew: &'a Crew,
+    common: &'a CommonArgs,
+    bed: &'a Bed,
+    begin: Instant,
+}
+
+impl Measuring<'_> {
+    /// How often it must be gone through.
+    async fn look(&self, condition: &Condition) -> Result<u64> {
+        let mut epochs = 1;
+        for look in 1..=LOOKS_MAX {
+            let what = format!("{}: look {look}", condition.name());
+            let seconds =
+                self.once(condition, epochs, 1, &what).await?.last_done_s().unwrap_or(0.0).max(1e-6);
+            if seconds >= ROW_SECONDS_MIN || epochs == EPOCHS_MAX {
+                break;
+            }
+            // The first goes are slower than those that follow: an estimate from a few is too low.
+            epochs = ((epochs as f64 * ROW_SECONDS / seconds).ceil() as u64).max(epochs + 1).min(EPOCHS_MAX);
+        }
+        Ok(epochs)
+    }
+
+    async fn once(
+        &self,
+        condition: &Condition,
+        epochs: u64,
+        version: u32,
+        what: &str,
+    ) -> Result<PhaseOutcome> {
+        let seconds = self.common.seconds_left(self.begin);
+        let job = job(condition, epochs, version, self.common, self.bed, seconds);
+        let loaded = self.crew.load(self.bed.url(), &job, what).await?;
+        let phase = loaded.outcome.phases.into_iter().next();
+        phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
+    }
+}

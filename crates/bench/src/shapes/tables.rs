@@ -1,0 +1,221 @@
+//! The tables and plots of shapes, with the study's own beside them.
+
+use bench_load::outcome::PhaseOutcome;
+use bench_load::target::limited::Service;
+use bench_report::bottleneck::BUSY;
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::overlap;
+use bench_report::published::azure_hpc_io as published;
+use bench_report::sanity;
+use bench_report::summary::{estimate, median, point};
+
+use super::condition::{Shape, Sweep};
+use super::run::{All, Measured, Run};
+use crate::bed::tell_wrong_bytes;
+use crate::results::Draft;
+
+const MIB: f64 = 1_048_576.0;
+const TICK_SECONDS: f64 = 1e-6;
+
+/// After the columns that say what the row is.
+const COLUMNS: [&str; 12] = [
+    "Latency (s)",
+    "all workers (MiB/s)",
+    "one worker (MiB/s)",
+    "slowest / fastest",
+    "overlap %",
+    "call p50 (ms)",
+    "call p99 (ms)",
+    "first block p50 (ms)",
+    "file p50 (ms)",
+    "making durable s",
+    "times gone through",
+    "n",
+];
+
+pub fn fill(draft: &mut Draft, all: &All) {
+    for shape in Shape::ALL {
+        for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
+            let of = |row: &&Measured| row.condition.shape == shape && row.condition.sweep == sweep;
+            let rows: Vec<&Measured> = all.rows.iter().filter(of).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            draft.file.tables.push(table(shape, sweep, &rows));
+            draft.file.plots.extend(plot(shape, sweep, &rows));
+            rows.iter().for_each(|row| measure(draft, row));
+        }
+    }
+    draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
+    tell_wrong_bytes(draft, all.rows.iter().flat_map(|row| &row.outcomes).map(|run| &run.verification));
+    let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
+    if busy > 0 {
+        draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
+    }
+    if all.reused > 0 {
+        draft.note(format!(
+            "{} sets of files were there from an earlier run, and were used again",
+            all.reused
+        ));
+    }
+    if all.cut {
+        draft.warning("the time budget was over before all repetitions were done: rows have fewer");
+    }
+}
+
+/// Which rows the limits of a service explain: no part of the way is busy then.
+pub fn limited(draft: &mut Draft, all: &All, limits: &Service) {
+    let at_limit = |row: &&Measured| {
+        let c = &row.condition;
+        let most = limits.most(c.layout().files, c.block.min(c.bytes));
+        most.zip(median(&together(&row.runs))).is_some_and(|(most, rate)| rate * MIB >= most as f64 * BUSY)
+    };
+    let rows: Vec<&Measured> = all.rows.iter().filter(at_limit).collect();
+    if let Some(first) = rows.first() {
+        draft.verdict(format!(
+            "{} of {} rows are limited by: the limits that the service was given (the first: {})",
+            rows.len(),
+            all.rows.len(),
+            first.condition.name()
+        ));
+    }
+}
+
+/// MiB/s of all together, bytes over the last finisher.
+fn together(runs: &[Run]) -> Vec<f64> {
+    phases(runs).map(|phase| phase.last_done_rate() / MIB).collect()
+}
+
+/// MiB/s of one worker on average.
+fn each(runs: &[Run]) -> Vec<f64> {
+    let mean = |phase: &overlap::Phase| {
+        let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();
+        rates.iter().sum::<f64>() / rates.len().max(1) as f64
+    };
+    phases(runs).map(mean).collect()
+}
+
+fn phases(runs: &[Run]) -> impl Iterator<Item = &overlap::Phase> {
+    runs.iter().filter_map(|run| run.phase.as_ref())
+}
+
+fn table(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Table {
+    let size = rows.first().map_or(0.0, |row| row.condition.bytes as f64 / MIB);
+    let (title, heads) = match sweep {
+        Sweep::Size => {
+            let first = if shape.writes() { "Size(MiB) per Proc" } else { "File Size(MiB)" };
+            ("against the size of a file".to_owned(), [first, "Total Size(MiB)"])
+        }
+        Sweep::Fleet => (format!("over nodes, {size} MiB a file"), ["Procs/Node", "Nodes"]),
+        Sweep::Block => (
+            format!(
+                "against the size of a {}, {size} MiB a file",
+                if shape.writes() { "write" } else { "read" }
+            ),
+            ["Block (KiB)", "File Size(MiB)"],
+        ),
+    };
+    let row = |row: &&Measured| {
+        let c = &row.condition;
+        let mut cells = match sweep {
+            Sweep::Size => {
+                vec![Cell::Number(c.bytes as f64 / MIB), Cell::Number(c.layout().total_bytes() as f64 / MIB)]
+            }
+            Sweep::Fleet => vec![Cell::Count(c.workers.into()), Cell::Count(c.nodes.into())],
+            Sweep::Block => vec![Cell::Number(c.block as f64 / 1024.0), Cell::Number(c.bytes as f64 / MIB)],
+        };
+        cells.extend(common_cells(row));
+        Row { invalid: invalid(row), ..Row::new(cells) }
+    };
+    let columns = heads.into_iter().chain(COLUMNS);
+    let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
+    if sweep == Sweep::Size {
+        table.notes = vec![
+            "Latency: of the last worker, to go through it once. All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
+             table printed this, without saying so."
+                .to_owned(),
+            "A call is one read or write of a block; a file's time counts from its opening to its end. What is gone \
+             through again and again may be in a cache, the target's or this machine's; what is written again is made \
+             durable when its file is closed, each time."
+                .to_owned(),
+        ];
+    }
+    table
+}
+
+fn common_cells(row: &Measured) -> Vec<Cell> {
+    let runs = &row.runs;
+    let of = |value: fn(&Run) -> Option<f64>| match runs.iter().filter_map(value).collect::<Vec<f64>>() {
+        values if values.is_empty() => Cell::missing("there is none"),
+        values => estimate(&values),
+    };
+    let fairness: Vec<f64> = phases(runs).map(overlap::Phase::fairness).collect();
+    let overlaps: Vec<f64> = phases(runs).map(|phase| phase.overlap() * 100.0).collect();
+    let p99 = row.calls.percentile(99.0).map(|microseconds| Cell::Number(microseconds as f64 / 1000.0));
+    // Not the passes that were planned: the time may have been over before.
+    let gone = |run: &PhaseOutcome| run.bytes() as f64 / row.condition.once().max(1) as f64;
+    let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(run)).filter(|s| s.is_finite());
+    let once: Vec<f64> = row.outcomes.iter().filter_map(once).collect();
+    vec![
+        estimate(&once),
+        estimate(&together(runs)),
+        estimate(&each(runs)),
+        estimate(&fairness),
+        estimate(&overlaps),
+        of(|run| run.call_p50_ms),
+        p99.unwrap_or_else(|| Cell::missing(format!("{} calls are too few", row.calls.len()))),
+        of(|run| run.first_block_p50_ms),
+        of(|run| run.file_p50_ms),
+        of(|run| Some(run.sync_s)),
+        Cell::Count(row.outcomes.first().map_or(0, |run| gone(run) as u64)),
+        Cell::Count(runs.len() as u64),
+    ]
+}
+
+fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
+    let x = |row: &Measured| match sweep {
+        Sweep::Size => row.condition.bytes as f64 / MIB,
+        Sweep::Fleet => row.condition.in_all() as f64,
+        Sweep::Block => row.condition.block as f64 / 1024.0,
+    };
+    let (what, axis) = match sweep {
+        Sweep::Size => ("size", "size (MiB)"),
+        Sweep::Block => ("block size", "block (KiB)"),
+        // The study's rows have nearly the same number of workers, and are no line.
+        Sweep::Fleet => return None,
+    };
+    let points = rows.iter().filter_map(|row| point(x(row), &together(&row.runs))).collect();
+    let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
+    series.extend(match (sweep, shape) {
+        (Sweep::Size, Shape::Sfmr) => published::read_series(),
+        (Sweep::Size, Shape::Sfmw) => published::sfmw_series(),
+        (Sweep::Size, Shape::Mfmw) => published::mfmw_series(),
+        _ => Vec::new(),
+    });
+    Some(Plot {
+        title: format!("{}: rate against {what}", shape.name()),
+        x: Axis::log(axis),
+        y: Axis::log("MiB/s"),
+        kind: PlotKind::Lines,
+        series,
+    })
+}
+
+fn invalid(row: &Measured) -> Vec<String> {
+    let mut reasons: Vec<String> = row.outcomes.iter().flat_map(|run| run.faults()).collect();
+    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0), TICK_SECONDS);
+    reasons.extend(row.outcomes.iter().find_map(too_short));
+    reasons.sort();
+    reasons.dedup();
+    reasons
+}
+
+fn measure(draft: &mut Draft, row: &Measured) {
+    let measure = Measure {
+        name: row.condition.name(),
+        unit: "MiB/s".to_owned(),
+        better: Better::Higher,
+        values: together(&row.runs),
+    };
+    draft.measure(measure, &invalid(row));
+}

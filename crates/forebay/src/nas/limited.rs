@@ -1,0 +1,102 @@
+//! A NAS with the limits of a service behind it: what a tier in front of such a service is worth can be measured without
+//! one.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bench_load::target::limited::{Asker, Service};
+use bytes::Bytes;
+use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use types::{ByteRange, Distance, FsStat, Name, Result, Version};
+
+pub struct Limited {
+    inner: Arc<dyn Origin>,
+    asker: Asker,
+}
+
+impl Limited {
+    pub fn new(inner: Arc<dyn Origin>, limits: Service) -> Arc<Limited> {
+        Arc::new(Limited { inner, asker: Asker::new(limits) })
+    }
+
+    async fn request<T>(
+        &self,
+        object: &Reference,
+        bytes: u64,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let name = object.0.iter().fold(String::new(), |mut name, byte| {
+            let _ = write!(name, "{byte:02x}");
+            name
+        });
+        self.asker.limited(&name, bytes, call).await
+    }
+}
+
+#[async_trait]
+impl Origin for Limited {
+    fn url(&self) -> String {
+        self.inner.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.inner.read_max()
+    }
+
+    fn distance(&self) -> Option<Distance> {
+        self.inner.distance()
+    }
+
+    /// Asked when it is put up, by nobody who is measured.
+    async fn root(&self) -> Result<Object> {
+        self.inner.root().await
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.request(dir, 0, self.inner.lookup(dir, name)).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.request(object, 0, self.inner.getattr(object)).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.request(link, 0, self.inner.readlink(link)).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.request(dir, 0, self.inner.readdir(dir, cursor)).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.request(object, range.length, self.inner.read(object, version, range)).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.request(object, 0, self.inner.statfs(object)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much slower it may be is this machine's business.
+    #[tokio::test]
+    async fn a_file_is_read_no_faster_than_its_limit() {
+        let dir = tempfile::tempdir().expect("directory");
+        std::fs::write(dir.path().join("a"), vec![7; 1 << 20]).expect("written");
+        let plain = origin::posix::PosixOrigin::open(dir.path()).expect("opened");
+        let limited = Limited::new(Arc::new(plain), "file=2MiB/s".parse().expect("limits"));
+        let root = limited.root().await.expect("there").reference;
+        let file = limited.lookup(&root, &Name::new(b"a".to_vec()).expect("a name")).await.expect("there");
+        let begun = std::time::Instant::now();
+        for block in 0..4 {
+            let range = ByteRange::new(block << 18, 1 << 18);
+            let bytes = limited.read(&file.reference, file.version, range).await.expect("read");
+            assert_eq!(bytes.len(), 1 << 18);
+        }
+        assert!(begun.elapsed().as_secs_f64() > 0.4, "{:?} for half a second's worth", begun.elapsed());
+    }
+}
