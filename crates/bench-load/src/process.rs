@@ -114,11 +114,18 @@ mod tests {
         let status = "Name:\ta b\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         let told = Switches::in_status(status);
         assert_eq!((told, told.all()), (Switches { voluntary: 7, involuntary: 3 }, 10));
-        let before = Switches::of_us();
-        for _ in 0..20 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        assert!(Switches::of_us().since(before).voluntary >= 20, "{before:?}");
+        // One thread by its name: others, of other tests, end meanwhile and take their counts with them.
+        const NAME: &str = "sleeps-often";
+        let sleeper = std::thread::Builder::new().name(NAME.to_owned()).spawn(|| {
+            let before = Switches::of_threads(|name| name == NAME);
+            for _ in 0..20 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            Switches::of_threads(|name| name == NAME).since(before)
+        });
+        let slept = sleeper.expect("a thread").join().expect("it ends");
+        assert!(slept.voluntary >= 20, "{slept:?}");
+        assert!(Switches::of_us().all() > 0);
         assert_eq!(Switches::of_process(u32::MAX), Switches::default());
         assert_eq!(Switches::of_threads(|name| name == "no such thread"), Switches::default());
     }

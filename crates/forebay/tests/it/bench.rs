@@ -6,6 +6,7 @@
 mod compare;
 mod damage;
 mod distance;
+mod honest;
 mod launch;
 mod load;
 mod refusal;

@@ -83,7 +83,8 @@ fn more_processes_than_nodes_are_refused() {
     let target = room.target();
     let ended = room.run(&["sob", "2", "--target", &target, "--nodes", "2", "--procs", "3"]);
     assert_eq!(ended.code, Some(2), "{:?}", ended.err);
-    assert!(ended.err.iter().any(|line| line.contains("2 clients over 3 processes")), "{:?}", ended.err);
+    assert_eq!(ended.err.len(), 1, "said once, and not by each of the three: {:?}", ended.err);
+    assert!(ended.err[0].contains("2 clients over 3 processes"), "{:?}", ended.err);
     room.assert_nothing_is_left();
 }
 
@@ -231,6 +232,48 @@ fn parent(process: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let after_name = stat.rsplit(')').next().expect("a name in brackets");
     after_name.split_whitespace().nth(1).and_then(|id| id.parse().ok()).expect("a process's id")
+}
+
+#[test]
+fn a_run_goes_on_when_its_program_is_built_anew_meanwhile() {
+    let room = Room::new();
+    let program = room.path("forebay");
+    std::fs::copy(crate::tier::forebay().get_program(), &program).expect("copied");
+    let shape = ["--rtt", "2ms,20ms", "--nodes", "2", "--files", "4", "--compute", "1s", "-n", "1"];
+    let mut run = std::process::Command::new(&program);
+    run.args(["bench", "render", "--procs", "2", "--json"]).args(shape);
+    run.env("TMPDIR", room.path("tmp")).env("FOREBAY_LOG", "off").current_dir(room.path("tmp"));
+    let run = start(run);
+    // The other rank may have been started by then; the tiers have not.
+    std::fs::remove_file(&program).expect("removed");
+    std::fs::write(&program, "not a program").expect("written");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(0), "{:?}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).expect("a result");
+    assert_eq!(invalid(table(&result, "Extended")), Vec::<&str>::new());
+    room.assert_nothing_is_left();
+}
+
+#[test]
+fn of_several_ranks_one_measures_a_link() {
+    let room = Room::new();
+    let mpirun = match open_mpi(2) {
+        Ok(mpirun) => mpirun,
+        Err(NotRun(reason)) => return not_run("of_several_ranks_one_measures_a_link", &reason),
+    };
+    let mut server = room.bench(&["link", "server", "--listen", "127.0.0.1:0"]);
+    server.stdout(std::process::Stdio::piped());
+    let mut server = server.spawn().expect("started");
+    let mut said = String::new();
+    let stdout = server.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut said).expect("its address");
+    let address = said.trim().strip_prefix("link server: ").expect("an address").to_owned();
+    let ended = end(room.launched(mpirun, &["link", "client", &address, "--time", "400ms", "-n", "1"]));
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(ended.code, Some(0), "{:?}", ended.err);
+    assert_eq!(ended.out.matches("# The link by itself").count(), 1, "{}", ended.out);
+    assert!(ended.out.contains("The link: limited by: "), "{}", ended.out);
 }
 
 #[test]

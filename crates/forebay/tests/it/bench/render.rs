@@ -54,12 +54,54 @@ fn the_render_study_proves_its_states_and_counts_the_round_trips_of_a_frame() {
         assert!(direct >= (NODES * FILES) as f64 && cold < direct, "{cell}");
     }
 
+    the_answer_has_its_ten_lines(&result);
     room.assert_nothing_is_left();
     files_are_written_and_read_back(&room, &result);
     // A busy machine may bend the line once; a wrong count is wrong each time.
     if let Err(first) = line_through_direct(&result) {
         let second = room.result(&[&run[..], &shape].concat());
         line_through_direct(&second).unwrap_or_else(|second| panic!("{first}; and again: {second}"));
+    }
+}
+
+/// What is known is there, with its interval or its unit, and what is not says why.
+fn the_answer_has_its_ten_lines(result: &Value) {
+    let lines = result["answer"].as_array().expect("an answer");
+    let starts = [
+        "round trip",
+        "round trips per open-read-close",
+        "predicted slow-down",
+        "time of the job",
+        "speed-up",
+        "saved at the storage",
+        "coalescing",
+        "cost of each TB read",
+        "limited",
+        "validity",
+    ];
+    assert_eq!(lines.len(), starts.len(), "{lines:?}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line["what"].as_str().is_some_and(|what| what.starts_with(start)), "{start}: {line}");
+        assert!(line["parts"].as_array().is_some_and(|parts| !parts.is_empty()), "{line}");
+    }
+    let trips = &lines[1]["parts"][0]["value"]["estimate"];
+    assert!(
+        trips["median"].as_f64().is_some_and(|n| (2.0..4.0).contains(&n)),
+        "LOOKUP, GETATTR, READ: {trips}"
+    );
+    assert!(trips["interval"].is_array(), "{trips}");
+    assert!(lines[7]["parts"][0]["value"]["missing"].as_str().is_some_and(|why| why.contains("--prices")));
+    let tier = result["fingerprint"]["tier"].as_str().expect("the tier's configuration");
+    assert!(tier.contains("cache 1.00 GiB") && tier.contains("nconnect=4"), "{tier}");
+    assert!(result["noise"]["detectable_change"].is_object(), "{}", result["noise"]);
+    let extended = table(result, "Extended");
+    for cell in column(extended, "switches/call, clients D/C/W") {
+        assert!(three(cell).iter().all(|switches| *switches > 0.0), "who waits leaves the processor: {cell}");
+    }
+    for cell in column(extended, "wire B / payload B D/C") {
+        let text = cell["text"].as_str().expect("text");
+        let all: Vec<f64> = text.split(" / ").map(|part| part.parse().expect("a number")).collect();
+        assert!(all.iter().all(|bytes| (1.0..1.5).contains(bytes)), "payload and its headers: {cell}");
     }
 }
 
@@ -89,6 +131,7 @@ fn files_are_written_and_read_back(room: &Room, printed: &Value) {
     let markdown = end(room.bench(&["show", &json]));
     let file = std::fs::read_to_string(room.path("out/render.md")).expect("written");
     assert_eq!(markdown.out.trim_end(), file.trim_end());
+    assert!(file.find("- **round trip:**") < file.find("direct = "), "the answer comes first: {file}");
     assert!(file.contains("| Direct Connect (s) |") || file.contains("Direct Connect (s)"), "{file}");
     let page = std::fs::read_to_string(room.path("out/render.html")).expect("written");
     assert!(page.contains("<svg") && !page.contains("src=\"http"), "a page that needs nothing else");
