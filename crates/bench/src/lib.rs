@@ -28,3 +28,4 @@ mod spans;
 mod stage;
 mod value;
 mod workflow;
+mod working_set;
