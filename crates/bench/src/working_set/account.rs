@@ -101,9 +101,14 @@ impl Account {
         self.origin_bytes as f64 / self.bytes_read.max(1) as f64
     }
 
-    /// Bytes from the storage beyond those that were different from each other.
+    /// Bytes that came ahead and that nobody has read: of files beside the data set too.
+    pub fn ahead_unread(&self) -> u64 {
+        self.ahead.saturating_sub(self.ahead_used)
+    }
+
+    /// Bytes from the storage beyond those that were different from each other, and beyond those that nobody read.
     pub fn duplicate(&self, unique: u64) -> u64 {
-        self.origin_bytes.saturating_sub(unique)
+        self.origin_bytes.saturating_sub(self.ahead_unread()).saturating_sub(unique)
     }
 
     pub fn call(&self, kind: &str) -> u64 {
@@ -124,9 +129,9 @@ impl Account {
         self.call("getattr") as f64 / self.opens.max(1) as f64
     }
 
-    /// Percent of the bytes fetched ahead that were evicted before anybody read them; None if nothing was fetched ahead.
+    /// Percent of the bytes fetched ahead that nobody has read; None if nothing was fetched ahead.
     pub fn ahead_wasted_percent(&self) -> Option<f64> {
-        (self.ahead > 0).then(|| self.ahead_evicted as f64 / self.ahead as f64 * 100.0)
+        (self.ahead > 0).then(|| self.ahead_unread() as f64 / self.ahead as f64 * 100.0)
     }
 
     /// Why no figure of the phase must be believed: somebody else was served too, or the accounts do not add up.
@@ -147,19 +152,18 @@ impl Account {
         reasons
     }
 
-    /// Why the cache was not empty before. `unique`: bytes that were asked for at least once; `all`: of the data set,
-    /// which may be fetched ahead.
-    pub fn not_cold(&self, unique: u64, all: u64) -> Vec<String> {
+    /// Why the cache was not empty before. `unique`: bytes that were asked for at least once.
+    pub fn not_cold(&self, unique: u64) -> Vec<String> {
         let mut reasons = Vec::new();
         if self.origin_bytes < unique {
             let origin = self.origin_bytes;
             reasons
                 .push(format!("not cold: {origin} bytes came from the storage for {unique} different ones"));
         }
-        if self.evicted == 0 && self.origin_bytes as f64 > all as f64 * UNIQUE_EXTRA {
-            let origin = self.origin_bytes;
+        let twice = self.duplicate(unique);
+        if self.evicted == 0 && twice as f64 > unique as f64 * (UNIQUE_EXTRA - 1.0) {
             reasons
-                .push(format!("{origin} bytes came from the storage, which has {all}, and none was evicted"));
+                .push(format!("{twice} of {unique} bytes came from the storage twice, and none was evicted"));
         }
         reasons
     }
@@ -167,11 +171,12 @@ impl Account {
     /// Why the cache did not have everything but `missing` bytes.
     pub fn not_warm(&self, unique: u64, missing: u64) -> Vec<String> {
         let most = (unique as f64 * NOTHING) as u64 + (missing as f64 * UNIQUE_EXTRA) as u64;
-        let origin = self.origin_bytes;
-        if origin <= most {
+        // What nobody asked for is no miss.
+        let asked = self.origin_bytes.saturating_sub(self.ahead);
+        if asked <= most {
             return Vec::new();
         }
-        vec![format!("not warm: {origin} bytes came from the storage, and nothing was evicted")]
+        vec![format!("not warm: {asked} bytes were asked of the storage, and nothing was evicted")]
     }
 
     /// Why it was not the disk that gave what was asked for.
@@ -218,14 +223,17 @@ mod tests {
     #[test]
     fn a_state_is_what_the_counters_say() {
         let cold = Account { origin_bytes: 500, ..warm() };
-        assert!(cold.not_cold(500, 500).is_empty());
-        assert!(cold.not_cold(501, 600)[0].contains("not cold"));
-        assert!(cold.not_cold(400, 400)[0].contains("none was evicted"));
+        assert!(cold.not_cold(500).is_empty());
+        assert!(cold.not_cold(501)[0].contains("not cold"));
+        assert!(cold.not_cold(400)[0].contains("none was evicted"));
         let evicting = Account { evicted: 1, ..cold.clone() };
-        assert!(evicting.not_cold(400, 400).is_empty());
+        assert!(evicting.not_cold(400).is_empty());
+        let neighbours = Account { ahead: 300, ahead_used: 200, ..cold.clone() };
+        assert!(neighbours.not_cold(400).is_empty(), "files beside the data set were read ahead");
         assert!(warm().not_warm(500, 0).is_empty());
         assert!(!cold.not_warm(500, 0).is_empty());
         assert!(cold.not_warm(500, 500).is_empty());
+        assert!(Account { ahead: 500, ..cold.clone() }.not_warm(500, 0).is_empty(), "nobody asked for it");
         assert!(warm().not_from_disk(500)[0].contains("unknown"));
         assert!(Account { disk: Some(0), ..warm() }.not_from_disk(500)[0].contains("not from the disk"));
         assert!(Account { disk: Some(400), ..warm() }.not_from_disk(500).is_empty());
@@ -238,10 +246,11 @@ mod tests {
             waits: 12,
             calls: BTreeMap::from([("read".to_owned(), 4), ("getattr".to_owned(), 5)]),
             ahead: 200,
-            ahead_evicted: 50,
+            ahead_used: 150,
+            ahead_evicted: 40,
             ..warm()
         };
-        assert_eq!((phase.duplicate(500), phase.duplicate(800)), (200, 0));
+        assert_eq!((phase.duplicate(500), phase.duplicate(800)), (150, 0));
         assert_eq!((phase.coalescing(), phase.revalidations_per_open()), (Some(3.0), 0.5));
         assert_eq!((phase.ahead_wasted_percent(), warm().ahead_wasted_percent()), (Some(25.0), None));
         assert_eq!((phase.amplification(), warm().coalescing()), (0.7, None));

@@ -99,7 +99,7 @@ impl WarmUpVerdicts {
                 reasons
             };
             cold.extend(checked(&up.cold));
-            cold.extend(up.cold.not_cold(all, all));
+            cold.extend(up.cold.not_cold(all));
             warm.extend(checked(&up.warm));
             warm.extend(up.warm.not_warm(all, 0));
             if let Some(account) = &up.from_disk {
@@ -246,6 +246,7 @@ fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
             known(accounts.iter().map(|a| a.coalescing()), "nothing was read"),
             of(&|a| a.ahead as f64 / MIB),
             of(&|a| a.ahead_used as f64 / MIB),
+            of(&|a| a.ahead_evicted as f64 / MIB),
             known(accounts.iter().map(|a| a.ahead_wasted_percent()), "nothing was fetched ahead"),
             of(&Account::revalidations_per_open),
         ];
@@ -264,12 +265,14 @@ fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
         "coalescing",
         "read ahead MiB",
         "of that read later MiB",
-        "evicted unread %",
+        "evicted unread MiB",
+        "not read so far %",
         "revalidations per open",
     ];
     let mut table = Table::new("What the storage was asked for", columns, rows.collect());
     table.notes = vec![
-        "From the tier's counters. Twice: bytes beyond the data set's. Amplification: bytes from the storage for each byte that a \
+        "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
+         ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
          client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
          opened. Nothing is written through this version's tier, so that there is no write amplification."
             .to_owned(),
@@ -293,7 +296,7 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
         let first_reasons = first.contradictions(plan.demanded(&layout, first.passes));
         reasons.extend(first_reasons.into_iter().map(|why| format!("first pass: {why}")));
         reasons.extend(later.contradictions(plan.demanded(&layout, later.passes)));
-        reasons.extend(first.not_cold(condition.first_unique, all));
+        reasons.extend(first.not_cold(condition.first_unique));
         if evicted == 0 {
             reasons.extend(later.not_warm(condition.unique, all.saturating_sub(condition.first_unique)));
         }
@@ -353,7 +356,7 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
         "waited for the storage %",
         "storage bytes per client byte",
         "fetched twice MiB",
-        "read ahead, evicted unread %",
+        "read ahead, not read %",
         "evicted in all passes MiB",
     ];
     let mut table = Table::new("How large a cache must be", columns, rows);
@@ -364,7 +367,8 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
             plan.cache_bytes as f64 / MIB,
             plan.theta
         ),
-        "Fetched twice: bytes from the storage in the measured passes beyond those that were different from each other."
+        "Fetched twice: bytes from the storage in the measured passes beyond those that were different from each other, and \
+         beyond those that were read ahead and that nobody read."
             .to_owned(),
     ];
     draft.file.tables.push(table);

@@ -12,3 +12,4 @@ mod refusal;
 mod render;
 mod room;
 mod safety;
+mod working_set;
