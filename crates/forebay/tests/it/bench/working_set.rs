@@ -86,7 +86,10 @@ fn a_running_tier_is_measured_and_loses_nothing_that_it_had() {
     let (origin, own) = (room.path("target"), room.path("own"));
     std::fs::create_dir(&own).expect("created");
     std::fs::write(origin.join("theirs"), vec![7; 1 << 20]).expect("written");
-    let junction = format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n", origin.display());
+    let junction = format!(
+        "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nfiles = \"always\"\ndirectories = \"always\"\n",
+        origin.display()
+    );
     let mut tier = Tier::start(&own, &junction);
     let theirs = |tier: &Tier| tier.json(&["stat", "/theirs"])["cached_bytes"].as_u64();
     tier.json(&["warm", "/theirs"]);
@@ -98,6 +101,9 @@ fn a_running_tier_is_measured_and_loses_nothing_that_it_had() {
     let result = room.result(&[&running[..], &["-n", "2", "--file-size", "1MiB"]].concat());
     assert_eq!(wrong(table(&result, "Where the bytes came from")), Vec::<&str>::new());
     assert_eq!(numbers(table(&result, "Where the bytes came from"), "hits %")[1], 100.0);
+    // It asks whether a file has changed, always, as it was told to.
+    let asked = numbers(table(&result, "What the storage was asked for"), "revalidations per open");
+    assert!(asked.len() == 2 && asked[1] > 0.0, "{asked:?}");
     assert!(findings(&result).iter().any(|said| said.contains("no sweep")), "{:?}", findings(&result));
     assert_eq!(theirs(&tier), Some(1 << 20), "it is still there");
 
