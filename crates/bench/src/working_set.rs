@@ -37,6 +37,8 @@ const CACHE_BYTES: u64 = 20 << 30;
 const CACHE_MIN: u64 = 64 << 20;
 /// Of the cache: the data set that it gets warm with. All of it fits, below where a tier begins to make room.
 const WARM_UP: f64 = 0.75;
+/// Even a single client finds something from the second one on, and a small cache shows by several looks that it is warm.
+const WARM_UP_PASSES: u64 = 4;
 const FACTORS: &str = "0.25,0.5,0.75,0.9,1,1.25,1.5,2,4";
 /// A pass that is shorter is repeated until it takes this long.
 const ROW_SECONDS_MIN: f64 = 1.1;
@@ -234,7 +236,8 @@ impl Plan {
     /// Bytes that clients read in all, about: each condition twice, and warming up.
     fn predicted_bytes(&self) -> u64 {
         let sweep: u64 = self.factors.iter().map(|factor| self.demanded(&self.layout(*factor), 3)).sum();
-        let each = sweep.saturating_mul(self.orders.len() as u64) + self.demanded(&self.layout(WARM_UP), 4);
+        let each = sweep.saturating_mul(self.orders.len() as u64)
+            + self.demanded(&self.layout(WARM_UP), WARM_UP_PASSES + 2);
         each.saturating_mul(u64::from(self.repetitions))
     }
 }
@@ -250,6 +253,8 @@ struct Condition {
     later: Account,
     /// From before the first pass to after the last one: a tier makes room between them too.
     evicted: u64,
+    /// In the same time: bytes that came from the storage after they had come before.
+    again: u64,
 }
 
 /// How one tier got warm, and what it was then.
@@ -363,8 +368,7 @@ impl Run<'_> {
             miss: counters.miss_bytes(),
             used: counters.used_bytes(),
         });
-        // Twice: even a single client finds something in the second pass.
-        let cold = self.pass(&seat, &layout, order, 2, 0, "getting warm").await?;
+        let cold = self.pass(&seat, &layout, order, WARM_UP_PASSES, 0, "getting warm").await?;
         let looks = watch.stop();
         let warm = self.pass(&seat, &layout, order, 1, 2, "warm").await?;
         let from_disk = match &seat.tier {
@@ -390,11 +394,14 @@ impl Run<'_> {
             let passes = (ROW_SECONDS / later.seconds.max(1e-3)).ceil() as u64;
             later = self.pass(&seat, &layout, order, passes, 2, &what).await?;
         }
-        let evicted = Counters::of(seat.admin)?.since(&before).evicted_bytes();
+        let life = Counters::of(seat.admin)?.since(&before);
         self.ground.leave(seat).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
-        Ok(Condition { factor, order, first_unique, unique, first, later, evicted })
+        let evicted = life.evicted_bytes();
+        // The first draws of zipf are the same in each pass, so that the longest one has them all.
+        let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
+        Ok(Condition { factor, order, first_unique, unique, first, later, evicted, again })
     }
 
     async fn pass(

@@ -98,6 +98,12 @@ impl Counters {
         self.told("forebay_cache_max_bytes")
     }
 
+    /// Bytes that were fetched ahead and that nobody has read.
+    pub fn ahead_unread_bytes(&self) -> u64 {
+        let ahead = self.total("forebay_cache_readahead_bytes_total");
+        ahead.saturating_sub(self.total("forebay_cache_readahead_used_bytes_total"))
+    }
+
     pub fn evicted_bytes(&self) -> u64 {
         self.total("forebay_cache_evicted_bytes_total")
     }

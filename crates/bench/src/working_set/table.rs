@@ -8,7 +8,7 @@ use bench_report::summary::{estimate, median, point};
 use super::account::Account;
 use super::curve::{self, Moment};
 use super::ground::Ground;
-use super::{Condition, Measured, OrderName, Plan, WARM_UP, WarmUp, WorkingSetArgs};
+use super::{Condition, Measured, OrderName, Plan, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs};
 use crate::results::Draft;
 use crate::rig::LOOK;
 
@@ -140,7 +140,7 @@ fn time_to_warm(draft: &mut Draft, plan: &Plan, curves: &[Vec<Moment>], invalid:
     let mut table = Table::new("Time to warm", columns, rows);
     table.notes = vec![
         format!(
-            "{} clients read {:.0} MiB twice, each in an order of its own, beginning with an empty cache. Reached: from then on \
+            "{} clients read {:.0} MiB {WARM_UP_PASSES} times, each in an order of its own, beginning with an empty cache. Reached: from then on \
              no interval of {} s had fewer hits.",
             plan.fleet.clients,
             all / MIB,
@@ -184,7 +184,7 @@ type State<'a> = (&'static str, Vec<&'a Account>, &'a [String]);
 
 fn states<'a>(ups: &'a [WarmUp], verdicts: &'a WarmUpVerdicts) -> Vec<State<'a>> {
     let mut states = vec![
-        ("getting warm (two passes)", ups.iter().map(|up| &up.cold).collect(), &verdicts.cold[..]),
+        ("getting warm", ups.iter().map(|up| &up.cold).collect(), &verdicts.cold[..]),
         ("warm", ups.iter().map(|up| &up.warm).collect(), &verdicts.warm[..]),
     ];
     let from_disk: Vec<&Account> = ups.iter().filter_map(|up| up.from_disk.as_ref()).collect();
@@ -355,7 +355,7 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
         "from the disk %",
         "waited for the storage %",
         "storage bytes per client byte",
-        "fetched twice MiB",
+        "fetched again in all passes MiB",
         "read ahead, not read %",
         "evicted in all passes MiB",
     ];
@@ -367,7 +367,7 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
             plan.cache_bytes as f64 / MIB,
             plan.theta
         ),
-        "Fetched twice: bytes from the storage in the measured passes beyond those that were different from each other, and \
+        "Fetched again: bytes from the storage, from the first pass on, beyond those that were different from each other and \
          beyond those that were read ahead and that nobody read."
             .to_owned(),
     ];
@@ -401,7 +401,7 @@ fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condit
         maybe(Account::disk_percent, "unknown"),
         of(&|c| c.later.waited_percent()),
         of(&|c| c.later.amplification()),
-        of(&|c| c.later.duplicate(c.unique) as f64 / MIB),
+        of(&|c| c.again as f64 / MIB),
         maybe(Account::ahead_wasted_percent, "nothing was fetched ahead"),
         of(&|c| c.evicted as f64 / MIB),
     ]

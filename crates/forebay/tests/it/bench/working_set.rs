@@ -35,8 +35,8 @@ fn a_cache_that_is_too_small_is_told_from_one_that_is_not_and_every_state_is_pro
 
     let sources = table(&result, "Where the bytes came from");
     assert_eq!((rows(sources).len(), wrong(sources)), (3, vec![]));
-    // 48 MiB, by two clients, twice and then once; warm, nothing had to be waited for.
-    assert_eq!(numbers(sources, "served MiB"), [192.0, 96.0, 96.0]);
+    // 48 MiB, by two clients, four times and then once; warm, nothing had to be waited for.
+    assert_eq!(numbers(sources, "served MiB"), [384.0, 96.0, 96.0]);
     assert_eq!(numbers(sources, "hits %")[1..], [100.0, 100.0]);
     let parts =
         ["from memory %", "from the disk %", "waited for the storage %"].map(|part| numbers(sources, part));
@@ -60,16 +60,20 @@ fn a_cache_that_is_too_small_is_told_from_one_that_is_not_and_every_state_is_pro
     let (factors, hits) = (numbers(sweep, "data set / cache"), numbers(sweep, "hits %"));
     let (sizes, evicted) = (numbers(sweep, "data set MiB"), numbers(sweep, "evicted in all passes MiB"));
     let per_byte = numbers(sweep, "storage bytes per client byte");
+    let again = numbers(sweep, "fetched again in all passes MiB");
     for at in 0..6 {
         assert_eq!(sizes[at], factors[at] * 64.0);
         let order = &column(sweep, "Order")[at]["text"];
         if factors[at] < 1.0 {
             assert_eq!(evicted[at], 0.0, "{order}");
+            // A read that straggles is sent once more.
+            assert!(again[at] <= 0.05 * sizes[at], "{order}: {} MiB again", again[at]);
             if order != "zipf" {
                 assert_eq!((hits[at], per_byte[at]), (100.0, 0.0), "{order}");
             }
         } else if order != "zipf" {
             assert!(hits[at] < 100.0 && per_byte[at] > 0.0 && evicted[at] > 0.0, "{order}: {} %", hits[at]);
+            assert!(again[at] > 0.0, "{order}: what has left is fetched again");
         }
     }
     room.assert_nothing_is_left();
