@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench_load::data::Content;
@@ -10,6 +9,7 @@ use bench_load::dataset::Dataset;
 use bench_load::safety::Cleanup;
 use bench_load::shape::Layout;
 use bench_load::target::{self, from_url};
+use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
 use super::{Plan, WARM_UP, WorkingSetArgs};
@@ -37,6 +37,8 @@ pub struct Running {
     common: CommonArgs,
     /// The data set that is there now, so that it is removed however the run ends.
     bed: Mutex<Option<Bed>>,
+    /// What the removal of the earlier ones came to.
+    removed: Mutex<Cleanup>,
 }
 
 /// A tier whose cache has nothing of the data set, and the data set behind it.
@@ -74,6 +76,7 @@ impl Ground {
                 may_evict: args.may_evict,
                 common: args.common.clone(),
                 bed: Mutex::default(),
+                removed: Mutex::default(),
             })));
         }
         let data = DataSet { layout: plan.largest(), content: content(plan.seed) };
@@ -113,10 +116,7 @@ impl Ground {
     pub async fn leave(&self, seat: Seat) -> Result<()> {
         match self {
             Ground::Own { .. } => Ok(()),
-            Ground::Running(running) => match running.leave(&seat.root).await? {
-                Some(done) if !done.complete() => refuse(crate::bed::cleaned(&done)),
-                _ => Ok(()),
-            },
+            Ground::Running(running) => running.leave(&seat.root).await,
         }
     }
 
@@ -124,11 +124,8 @@ impl Ground {
         match self {
             Ground::Own { stage, .. } => stage.clean_up().await.map(Some),
             Ground::Running(running) => {
-                let left = running.bed.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match left {
-                    Some(bed) => bed.clean_up().await,
-                    None => Ok(Some(Cleanup::default())),
-                }
+                running.remove().await?;
+                Ok(Some(running.removed.into_inner()))
             }
         }
     }
@@ -140,28 +137,36 @@ impl Running {
         let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{}", std::process::id(), stamp.as_millis());
         let target = TargetArgs::of(&self.url, &self.lay_out_at, &id);
-        let bed = Bed::make(&target, &self.common, layout.total_bytes()).await?;
+        let mut slot = self.bed.lock().await;
+        let bed = slot.insert(Bed::make(&target, &self.common, layout.total_bytes()).await?);
         let root = bed.root();
         let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
-        let laid_out = bed.lay_out(&dataset).await;
-        *self.bed.lock().unwrap_or_else(PoisonError::into_inner) = Some(bed);
-        laid_out?;
+        bed.lay_out(&dataset).await?;
         visible(&self.url, &layout.path(&root, 0, layout.files - 1)).await?;
         Ok(Seat { url: self.url.clone(), admin: self.admin, root, content, tier: None })
     }
 
     /// The files are removed, and their room in the cache is given back if that is allowed.
-    async fn leave(&self, root: &str) -> Result<Option<Cleanup>> {
+    async fn leave(&self, root: &str) -> Result<()> {
         if self.may_evict {
             let export = nfs_config(&self.url)?.export;
             let export = String::from_utf8_lossy(&export).into_owned();
             evict(self.admin, &format!("{}/{root}", export.trim_end_matches('/')))?;
         }
-        let bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match bed {
-            Some(bed) => bed.clean_up().await,
-            None => Ok(None),
+        self.remove().await
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let Some(bed) = self.bed.lock().await.take() else { return Ok(()) };
+        let Some(done) = bed.clean_up().await? else { return Ok(()) };
+        if !done.complete() {
+            return refuse(crate::bed::cleaned(&done));
         }
+        let mut removed = self.removed.lock().await;
+        removed.files += done.files;
+        removed.directories += done.directories;
+        removed.seconds += done.seconds;
+        Ok(())
     }
 }
 
