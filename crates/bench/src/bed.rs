@@ -45,6 +45,18 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// As if they had been typed.
+    pub fn of(target: &str, lay_out_at: &str, id: &str) -> TargetArgs {
+        let some = |text: &str| Some(text.to_owned());
+        TargetArgs {
+            target: some(target),
+            lay_out_at: some(lay_out_at),
+            limits: None,
+            keep: false,
+            id: some(id),
+        }
+    }
+
     pub fn url(&self) -> &str {
         self.target.as_deref().unwrap_or_default()
     }

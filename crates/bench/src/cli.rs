@@ -29,6 +29,8 @@ enum Experiment {
     Sob(crate::sob::SobArgs),
     /// The link by itself: several streams between one pair, then several pairs
     Link(crate::link::LinkArgs),
+    /// How a cache gets warm, and how large it must be: data sets of a quarter to four times its size
+    WorkingSet(crate::working_set::WorkingSetArgs),
     /// A graph of tasks over two sites
     Workflow(crate::workflow::WorkflowArgs),
     /// Epochs of a training job: every client reads every file in an order of its own, cold and warm
@@ -189,6 +191,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Link(args) => crate::link::command(args).await,
         Experiment::Workflow(args) => alone(crate::workflow::command(args)).await,
         Experiment::Loader(args) => crate::loader::command(args).await,
+        Experiment::WorkingSet(args) => crate::working_set::command(args).await,
         Experiment::Replicas(args) => alone(async { crate::replicas::command(args) }).await,
         Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),

@@ -1,6 +1,7 @@
 //! `forebay bench`: how far is my storage, and what does the tier buy me?
 //!
-//! Each experiment is a file (`probe`, `render`, `shapes`, `sob`, `loader`, `workflow`, `link`, `replicas`). They put up
+//! Each experiment is a file (`probe`, `render`, `shapes`, `sob`, `loader`, `working_set`,
+//! `workflow`, `link`, `replicas`). They put up
 //! what they measure (`stage`, `rig`, `relay`) or take the user's (`bed`), give jobs to a `crew` of one process or many,
 //! and fill a result (`results`). What a job does is `bench-load`'s, what its numbers mean `bench-report`'s, and how
 //! processes find each other `bench-fleet`'s.
@@ -32,3 +33,4 @@ mod spans;
 mod stage;
 mod value;
 mod workflow;
+mod working_set;

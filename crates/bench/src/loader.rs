@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench_load::data::Content;
@@ -28,7 +27,7 @@ use crate::limit;
 use crate::quantity::{self, Rate};
 use crate::render::table::places;
 use crate::results::{Draft, publish};
-use crate::rig::{Counters, Tier};
+use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
 use crate::stage::{DataSet, Line, Stage, tier_url};
@@ -38,13 +37,9 @@ use crate::value::PriceArgs;
 const CLIENTS: u64 = 10;
 const WORKERS: u64 = 50;
 const OBJECTS: u64 = 2_097_152;
-/// Between two looks at the tier's counters while it gets warm.
-const LOOK: Duration = Duration::from_millis(200);
 /// An epoch that is shorter is repeated until it takes this long.
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
-/// No tier takes less.
-const CACHE_MIN: u64 = 64 << 20;
 const GIB: f64 = 1_073_741_824.0;
 const TICK_SECONDS: f64 = 1e-6;
 /// Of an object that is read directly, at least: one to open it, one to read it.
@@ -78,22 +73,12 @@ pub struct LoaderArgs {
     /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
-    /// Also: warm epochs with caches that the data set is so many times as large as, for example 0.5,1,1.5,2
-    #[arg(long, value_name = "FACTORS", value_delimiter = ',', value_parser = parse_factor)]
-    working_set: Vec<f64>,
     #[command(flatten)]
     knee: KneeArgs,
     #[command(flatten)]
     prices: PriceArgs,
     #[command(flatten)]
     common: CommonArgs,
-}
-
-fn parse_factor(text: &str) -> std::result::Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
-    factor.ok_or_else(|| {
-        format!("\"{text}\" is no factor; write numbers from 0.01 to 100, for example 0.5,1,2")
-    })
 }
 
 struct Plan {
@@ -115,14 +100,6 @@ impl Plan {
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
-        let all = layout.total_bytes() as f64;
-        let smallest = args.working_set.iter().map(|factor| all / factor).fold(f64::MAX, f64::min);
-        if smallest < CACHE_MIN as f64 {
-            return refuse(format!(
-                "loader: a cache of {smallest:.0} bytes is below the tier's floor of {CACHE_MIN}; give more --objects or smaller \
-                 --working-set factors"
-            ));
-        }
         if bytes == 0 || layout.total_bytes() > args.common.byte_budget {
             return refuse(format!(
                 "loader: {} objects of {bytes} bytes; the budget is {} bytes (--byte-budget)",
@@ -186,8 +163,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|Epochs { line, triples, curve, sweep, knee }| {
-        working_sets(&mut draft, plan, &sweep);
+    let filled = measured.map(|Epochs { line, triples, curve, knee }| {
         fill(&mut draft, plan, args, &line, &triples);
         limits(&mut draft, plan, args, &line, &triples);
         if let Some(found) = &knee {
@@ -208,18 +184,14 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     Ok(draft.finish())
 }
 
-/// Seconds, bytes served, bytes from the storage.
-type Curve = Vec<(f64, u64, u64)>;
-
-/// Data set / cache size, and the second epoch through such a cache.
-type Sweep = Vec<(f64, Sample)>;
+/// Seconds; bytes served, bytes from the storage.
+type Curve = Vec<(f64, (u64, u64))>;
 
 struct Epochs {
     line: Line,
     triples: Vec<Triple>,
     /// Of the first cold epoch.
     curve: Curve,
-    sweep: Sweep,
     /// Of a warm tier.
     knee: Option<Found>,
 }
@@ -245,7 +217,7 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         let direct = run(Mode::Direct, 1, &line.url, None).await?;
         let tier = stage.tier(&line)?;
         let url = tier_url(&tier);
-        let watch = Watch::start(&tier);
+        let watch = Watch::start(tier.admin, |counters| (counters.served_bytes(), counters.origin_bytes()));
         let cold = run(Mode::Cold, 1, &url, Some(&tier)).await?;
         let seen = watch.stop();
         if curve.is_empty() {
@@ -259,22 +231,11 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         }
         triples.push(Triple { direct, cold, warm });
     }
-    let mut sweep = Vec::new();
-    for factor in &args.working_set {
-        let tier = stage.tier_of(&line, (plan.layout.total_bytes() as f64 / factor) as u64)?;
-        let (url, what) = (tier_url(&tier), format!("loader, data set {factor} x cache"));
-        let job = |mode| plan.job(stage, mode, 1, args, begin);
-        sample::take(crew, stage, &line, &url, &job(Mode::Cold), Some(&tier), &what).await?;
-        sweep.push((
-            *factor,
-            sample::take(crew, stage, &line, &url, &job(Mode::Warm), Some(&tier), &what).await?,
-        ));
-    }
     let knee = match args.knee.knee {
         true => Some(find_knee(crew, stage, &line, plan, args, begin).await?),
         false => None,
     };
-    Ok(Epochs { line, triples, curve, sweep, knee })
+    Ok(Epochs { line, triples, curve, knee })
 }
 
 /// Of a tier that has been filled by an epoch before.
@@ -316,83 +277,15 @@ fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triple
     }
 }
 
-/// What a cache that is too small is still good for.
-fn working_sets(draft: &mut Draft, plan: &Plan, sweep: &Sweep) {
-    if sweep.is_empty() {
-        return;
-    }
-    let hit = |s: &Sample| (1.0 - s.origin_bytes as f64 / s.bytes_read.max(1) as f64) * 100.0;
-    let rows = sweep.iter().map(|(factor, s)| {
-        let cells = vec![
-            Cell::Number(*factor),
-            Cell::Bytes((plan.layout.total_bytes() as f64 / factor) as u64),
-            Cell::Number((hit(s) * 10.0).round() / 10.0),
-            Cell::Bytes(s.origin_bytes),
-            Cell::Number(s.bytes_read as f64 / GIB / s.makespan.max(1e-9)),
-        ];
-        Row { invalid: s.faults.clone(), ..Row::new(cells) }
-    });
-    let columns = ["Data set / cache", "Cache", "served without the storage %", "from the storage", "GiB/s"];
-    let mut table = Table::new("Second epoch, with caches of several sizes", columns, rows.collect());
-    table.notes =
-        vec!["Of the bytes that all clients read; one client's read warms the others', so even a cold epoch has hits.".into()];
-    draft.file.tables.push(table);
-    draft.file.plots.push(Plot {
-        title: "What a cache that is too small is still good for".to_owned(),
-        x: Axis::linear("data set / cache"),
-        y: Axis::linear("served without the storage (%)"),
-        kind: PlotKind::Lines,
-        series: vec![Series::ours(
-            "second epoch",
-            sweep.iter().map(|(x, s)| Point::at(*x, hit(s))).collect(),
-        )],
-    });
-}
-
-/// Looks at the tier's counters while a phase runs: seconds, bytes served, bytes from the storage.
-struct Watch {
-    stop: Arc<std::sync::atomic::AtomicBool>,
-    seen: Arc<Mutex<Curve>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Watch {
-    fn start(tier: &Tier) -> Watch {
-        let admin = tier.admin;
-        let (stop, seen) =
-            (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (told, out) = (stop.clone(), seen.clone());
-        let thread = std::thread::spawn(move || {
-            let start = Instant::now();
-            while !told.load(std::sync::atomic::Ordering::Relaxed) {
-                if let Ok(counters) = Counters::of(admin) {
-                    let row =
-                        (start.elapsed().as_secs_f64(), counters.served_bytes(), counters.origin_bytes());
-                    out.lock().unwrap_or_else(PoisonError::into_inner).push(row);
-                }
-                std::thread::sleep(LOOK);
-            }
-        });
-        Watch { stop, seen, thread: Some(thread) }
-    }
-
-    fn stop(mut self) -> Curve {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.clone()
-    }
-}
-
 /// How much of what is served comes from the cache, while the data set is seen for the first time.
-fn uptick(plan: &Plan, curve: &[(f64, u64, u64)]) -> Plot {
+fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
     let all = plan.layout.total_bytes().max(1) as f64;
     let points = curve.windows(2).filter_map(|pair| {
-        let (served, origin) = (pair[1].1.saturating_sub(pair[0].1), pair[1].2.saturating_sub(pair[0].2));
+        let ((served_before, origin_before), (served, origin_now)) = (pair[0].1, pair[1].1);
+        let (served, origin) =
+            (served.saturating_sub(served_before), origin_now.saturating_sub(origin_before));
         let hit = 1.0 - (origin as f64 / served as f64).min(1.0);
-        (served > 0).then(|| Point::at(pair[1].2 as f64 / all * 100.0, hit * 100.0))
+        (served > 0).then(|| Point::at(origin_now as f64 / all * 100.0, hit * 100.0))
     });
     Plot {
         title: "Cold epoch: how the tier takes over".to_owned(),

@@ -5,6 +5,7 @@
 mod counters;
 mod process;
 mod usage;
+mod watch;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use types::{Error, Result};
 pub use counters::Counters;
 pub use process::Process;
 pub use usage::{Usage, relay_cpu_seconds};
+pub use watch::{LOOK, Watch};
 
 /// A plain NFS server over a directory.
 pub struct Nas {
@@ -44,7 +46,7 @@ pub struct Tier {
     pub nfs: SocketAddr,
     pub admin: SocketAddr,
     /// Removed after the process has ended: fields are dropped in this order.
-    _cache: tempfile::TempDir,
+    cache: tempfile::TempDir,
 }
 
 /// What a tier needs to know.
@@ -79,17 +81,54 @@ impl Tier {
             "--json",
         ])?;
         let admin = addresses.admin.ok_or_else(|| Error::new(types::ErrorKind::Io, "start", "a tier"))?;
-        Ok(Tier { process, nfs: addresses.nfs, admin, _cache: cache })
+        Ok(Tier { process, nfs: addresses.nfs, admin, cache })
     }
 
     pub fn counters(&self) -> Result<Counters> {
         Counters::of(self.admin)
     }
+
+    /// Asks the kernel to forget the pages of the cache's files, so that the next reads come from the disk. Whether it
+    /// did is for the counters to say: a file system in memory keeps them.
+    pub async fn forget_pages(&self) -> Result<()> {
+        let dir = self.cache.path().to_owned();
+        let forgotten = tokio::task::spawn_blocking(move || forget_pages_below(&dir)).await;
+        let forgotten = forgotten.map_err(std::io::Error::other).flatten();
+        forgotten.map_err(|e| Error::io("drop the page cache of", self.cache.path().display(), e))
+    }
+}
+
+/// Only clean pages are dropped, so each file is written first. Files that leave meanwhile have no pages.
+fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                dirs.push(entry.path());
+            } else if let Ok(file) = std::fs::File::open(entry.path()) {
+                file.sync_data()?;
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The same export, reached through another address: NFS and MOUNT on the relay's one port.
 pub fn url_through(address: SocketAddr, export: &str) -> String {
     format!("nfs://{address}{export}?mountport={}&nconnect=4", address.port())
+}
+
+/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others.
+pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(counters::PATIENCE)).build().into();
+    let body = serde_json::json!({ "paths": [path] });
+    let answer = agent.post(format!("http://{admin}/v1/evict")).send_json(body);
+    let failed =
+        |e| Error::new(types::ErrorKind::Unavailable, "evict", path).with_source(std::io::Error::other(e));
+    answer.map(|_| ()).map_err(failed)
 }
 
 /// Parsed, or one line that says what would be right.

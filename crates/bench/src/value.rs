@@ -12,11 +12,13 @@ use crate::results::Draft;
 const GIB: f64 = 1_073_741_824.0;
 /// A price file is smaller.
 const BYTES_MAX: u64 = 1 << 20;
+/// Of a month, as clouds bill it.
+const DAYS: f64 = 730.0 / 24.0;
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct PriceArgs {
     /// JSON with what storage and tier cost: {"as_of": "2026-11-01", "region": "...", "currency": "USD",
-    /// "egress_per_gib": 0.08, "per_10k_requests": 0.005, "tier_per_hour": 1.20}
+    /// "egress_per_gib": 0.08, "per_10k_requests": 0.005, "tier_per_hour": 1.20, "tier_gib_month": 0.10}
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -32,6 +34,9 @@ pub struct Prices {
     pub per_10k_requests: f64,
     /// Of the machine that the tier runs on.
     pub tier_per_hour: f64,
+    /// Of each GiB of the tier's disk, a month; 0 if that is in the price of the machine.
+    #[serde(default)]
+    pub tier_gib_month: f64,
 }
 
 /// One pass over the data.
@@ -64,19 +69,53 @@ fn read(path: &Path) -> Result<Prices> {
     }
     let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
     let prices: Prices = serde_json::from_str(&text).map_err(|e| refuse(e.to_string()))?;
-    let amounts = [prices.egress_per_gib, prices.per_10k_requests, prices.tier_per_hour];
+    let amounts =
+        [prices.egress_per_gib, prices.per_10k_requests, prices.tier_per_hour, prices.tier_gib_month];
     if amounts.iter().any(|amount| !amount.is_finite() || *amount < 0.0) {
         return Err(refuse("a price is a number from 0 on".to_owned()));
+    }
+    if !is_date(&prices.as_of) || prices.region.is_empty() || prices.currency.is_empty() {
+        return Err(refuse(
+            "prices need their date (\"as_of\": \"2026-11-01\"), region and currency".to_owned(),
+        ));
     }
     Ok(prices)
 }
 
+/// A year, month and day that can be; nobody computes with it.
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let number = |part: &str, digits: usize, range: std::ops::RangeInclusive<u32>| {
+        part.len() == digits && part.parse().is_ok_and(|n| range.contains(&n))
+    };
+    matches!(parts[..], [year, month, day]
+        if number(year, 4, 1990..=9999) && number(month, 2, 1..=12) && number(day, 2, 1..=31))
+}
+
 impl Prices {
+    /// With the tier's machine for as long as the pass lasts.
     pub fn of(&self, pass: Pass) -> f64 {
         let tier = if pass.by_tier { pass.seconds / 3600.0 * self.tier_per_hour } else { 0.0 };
-        pass.origin_bytes / GIB * self.egress_per_gib
-            + pass.origin_calls / 10_000.0 * self.per_10k_requests
-            + tier
+        self.of_storage(pass) + tier
+    }
+
+    /// What the storage costs: bytes that leave it, and requests.
+    fn of_storage(&self, pass: Pass) -> f64 {
+        pass.origin_bytes / GIB * self.egress_per_gib + pass.origin_calls / 10_000.0 * self.per_10k_requests
+    }
+
+    /// A tier that is kept, with what it keeps, whether it works or not.
+    fn of_tier_day(&self, kept_bytes: f64) -> f64 {
+        24.0 * self.tier_per_hour + kept_bytes / GIB * self.tier_gib_month / DAYS
+    }
+
+    /// The least number of warm passes in a day with which a tier that is kept all day costs no more than direct ones;
+    /// None if there is none.
+    fn passes_a_day(&self, direct: Pass, cold: Pass, warm: Pass) -> Option<u64> {
+        let saved = self.of_storage(direct) - self.of_storage(warm);
+        // What was fetched once is what is kept.
+        let passes = (self.of_tier_day(cold.origin_bytes) / saved).ceil();
+        (saved > 0.0 && passes.is_finite()).then(|| (passes as u64).max(1))
     }
 }
 
@@ -110,6 +149,13 @@ pub fn tell(draft: &mut Draft, prices: Option<&Prices>, direct: Pass, cold: Pass
         Some(passes) => format!("the tier pays from pass {passes} on"),
         None => "the tier does not pay at these prices".to_owned(),
     };
+    match prices.passes_a_day(direct, cold, warm) {
+        Some(passes) => draft.note(format!(
+            "a tier that is kept all day costs {:.2} {currency} a day with what it keeps, and pays from {passes} passes a day on",
+            prices.of_tier_day(cold.origin_bytes)
+        )),
+        None => draft.note("a tier that is kept all day does not pay by what the storage charges alone"),
+    }
     draft.verdict(format!(
         "a pass costs {d:.6} {currency} direct, {c:.6} cold, {w:.6} warm; {pays} (prices of {region}, {as_of})"
     ));
@@ -137,10 +183,53 @@ mod tests {
             egress_per_gib: 0.1,
             per_10k_requests: 0.5,
             tier_per_hour: 2.0,
+            tier_gib_month: 0.0,
         };
         let pass = Pass { seconds: 1800.0, origin_bytes: 2.0 * GIB, origin_calls: 20_000.0, by_tier: true };
         assert!((prices.of(pass) - (0.2 + 1.0 + 1.0)).abs() < 1e-9);
         assert!((prices.of(Pass { by_tier: false, ..pass }) - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_tier_that_is_kept_all_day_pays_from_so_many_passes_a_day_on() {
+        let prices = Prices {
+            as_of: "2026-11-01".into(),
+            region: "test".into(),
+            currency: "USD".into(),
+            egress_per_gib: 0.1,
+            per_10k_requests: 0.0,
+            tier_per_hour: 0.5,
+            tier_gib_month: DAYS,
+        };
+        let pass =
+            |gib: f64, by_tier| Pass { seconds: 60.0, origin_bytes: gib * GIB, origin_calls: 0.0, by_tier };
+        let (direct, cold, warm) = (pass(50.0, false), pass(8.0, true), pass(0.0, true));
+        // 12 for the machine and 8 for 8 GiB; each pass saves 5.
+        assert!((prices.of_tier_day(cold.origin_bytes) - 20.0).abs() < 1e-9);
+        assert_eq!(prices.passes_a_day(direct, cold, warm), Some(4));
+        assert_eq!(prices.passes_a_day(warm, cold, warm), None);
+        let free = Prices { tier_per_hour: 0.0, tier_gib_month: 0.0, ..prices };
+        assert_eq!(free.passes_a_day(direct, cold, warm), Some(1));
+    }
+
+    #[test]
+    fn a_price_list_has_a_date_and_old_ones_need_no_capacity() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("prices.json");
+        let list = |as_of: &str, region: &str| {
+            let text = format!(
+                r#"{{"as_of":"{as_of}","region":"{region}","currency":"USD","egress_per_gib":1,"per_10k_requests":0,"tier_per_hour":0}}"#
+            );
+            std::fs::write(&path, text).expect("written");
+            read(&path)
+        };
+        assert_eq!(list("2026-11-01", "north").expect("prices").tier_gib_month, 0.0);
+        for (as_of, region) in
+            [("", "north"), ("2026-13-01", "north"), ("last week", "north"), ("2026-11-01", "")]
+        {
+            let error = list(as_of, region).expect_err("refused").to_string();
+            assert!(error.contains("as_of") && error.lines().count() == 1, "{error}");
+        }
     }
 
     #[test]

@@ -114,7 +114,13 @@ impl Cache {
         }
         let (cache, file) = (self.clone(), file.clone());
         let stored = tokio::task::spawn_blocking(move || {
-            let stored = cache.store(&file, blocks, &bytes);
+            if urgency == Urgency::Ahead {
+                cache.unread.fetched(&file.key, blocks.clone());
+            }
+            let stored = cache.store(&file, blocks.clone(), &bytes);
+            if urgency == Urgency::Ahead && !stored {
+                cache.unread.take(file.key.file, file.key.version, blocks);
+            }
             if stored { Landed::Stored } else { Landed::Passed(bytes) }
         });
         stored.await.map_err(|e| Error::new(ErrorKind::Io, "fill blocks", "").with_source(e))

@@ -336,8 +336,8 @@ impl CachedFile {
     }
 
     /// Give back about `wanted` bytes by punching holes, round and round from where the last call stopped;
-    /// pinned and arriving blocks stay. Returns the bytes given back.
-    pub fn punch(&self, wanted: u64) -> std::io::Result<u64> {
+    /// pinned and arriving blocks stay. `gone` is told which. Returns the bytes given back.
+    pub fn punch(&self, wanted: u64, mut gone: impl FnMut(Range<u64>)) -> std::io::Result<u64> {
         let total = self.blocks().end;
         let mut freed = 0;
         let mut seen = 0;
@@ -355,6 +355,7 @@ impl CachedFile {
             state.punch_at = run.end;
             seen += run.end - start;
             if !run.is_empty() {
+                gone(run.clone());
                 freed += self.punch_run(&mut state, run)?;
             }
         }

@@ -18,6 +18,7 @@ mod read;
 pub mod readahead;
 mod recovery;
 mod space;
+mod unread;
 mod verified;
 mod whole;
 
@@ -97,6 +98,7 @@ pub struct Cache {
     opened: Instant,
     checks: whole::Checks,
     health: Health,
+    unread: unread::Unread,
     metrics: Metrics,
     /// Wakes the reclaim worker.
     pressure: Arc<tokio::sync::Notify>,
@@ -134,6 +136,7 @@ impl Cache {
             opened: Instant::now(),
             checks: whole::Checks::default(),
             health: Health::default(),
+            unread: unread::Unread::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),
             reclaiming: Mutex::default(),
@@ -143,6 +146,7 @@ impl Cache {
             _lock: lock,
             config,
         });
+        cache.metrics.max_bytes.set(i64::try_from(cache.config.size_max).unwrap_or(i64::MAX));
         if !cache.config.bypass {
             let workers = vec![recovery::start_scan(&cache), space::start_reclaimer(&cache)];
             *cache.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = workers;

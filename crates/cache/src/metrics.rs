@@ -15,6 +15,8 @@ pub struct Metrics {
     pub coalesced_waits: Counter,
     pub fetched_bytes: Counter,
     pub readahead_bytes: Counter,
+    pub readahead_used_bytes: Counter,
+    pub readahead_evicted_bytes: Counter,
     pub fetch_errors: Counter,
     pub abandoned_fetches: Counter,
     pub corrupt_blocks: Counter,
@@ -22,11 +24,12 @@ pub struct Metrics {
     pub read_through_bytes: Counter,
     pub inflight_bytes: Gauge<i64, AtomicI64>,
     pub used_bytes: Gauge<i64, AtomicI64>,
+    pub max_bytes: Gauge<i64, AtomicI64>,
 }
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let counters: [(&str, &str, &Counter); 12] = [
+        let counters: [(&str, &str, &Counter); 14] = [
             ("hit_bytes", "Bytes of reads that were on disk when asked for", &self.hit_bytes),
             ("miss_bytes", "Bytes of reads that had to be waited for", &self.miss_bytes),
             ("hits", "Reads answered from disk alone", &self.hit_reads),
@@ -34,6 +37,12 @@ impl Metrics {
             ("coalesced_waits", "Reads that joined a fetch begun by another", &self.coalesced_waits),
             ("fetched_bytes", "Bytes fetched to fill the cache", &self.fetched_bytes),
             ("readahead_bytes", "Bytes of those fetched before anybody asked", &self.readahead_bytes),
+            ("readahead_used_bytes", "Bytes of those that somebody read later", &self.readahead_used_bytes),
+            (
+                "readahead_evicted_bytes",
+                "Bytes of those evicted before anybody read them",
+                &self.readahead_evicted_bytes,
+            ),
             ("fetch_errors", "Fetches that failed", &self.fetch_errors),
             (
                 "abandoned_fetches",
@@ -50,5 +59,6 @@ impl Metrics {
         let inflight = "Bytes on their way from the origin";
         registry.register("forebay_cache_inflight_bytes", inflight, self.inflight_bytes.clone());
         registry.register("forebay_cache_used_bytes", "Bytes on the cache disk", self.used_bytes.clone());
+        registry.register("forebay_cache_max_bytes", "Bytes that it may have there", self.max_bytes.clone());
     }
 }

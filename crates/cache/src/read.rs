@@ -66,6 +66,8 @@ impl Cache {
             }
             if let Some(data) = self.collect(&file, range, &passed, lend).await? {
                 self.space().touch(key.file, key.version, range.length);
+                let ahead = self.unread.take(key.file, key.version, range.blocks());
+                self.metrics.readahead_used_bytes.inc_by(ahead);
                 self.count(range.length, waited);
                 return Ok(data);
             }

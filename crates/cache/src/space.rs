@@ -311,7 +311,11 @@ impl Cache {
         let Some(open) = open.or_else(|| self.files.open_whatever(file, version)) else {
             return self.drop_file(file, version); // it cannot be opened, so that nobody can read it either
         };
-        match open.punch(wanted) {
+        let gone = |blocks| {
+            let unread = self.unread.take(file, version, blocks);
+            self.metrics.readahead_evicted_bytes.inc_by(unread);
+        };
+        match open.punch(wanted, gone) {
             Ok(freed) => {
                 self.space().shrink(file, version, freed);
                 self.metrics.evicted_bytes.inc_by(freed);
@@ -329,6 +333,7 @@ impl Cache {
     pub(crate) fn drop_file(&self, file: FileId, version: Version) -> u64 {
         let bytes = self.files.unlink(file, version, || self.space().remove(file, version));
         self.metrics.evicted_bytes.inc_by(bytes);
+        self.metrics.readahead_evicted_bytes.inc_by(self.unread.take(file, version, 0..u64::MAX));
         self.note_used();
         bytes
     }

@@ -80,6 +80,8 @@ impl Cache {
         if file.lend() {
             // Reads through it are not seen here: each handing out counts as one visit.
             self.space().touch(key.file, key.version, key.size.saturating_add(BLOCK_SIZE));
+            let ahead = self.unread.take(key.file, key.version, 0..u64::MAX);
+            self.metrics.readahead_used_bytes.inc_by(ahead);
             return Some(WholeFile { file });
         }
         if file.unchecked_run(1).is_some() {

@@ -9,6 +9,7 @@ pub mod config;
 mod deferred;
 pub mod demo;
 mod nas;
+mod process_io;
 mod quantity;
 pub mod serve;
 pub mod settings;

@@ -56,6 +56,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut registry = Registry::default();
     let origin_metrics = OriginMetrics::default();
     origin_metrics.register(&mut registry);
+    registry.register_collector(Box::new(crate::process_io::ProcessIo));
 
     let cache = Cache::open(settings.cache.clone())?;
     cache.register(&mut registry);

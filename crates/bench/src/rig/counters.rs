@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use types::{Error, ErrorKind, Result};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Every sample of a page, by its name with labels as it stands there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +60,59 @@ impl Counters {
         mine.map(|(_, value)| *value).sum::<f64>().max(0.0) as u64
     }
 
+    /// None if the tier tells no such thing.
+    pub fn told(&self, name: &str) -> Option<u64> {
+        self.0.contains_key(name).then(|| self.total(name))
+    }
+
+    /// Calls to the origin, of every kind that there were any of.
+    pub fn origin_kinds(&self) -> BTreeMap<String, u64> {
+        let mut kinds = BTreeMap::new();
+        for (key, value) in &self.0 {
+            let labels = key.strip_prefix("forebay_origin_calls_total{");
+            let kind = labels.and_then(|labels| labels.split("kind=\"").nth(1)?.split('"').next());
+            if let (Some(kind), true) = (kind, *value >= 1.0) {
+                *kinds.entry(kind.to_owned()).or_default() += *value as u64;
+            }
+        }
+        kinds
+    }
+
+    /// Bytes of reads that were in the cache when they were asked for.
+    pub fn hit_bytes(&self) -> u64 {
+        self.total("forebay_cache_hit_bytes_total")
+    }
+
+    /// Bytes of reads that waited for the origin.
+    pub fn miss_bytes(&self) -> u64 {
+        self.total("forebay_cache_miss_bytes_total")
+    }
+
+    /// Bytes in the cache now: not of counters that were subtracted.
+    pub fn used_bytes(&self) -> u64 {
+        self.total("forebay_cache_used_bytes")
+    }
+
+    /// Bytes that may be in the cache; None of a tier that does not tell.
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.told("forebay_cache_max_bytes")
+    }
+
+    /// Bytes that were fetched ahead and that nobody has read.
+    pub fn ahead_unread_bytes(&self) -> u64 {
+        let ahead = self.total("forebay_cache_readahead_bytes_total");
+        ahead.saturating_sub(self.total("forebay_cache_readahead_used_bytes_total"))
+    }
+
+    pub fn evicted_bytes(&self) -> u64 {
+        self.total("forebay_cache_evicted_bytes_total")
+    }
+
+    /// Bytes that the tier's process had its disks read; None where that is not known.
+    pub fn disk_bytes(&self) -> Option<u64> {
+        self.told("forebay_process_read_bytes_total")
+    }
+
     /// Bytes read from the origin.
     pub fn origin_bytes(&self) -> u64 {
         self.total("forebay_origin_bytes_total")
@@ -104,6 +157,8 @@ forebay_nfs_read_bytes_total 2.5e3
         let page = Counters::parse(PAGE);
         assert_eq!((page.origin_calls(), page.origin_reads(), page.origin_bytes()), (12, 7, 1000));
         assert_eq!((page.served_bytes(), page.waits()), (2500, 3));
+        assert_eq!(page.origin_kinds(), BTreeMap::from([("lookup".to_owned(), 5), ("read".to_owned(), 7)]));
+        assert_eq!((page.disk_bytes(), page.told("forebay_cache_misses_total")), (None, Some(3)));
         let later = Counters::parse(&PAGE.replace("} 7", "} 9"));
         assert_eq!(later.since(&page).origin_calls(), 2);
         assert_eq!(Counters::parse("nonsense\n\n{} x").origin_calls(), 0);

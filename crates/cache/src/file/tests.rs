@@ -22,14 +22,14 @@ fn pinned_blocks_are_not_punched() {
     let (_dir, file) = filled();
     let (one, two) = (file.pin(3..5), file.pin(4..9));
     let same = file.pin(3..5);
-    let freed = file.punch(u64::MAX).unwrap();
+    let freed = file.punch(u64::MAX, drop).unwrap();
     assert_eq!(present(&file), (3..9).collect::<Vec<_>>());
     assert_eq!(freed, file.key.size - 6 * BLOCK_SIZE);
     drop((one, two));
-    file.punch(u64::MAX).unwrap();
+    file.punch(u64::MAX, drop).unwrap();
     assert_eq!(present(&file), [3, 4]);
     drop(same);
-    file.punch(u64::MAX).unwrap();
+    file.punch(u64::MAX, drop).unwrap();
     assert!(present(&file).is_empty());
     assert!(!file.is_busy());
 }
@@ -39,13 +39,13 @@ fn holes_are_punched_round_and_round_and_give_room_back() {
     use std::os::unix::fs::MetadataExt;
     let (_dir, file) = filled();
     let before = file.data.metadata().unwrap().blocks();
-    assert_eq!(file.punch(3 * BLOCK_SIZE).unwrap(), 3 * BLOCK_SIZE);
-    assert_eq!(file.punch(BLOCK_SIZE / 2).unwrap(), BLOCK_SIZE);
+    assert_eq!(file.punch(3 * BLOCK_SIZE, drop).unwrap(), 3 * BLOCK_SIZE);
+    assert_eq!(file.punch(BLOCK_SIZE / 2, drop).unwrap(), BLOCK_SIZE);
     assert_eq!(present(&file).first(), Some(&4));
     let after = file.data.metadata().unwrap().blocks();
     assert_eq!((before - after) * 512, 4 * BLOCK_SIZE);
     file.fill(0..1, &vec![1; BLOCK_SIZE as usize]).unwrap();
-    assert_eq!(file.punch(BLOCK_SIZE).unwrap(), BLOCK_SIZE);
+    assert_eq!(file.punch(BLOCK_SIZE, drop).unwrap(), BLOCK_SIZE);
     assert_eq!(present(&file).first(), Some(&0), "it goes on where it stopped, not from the start");
 }
 

@@ -64,3 +64,64 @@ fn waiting_for_anothers_fetch_and_reading_ahead_are_counted() {
         value(&registry, "forebay_cache_readahead_bytes_total") >= MIB / 2
     });
 }
+
+/// Bytes fetched ahead, of these read later, of these evicted unread.
+fn ahead(registry: &Registry) -> [u64; 3] {
+    ["", "_used", "_evicted"]
+        .map(|which| value(registry, &format!("forebay_cache_readahead{which}_bytes_total")))
+}
+
+#[test]
+fn what_was_fetched_ahead_is_counted_once_as_read_or_as_evicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open(dir.path());
+    let mut registry = Registry::default();
+    tier.cache().register(&mut registry);
+    let source = TestSource::new();
+    // Small files are fetched whole at the first touch.
+    let files: Vec<_> = (0..2).map(|n| key(n, 1, MIB - 1)).collect();
+    for file in &files {
+        tier.check(&source, file, ByteRange::new(0, BLOCK_SIZE));
+    }
+    let each = MIB - 1 - BLOCK_SIZE;
+    eventually("both are here", || files.iter().all(|file| tier.cache().cached_bytes(file) == file.size));
+    assert_eq!(ahead(&registry), [2 * each, 0, 0]);
+    for _ in 0..2 {
+        tier.check(&source, &files[0], ByteRange::new(0, files[0].size));
+        tier.check(&source, &files[1], ByteRange::new(MIB - BLOCK_SIZE, 1));
+    }
+    let used = each + BLOCK_SIZE - 1;
+    assert_eq!(ahead(&registry), [2 * each, used, 0]);
+    for file in &files {
+        tier.cache().evict_file(file.file);
+    }
+    assert_eq!(ahead(&registry), [2 * each, used, 2 * each - used]);
+}
+
+#[test]
+fn what_a_giant_file_loses_unread_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open_with(dir.path(), |config| config.size_max = 64 * MIB);
+    let mut registry = Registry::default();
+    tier.cache().register(&mut registry);
+    let source = TestSource::new();
+    let from: std::sync::Arc<dyn cache::Source> = source.clone();
+    let giant = key(1, 1, 256 * MIB);
+    for part in 0..giant.size / (512 << 10) {
+        let range = ByteRange::new(part * (512 << 10), 512 << 10);
+        eventually("room", || {
+            tier.run(async { tier.cache().prefetch(&giant, range, &from) }) != cache::Prefetched::NoRoom
+        });
+    }
+    eventually("all has come", || {
+        value(&registry, "forebay_cache_inflight_bytes") == 0 && ahead(&registry)[0] == giant.size
+    });
+    eventually("room was made", || ahead(&registry)[2] >= giant.size - 64 * MIB);
+    let [fetched, used, evicted] = ahead(&registry);
+    assert_eq!(used, 0);
+    assert_eq!(
+        evicted,
+        value(&registry, "forebay_cache_evicted_bytes_total"),
+        "nobody read any of {fetched}"
+    );
+}

@@ -13,3 +13,4 @@ mod refusal;
 mod render;
 mod room;
 mod safety;
+mod working_set;

@@ -68,8 +68,9 @@ fn every_wrong_line_says_what_would_be_right() {
 fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     let room = Room::new();
     let target = room.target();
-    let runs: [&[&str]; 5] = [
+    let runs: [&[&str]; 6] = [
         &["render", "--dry-run"],
+        &["working-set", "--dry-run"],
         &["sob", "1", "--target", &target, "--dry-run"],
         &["shapes", "--target", &target, "--dry-run"],
         &["loader", "--dry-run"],

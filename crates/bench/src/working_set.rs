@@ -1,0 +1,486 @@
+//! How large must a cache be, and how long does it take to get warm? Clients read a data set through a tier: once while
+//! its cache is empty, watched as it fills; then data sets from a quarter to four times as large as the cache, in
+//! several orders, of which not the first pass is measured but a later one. Every state is proved by the tier's counters
+//! (`account.rs`).
+//!
+//! Start with `measure` below; where the tier is from is in `ground.rs`, what is made of the figures in `table.rs`.
+
+mod account;
+mod curve;
+mod ground;
+mod table;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bench_load::engine::{Job, Limits, Phase};
+use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, Touch, Unit, Work};
+use bench_report::model::ResultFile;
+use clap::{Args, ValueEnum};
+use types::{Error, ErrorKind, Result};
+
+use crate::ceiling;
+use crate::cli::{CommonArgs, refuse};
+use crate::crew::{self, Crew, unless_interrupted};
+use crate::quantity::{self, Rate};
+use crate::results::{Draft, publish};
+use crate::rig::{Counters, Watch};
+
+use account::Account;
+use curve::Look;
+use ground::{Ground, Seat};
+
+/// What a tier has if nobody says otherwise; a scale is a part of it.
+const CACHE_BYTES: u64 = 20 << 30;
+/// No tier takes less.
+const CACHE_MIN: u64 = 64 << 20;
+/// Of the cache: the data set that it gets warm with. All of it fits, below where a tier begins to make room.
+const WARM_UP: f64 = 0.75;
+/// Even a single client finds something from the second one on, and a small cache shows by several looks that it is warm.
+const WARM_UP_PASSES: u64 = 4;
+const FACTORS: &str = "0.25,0.5,0.75,0.9,1,1.25,1.5,2,4";
+/// A pass that is shorter is repeated until it takes this long.
+const ROW_SECONDS_MIN: f64 = 1.1;
+const ROW_SECONDS: f64 = 2.0;
+/// Draws of which the files are looked up one by one, to know how many different ones there are.
+const DRAWS_MAX: u64 = 100_000_000;
+
+#[derive(Args, Clone, Debug)]
+pub struct WorkingSetArgs {
+    /// Where the data is: a directory of this machine (a NAS is put in front of it), or nfs://host/export that can be
+    /// written; a temporary directory if absent
+    #[arg(long, value_name = "DIR|URL", conflicts_with = "tier")]
+    origin: Option<String>,
+    /// Round trip to the storage
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = quantity::duration, conflicts_with = "tier")]
+    rtt: Duration,
+    /// Bandwidth of the line, each direction; unlimited if absent
+    #[arg(long, value_name = "RATE", conflicts_with = "tier")]
+    rate: Option<Rate>,
+    /// Of the tier [default: 20 GiB x scale, at least the tier's floor of 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    cache_size: Option<u64>,
+    /// Sizes of the data set, in sizes of the cache; 0: only how it gets warm
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = FACTORS, value_parser = parse_factor)]
+    factors: Vec<f64>,
+    /// In which the files are read
+    #[arg(long, value_name = "ORDERS", value_delimiter = ',', default_value = "sequential,permutation,zipf")]
+    orders: Vec<OrderName>,
+    /// Of the zipf order: how popular the popular files are
+    #[arg(long, value_name = "THETA", default_value_t = 0.9)]
+    theta: f64,
+    /// Clients; each reads everything
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    clients: u32,
+    /// Workers of each client
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: u32,
+    /// Bytes of each file
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = quantity::size)]
+    file_size: u64,
+    /// A tier that is running, instead of one of our own: nfs://host/export, with --admin and --lay-out-at
+    #[arg(long, value_name = "URL", requires = "admin", requires = "lay_out_at")]
+    tier: Option<String>,
+    /// Where that tier tells its counters
+    #[arg(long, value_name = "ADDR", requires = "tier")]
+    admin: Option<std::net::SocketAddr>,
+    /// The storage behind that tier's export, to write the data set there
+    #[arg(long, value_name = "URL", requires = "tier")]
+    lay_out_at: Option<String>,
+    /// That tier may lose what it has cached: the data sets of the sweep do not fit beside it
+    #[arg(long, requires = "tier")]
+    may_evict: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderName {
+    Sequential,
+    Permutation,
+    Zipf,
+}
+
+impl OrderName {
+    fn name(self) -> &'static str {
+        match self {
+            OrderName::Sequential => "sequential",
+            OrderName::Permutation => "permutation",
+            OrderName::Zipf => "zipf",
+        }
+    }
+}
+
+fn parse_factor(text: &str) -> std::result::Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| *factor == 0.0 || (0.01..=100.0).contains(factor));
+    factor.ok_or_else(|| {
+        format!("\"{text}\" is no factor; write numbers from 0.01 to 100, for example 0.5,1,2, or 0")
+    })
+}
+
+/// Everything that is decided before anything is measured.
+struct Plan {
+    cache_bytes: u64,
+    file_bytes: u64,
+    fleet: Fleet,
+    /// Rising.
+    factors: Vec<f64>,
+    orders: Vec<OrderName>,
+    theta: f64,
+    repetitions: u32,
+    seed: u64,
+    budget: Duration,
+}
+
+impl Plan {
+    fn of(args: &WorkingSetArgs, cache_bytes: u64) -> Result<Plan> {
+        if args.file_size == 0 || args.orders.is_empty() {
+            return refuse("working-set: give files of at least 1 byte, and at least one order");
+        }
+        let mut factors: Vec<f64> = args.factors.iter().copied().filter(|factor| *factor > 0.0).collect();
+        if args.tier.is_some() && !args.may_evict {
+            factors.clear();
+        }
+        factors.sort_by(f64::total_cmp);
+        factors.dedup();
+        let plan = Plan {
+            cache_bytes,
+            file_bytes: args.file_size,
+            fleet: Fleet { clients: args.clients, first_client: 0, workers: args.workers },
+            factors,
+            orders: args.orders.clone(),
+            theta: args.theta,
+            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            seed: args.common.seed,
+            budget: args.common.time_budget,
+        };
+        plan.largest().check()?;
+        plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
+        if cache_bytes < CACHE_MIN {
+            return refuse(format!(
+                "working-set: a cache of {cache_bytes} bytes is below the tier's floor of {CACHE_MIN}; give a larger --cache-size"
+            ));
+        }
+        let (largest, budget) = (plan.largest().total_bytes(), args.common.byte_budget);
+        if largest > budget {
+            return refuse(format!(
+                "working-set: the largest data set has {largest} bytes and the budget is {budget}; give smaller --factors, a \
+                 smaller --cache-size or a larger --byte-budget"
+            ));
+        }
+        Ok(plan)
+    }
+
+    /// Files that are so many times as large as the cache.
+    fn layout(&self, factor: f64) -> Layout {
+        let files = (self.cache_bytes as f64 * factor / self.file_bytes as f64).round().max(1.0) as u64;
+        Layout { files, sizes: Sizes::Equal(self.file_bytes), files_per_directory: 1000, private: false }
+    }
+
+    /// All that is laid out. The others are its first files.
+    fn largest(&self) -> Layout {
+        self.layout(self.factors.iter().copied().fold(WARM_UP, f64::max))
+    }
+
+    /// `passes` over the files. `turn`: permutations of another turn are other ones.
+    fn work(&self, order: OrderName, layout: &Layout, passes: u64, turn: u64) -> Work {
+        let (order, amount, turn) = match order {
+            OrderName::Sequential => (Order::Sequential, Amount::Epochs(passes), 0),
+            OrderName::Permutation => (Order::Random, Amount::Epochs(passes), turn),
+            // The seed says which files are popular, and they stay so.
+            OrderName::Zipf => {
+                let draws = Amount::Draws(layout.files.saturating_mul(passes));
+                (Order::Zipf { theta: self.theta }, draws, 0)
+            }
+        };
+        let seed = self.seed.wrapping_add(turn);
+        Work { unit: Unit::File, order, share: Share::Client, amount, seed, ..Work::default() }
+    }
+
+    fn job(&self, seat: &Seat, layout: &Layout, work: Work, begin: Instant) -> Job {
+        let left = self.budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0);
+        Job {
+            root: seat.root.clone(),
+            layout: layout.clone(),
+            content: seat.content,
+            fleet: self.fleet,
+            phases: vec![Phase { name: "read".to_owned(), work, ..Phase::default() }],
+            limits: Limits { seconds: left, ..Limits::default() },
+        }
+    }
+
+    /// Bytes that the clients read in so many passes.
+    fn demanded(&self, layout: &Layout, passes: u64) -> u64 {
+        layout.total_bytes().saturating_mul(passes).saturating_mul(u64::from(self.fleet.clients))
+    }
+
+    /// Different bytes among them.
+    fn unique(&self, order: OrderName, layout: &Layout, passes: u64) -> u64 {
+        if order != OrderName::Zipf {
+            return layout.total_bytes();
+        }
+        let work = self.work(order, layout, passes, 0);
+        let mut files = BTreeSet::new();
+        for client in 0..self.fleet.clients {
+            let sequence = Sequence::new(layout, &work, client, 0);
+            for number in 0..sequence.len().min(DRAWS_MAX) {
+                if let Some(Touch::Read { file, .. }) = sequence.at(number) {
+                    files.insert(file);
+                }
+            }
+        }
+        (files.len() as u64).saturating_mul(self.file_bytes)
+    }
+
+    /// Bytes that clients read in all, about: each condition twice, and warming up.
+    fn predicted_bytes(&self) -> u64 {
+        let sweep: u64 = self.factors.iter().map(|factor| self.demanded(&self.layout(*factor), 3)).sum();
+        let each = sweep.saturating_mul(self.orders.len() as u64)
+            + self.demanded(&self.layout(WARM_UP), WARM_UP_PASSES + 2);
+        each.saturating_mul(u64::from(self.repetitions))
+    }
+}
+
+/// One data set of the sweep: a later pass over it.
+struct Condition {
+    factor: f64,
+    order: OrderName,
+    /// Different bytes that the first pass, and that the measured ones asked for.
+    first_unique: u64,
+    unique: u64,
+    first: Account,
+    later: Account,
+    /// From before the first pass to after the last one: a tier makes room between them too.
+    evicted: u64,
+    /// In the same time: bytes that came from the storage after they had come before.
+    again: u64,
+}
+
+/// How one tier got warm, and what it was then.
+struct WarmUp {
+    cold: Account,
+    looks: Vec<(f64, Look)>,
+    warm: Account,
+    /// Again, after the kernel was asked to forget the pages of the cache; of a tier of our own.
+    from_disk: Option<Account>,
+}
+
+/// By repetition.
+#[derive(Default)]
+struct Measured {
+    warm_ups: Vec<WarmUp>,
+    sweeps: Vec<Vec<Condition>>,
+    /// Repetitions that were done when the time was over.
+    cut: Option<u32>,
+}
+
+pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
+    let running = match args.admin {
+        Some(admin) => Some(Counters::of(admin)?),
+        None => None,
+    };
+    let own = args.common.scale.small_is(0.003).of(CACHE_BYTES, CACHE_MIN);
+    let theirs = running.as_ref().and_then(Counters::max_bytes);
+    if running.is_some() && theirs.is_none() {
+        return refuse(
+            "working-set: that tier does not tell how large its cache is; run one of this version",
+        );
+    }
+    // Of a tier that must not evict, only what --cache-size says is used.
+    let theirs = theirs.filter(|_| args.may_evict);
+    let plan = Plan::of(&args, theirs.or(args.cache_size).unwrap_or(own))?;
+    if let Some(counters) = &running {
+        ground::check_room(&plan, counters, args.may_evict)?;
+    }
+    if args.common.dry_run {
+        println!(
+            "working-set: a cache of {} bytes; {} clients read data sets of {:?} times its size in {} orders, {} times; {} bytes \
+             written, about {} bytes read",
+            plan.cache_bytes,
+            plan.fleet.clients,
+            plan.factors,
+            plan.orders.len(),
+            plan.repetitions,
+            plan.largest().total_bytes(),
+            plan.predicted_bytes()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+}
+
+async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
+    let mut draft =
+        Draft::new("working-set", "How a cache gets warm, and how large it must be", &args.common);
+    let ceiling = ceiling::measure().await?;
+    let ground = Ground::make(args, plan).await?;
+    let measured = unless_interrupted(all(crew, &ground, plan)).await;
+    crew.settle(&measured).await;
+    let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &ground, &measured));
+    crate::render::table::places(&mut draft, crew);
+    draft.cleaned(ground.clean_up().await);
+    filled?;
+    ceiling.tell(&mut draft.file);
+    Ok(draft.finish())
+}
+
+async fn all(crew: &Crew, ground: &Ground, plan: &Plan) -> Result<Measured> {
+    let begin = Instant::now();
+    let mut measured = Measured::default();
+    // Interleaved: what changes on this machine meanwhile changes all conditions alike.
+    for repetition in 0..plan.repetitions {
+        let run = Run { crew, ground, plan, repetition, begin };
+        measured.warm_ups.push(run.warm_up().await?);
+        let mut sweep = Vec::new();
+        for factor in &plan.factors {
+            for order in &plan.orders {
+                sweep.push(run.condition(*factor, *order).await?);
+            }
+        }
+        measured.sweeps.push(sweep);
+        let done = repetition + 1;
+        if begin.elapsed() > plan.budget && done < plan.repetitions {
+            measured.cut = Some(done);
+            break;
+        }
+    }
+    Ok(measured)
+}
+
+/// One repetition.
+struct Run<'a> {
+    crew: &'a Crew,
+    ground: &'a Ground,
+    plan: &'a Plan,
+    repetition: u32,
+    begin: Instant,
+}
+
+impl Run<'_> {
+    async fn warm_up(&self) -> Result<WarmUp> {
+        let (plan, layout) = (self.plan, self.plan.layout(WARM_UP));
+        let seat = self.ground.seat(plan, &layout).await?;
+        let order = OrderName::Permutation;
+        let watch = Watch::start(seat.admin, |counters| Look {
+            hit: counters.hit_bytes(),
+            miss: counters.miss_bytes(),
+            used: counters.used_bytes(),
+        });
+        let cold = self.pass(&seat, &layout, order, WARM_UP_PASSES, 0, "getting warm").await?;
+        let looks = watch.stop();
+        let warm = self.pass(&seat, &layout, order, 1, 2, "warm").await?;
+        let from_disk = match &seat.tier {
+            Some(tier) => {
+                tier.forget_pages().await?;
+                Some(self.pass(&seat, &layout, order, 1, 3, "from the disk").await?)
+            }
+            None => None,
+        };
+        self.ground.leave(seat).await?;
+        Ok(WarmUp { cold, looks, warm, from_disk })
+    }
+
+    async fn condition(&self, factor: f64, order: OrderName) -> Result<Condition> {
+        let (plan, layout) = (self.plan, self.plan.layout(factor));
+        let seat = self.ground.seat(plan, &layout).await?;
+        let what = format!("{factor} x cache, {}", order.name());
+        let before = Counters::of(seat.admin)?;
+        let first = self.pass(&seat, &layout, order, 1, 0, &what).await?;
+        let mut later = self.pass(&seat, &layout, order, 1, 1, &what).await?;
+        if later.seconds < ROW_SECONDS_MIN {
+            // As often as it takes to be believed.
+            let passes = (ROW_SECONDS / later.seconds.max(1e-3)).ceil() as u64;
+            later = self.pass(&seat, &layout, order, passes, 2, &what).await?;
+        }
+        let life = Counters::of(seat.admin)?.since(&before);
+        self.ground.leave(seat).await?;
+        let (first_unique, unique) =
+            (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
+        let evicted = life.evicted_bytes();
+        // The first draws of zipf are the same in each pass, so that the longest one has them all.
+        let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
+        Ok(Condition { factor, order, first_unique, unique, first, later, evicted, again })
+    }
+
+    async fn pass(
+        &self,
+        seat: &Seat,
+        layout: &Layout,
+        order: OrderName,
+        passes: u64,
+        turn: u64,
+        what: &str,
+    ) -> Result<Account> {
+        let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
+        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.begin);
+        let before = Counters::of(seat.admin)?;
+        let loaded = self.crew.load(&seat.url, &job, &what).await?;
+        let counted = Counters::of(seat.admin)?.since(&before);
+        let phase = loaded.outcome.phases.first();
+        let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
+        Ok(Account::of(&counted, phase, passes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: WorkingSetArgs,
+    }
+
+    fn plan(more: &[&str]) -> Result<Plan> {
+        let line = Line::try_parse_from([&["working-set"], more].concat()).expect("a command line");
+        Plan::of(&line.args, line.args.cache_size.unwrap_or(CACHE_MIN))
+    }
+
+    #[test]
+    fn data_sets_are_as_large_as_their_factors_say_and_each_is_the_beginning_of_the_largest() {
+        let plan = plan(&[]).expect("a plan");
+        assert_eq!((plan.factors.len(), plan.orders.len()), (9, 3));
+        for factor in &plan.factors {
+            let layout = plan.layout(*factor);
+            let off = layout.total_bytes() as f64 - CACHE_MIN as f64 * factor;
+            assert!(off.abs() <= plan.file_bytes as f64, "{factor}");
+            let last = layout.files - 1;
+            assert_eq!(layout.path("x", 0, last), plan.largest().path("x", 0, last));
+        }
+        assert_eq!(plan.largest().total_bytes(), 4 * CACHE_MIN);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_budget_or_makes_no_sense_is_refused() {
+        for (wrong, why) in [
+            (&["--cache-size", "1MiB"][..], "--cache-size"),
+            (&["--byte-budget", "100MiB"], "--byte-budget"),
+            (&["--file-size", "0"], "at least 1 byte"),
+            (&["--theta", "99"], "theta"),
+        ] {
+            let error = plan(wrong).err().unwrap_or_else(|| panic!("{wrong:?} was taken")).to_string();
+            assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+        }
+        let no_sweep = plan(&["--factors", "0"]).expect("a plan");
+        assert_eq!((no_sweep.factors.len(), no_sweep.largest().total_bytes()), (0, CACHE_MIN / 4 * 3));
+        let running =
+            ["--tier", "nfs://t/x", "--admin", "127.0.0.1:1", "--lay-out-at", "nfs://o/x", "--factors", "1"];
+        assert_eq!(plan(&running).expect("a plan").factors.len(), 0, "nothing is evicted that may not be");
+        assert_eq!(plan(&[&running[..], &["--may-evict"]].concat()).expect("a plan").factors, [1.0]);
+    }
+
+    #[test]
+    fn popular_files_stay_popular_and_more_draws_find_more_of_them() {
+        let plan = plan(&[]).expect("a plan");
+        let layout = plan.layout(0.5);
+        let unique = |passes| plan.unique(OrderName::Zipf, &layout, passes);
+        assert!(unique(1) > 0 && unique(1) < layout.total_bytes());
+        assert!((unique(1)..=layout.total_bytes()).contains(&unique(8)));
+        assert_eq!(plan.unique(OrderName::Permutation, &layout, 1), layout.total_bytes());
+    }
+}

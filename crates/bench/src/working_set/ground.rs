@@ -1,0 +1,193 @@
+//! The tier that is measured: one of our own with an empty cache for each condition, or one that is running.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bench_load::data::Content;
+use bench_load::dataset::Dataset;
+use bench_load::safety::Cleanup;
+use bench_load::shape::Layout;
+use bench_load::target::{self, from_url};
+use tokio::sync::Mutex;
+use types::{Error, ErrorKind, Result};
+
+use super::{Plan, WARM_UP, WorkingSetArgs};
+use crate::bed::{Bed, TargetArgs};
+use crate::cli::{CommonArgs, refuse};
+use crate::rig::{Counters, Tier, evict, nfs_config};
+use crate::stage::{DataSet, Line, Stage, tier_url};
+
+/// A tier makes room from 95 % of its quota on; the data set's blocks round up.
+const FULL: f64 = 0.9;
+/// A tier may believe for as long as its freshness rule says that a new directory is not there: by default 30 s.
+const VISIBLE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(250);
+
+pub enum Ground {
+    Own { stage: Box<Stage>, line: Line },
+    Running(Box<Running>),
+}
+
+pub struct Running {
+    url: String,
+    admin: SocketAddr,
+    lay_out_at: String,
+    may_evict: bool,
+    common: CommonArgs,
+    /// The data set that is there now, so that it is removed however the run ends.
+    bed: Mutex<Option<Bed>>,
+    /// What the removal of the earlier ones came to.
+    removed: Mutex<Cleanup>,
+}
+
+/// A tier whose cache has nothing of the data set, and the data set behind it.
+pub struct Seat {
+    pub url: String,
+    pub admin: SocketAddr,
+    /// Where the files are, below the export.
+    pub root: String,
+    pub content: Content,
+    /// If it is ours.
+    pub tier: Option<Tier>,
+}
+
+/// Whether the data set fits beside what a running tier has.
+pub fn check_room(plan: &Plan, counters: &Counters, may_evict: bool) -> Result<()> {
+    let (used, max) = (counters.used_bytes(), counters.max_bytes().unwrap_or(0));
+    // What an earlier repetition had stays until somebody needs the room.
+    let needed = plan.layout(WARM_UP).total_bytes().saturating_mul(plan.repetitions.into());
+    if !may_evict && used.saturating_add(needed) as f64 > max as f64 * FULL {
+        return refuse(format!(
+            "working-set: {needed} bytes do not fit beside the {used} of {max} that the tier has cached; give a smaller \
+             --cache-size, or --may-evict if it may lose them"
+        ));
+    }
+    Ok(())
+}
+
+impl Ground {
+    pub async fn make(args: &WorkingSetArgs, plan: &Plan) -> Result<Ground> {
+        if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.admin, &args.lay_out_at) {
+            return Ok(Ground::Running(Box::new(Running {
+                url: url.clone(),
+                admin,
+                lay_out_at: lay_out_at.clone(),
+                may_evict: args.may_evict,
+                common: args.common.clone(),
+                bed: Mutex::default(),
+                removed: Mutex::default(),
+            })));
+        }
+        let data = DataSet { layout: plan.largest(), content: content(plan.seed) };
+        let stage = match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
+            other => Stage::here(other.map(PathBuf::from), data).await?,
+        };
+        match stage.line(args.rtt, args.rate).await {
+            Ok(line) => Ok(Ground::Own { stage: Box::new(stage), line }),
+            Err(error) => {
+                let _ = stage.clean_up().await;
+                Err(error)
+            }
+        }
+    }
+
+    pub fn line(&self) -> Option<&Line> {
+        match self {
+            Ground::Own { line, .. } => Some(line),
+            Ground::Running(_) => None,
+        }
+    }
+
+    /// With a cache that has nothing of these files.
+    pub async fn seat(&self, plan: &Plan, layout: &Layout) -> Result<Seat> {
+        match self {
+            Ground::Own { stage, line } => {
+                let tier = stage.tier_of(line, plan.cache_bytes)?;
+                let (url, admin, root) = (tier_url(&tier), tier.admin, stage.root());
+                Ok(Seat { url, admin, root, content: content(plan.seed), tier: Some(tier) })
+            }
+            Ground::Running(running) => running.seat(layout, content(plan.seed)).await,
+        }
+    }
+
+    /// Before the next one.
+    pub async fn leave(&self, seat: Seat) -> Result<()> {
+        match self {
+            Ground::Own { .. } => Ok(()),
+            Ground::Running(running) => running.leave(&seat.root).await,
+        }
+    }
+
+    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
+        match self {
+            Ground::Own { stage, .. } => stage.clean_up().await.map(Some),
+            Ground::Running(running) => {
+                running.remove().await?;
+                Ok(Some(running.removed.into_inner()))
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Files of their own: a tier cannot have what was never there.
+    async fn seat(&self, layout: &Layout, content: Content) -> Result<Seat> {
+        let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let id = format!("{}-{}", std::process::id(), stamp.as_millis());
+        let target = TargetArgs::of(&self.url, &self.lay_out_at, &id);
+        let mut slot = self.bed.lock().await;
+        let bed = slot.insert(Bed::make(&target, &self.common, layout.total_bytes()).await?);
+        let root = bed.root();
+        let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
+        bed.lay_out(&dataset, "").await?;
+        visible(&self.url, &layout.path(&root, 0, layout.files - 1)).await?;
+        Ok(Seat { url: self.url.clone(), admin: self.admin, root, content, tier: None })
+    }
+
+    /// The files are removed, and their room in the cache is given back if that is allowed.
+    async fn leave(&self, root: &str) -> Result<()> {
+        if self.may_evict {
+            let export = nfs_config(&self.url)?.export;
+            let export = String::from_utf8_lossy(&export).into_owned();
+            evict(self.admin, &format!("{}/{root}", export.trim_end_matches('/')))?;
+        }
+        self.remove().await
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let Some(bed) = self.bed.lock().await.take() else { return Ok(()) };
+        let Some(done) = bed.clean_up().await? else { return Ok(()) };
+        if !done.complete() {
+            return refuse(crate::bed::cleaned(&done));
+        }
+        let mut removed = self.removed.lock().await;
+        removed.files += done.files;
+        removed.directories += done.directories;
+        removed.seconds += done.seconds;
+        Ok(())
+    }
+}
+
+fn content(seed: u64) -> Content {
+    Content { seed, ..Content::default() }
+}
+
+/// Until clients of the tier see the file.
+async fn visible(url: &str, path: &str) -> Result<()> {
+    let clients = target::clients(&from_url(url)?, 0, 1).await?;
+    let Some(client) = clients.first() else { return refuse("no client could be made") };
+    let begin = Instant::now();
+    loop {
+        match client.stat(path).await {
+            Ok(_) => return Ok(()),
+            Err(e) if begin.elapsed() > VISIBLE => {
+                let message =
+                    format!("{path} does not appear at {url} ({e}); is --lay-out-at the storage behind it?");
+                return Err(Error::new(ErrorKind::Config, "bench:", message));
+            }
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    }
+}
