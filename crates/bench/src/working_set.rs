@@ -82,9 +82,6 @@ pub struct WorkingSetArgs {
     /// A tier that is running, instead of one of our own: nfs://host/export, with --admin and --lay-out-at
     #[arg(long, value_name = "URL", requires = "admin", requires = "lay_out_at")]
     tier: Option<String>,
-    /// Where that tier tells its counters
-    #[arg(long, value_name = "ADDR", requires = "tier")]
-    admin: Option<std::net::SocketAddr>,
     /// The storage behind that tier's export, to write the data set there
     #[arg(long, value_name = "URL", requires = "tier")]
     lay_out_at: Option<String>,
@@ -276,7 +273,7 @@ struct Measured {
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
-    let running = match args.admin {
+    let running = match args.tier.as_ref().and(args.common.admin) {
         Some(admin) => Some(Counters::of(admin)?),
         None => None,
     };

@@ -51,8 +51,9 @@ impl Namespace {
         if let Some(answer) = self.lookup_known(&parent, name).await? {
             return answer;
         }
-        if self.suspect(dir) && self.relist_soon(dir).await {
-            // The second name asked for in this directory: now all of them are known.
+        let small = self.comes_in_one_call(&parent);
+        if (self.suspect(dir) || small) && self.relist_soon(dir).await {
+            // A small directory, or the second name asked for in it: now all of them are known.
             let parent = self.load(dir)?;
             if let Some(answer) = self.lookup_known(&parent, name).await? {
                 return answer;

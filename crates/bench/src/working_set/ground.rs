@@ -68,7 +68,8 @@ pub fn check_room(plan: &Plan, counters: &Counters, may_evict: bool) -> Result<(
 
 impl Ground {
     pub async fn make(args: &WorkingSetArgs, plan: &Plan) -> Result<Ground> {
-        if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.admin, &args.lay_out_at) {
+        if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.common.admin, &args.lay_out_at)
+        {
             return Ok(Ground::Running(Box::new(Running {
                 url: url.clone(),
                 admin,

@@ -97,3 +97,19 @@ async fn when_the_ttl_is_over_a_directory_is_asked_about_once_and_not_each_file(
     assert!(t.far.calls("getattr") + t.far.calls("lookup") <= 3, "{}", t.far.calls_of_all_kinds());
     assert!(t.far.calls("readdir") <= 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_that_mostly_misses_costs_one_call_for_each_directory() {
+    let t = tree(30, 5).await;
+    for round in 0..3 {
+        for d in 0..30 {
+            let dir = t.ns.lookup(t.ns.root(), &name(format!("d{d}").as_bytes())).await.unwrap().id();
+            for miss in 0..9 {
+                let error = t.ns.lookup(dir, &name(format!("lib{round}-{miss}.so").as_bytes())).await.err();
+                assert_eq!(error.expect("it is not there").kind(), ErrorKind::NotFound);
+            }
+            t.ns.lookup(dir, &name(b"f3")).await.unwrap();
+        }
+    }
+    assert_eq!((t.far.calls("readdir"), t.far.calls("lookup")), (31, 0), "the root and each directory, once");
+}
