@@ -148,12 +148,6 @@ impl Line {
         let place = |i| from + (to - from) * f64::from(i) / f64::from(POINTS);
         Series::model(name, (0..=POINTS).map(|i| Point::at(place(i), self.predict(place(i)))).collect())
     }
-
-    /// The x at which two lines meet: the round trip from which the tier pays. None for parallel lines.
-    pub fn meets(&self, other: &Line) -> Option<f64> {
-        let slopes = self.slope.value - other.slope.value;
-        Some((other.intercept.value - self.intercept.value) / slopes).filter(|x| x.is_finite())
-    }
 }
 
 impl Distance {

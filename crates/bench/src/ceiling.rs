@@ -97,11 +97,12 @@ impl Ceiling {
             ),
         ));
         for (name, value) in [
-            ("ceiling_memory_mib_per_second", mib(self.memory_rate)),
-            ("ceiling_memory_operations_per_second", self.memory_operations),
-            ("ceiling_loopback_mib_per_second", self.loopback_rate.map_or(0.0, mib)),
+            ("ceiling_memory_mib_per_second", Some(mib(self.memory_rate))),
+            ("ceiling_memory_operations_per_second", Some(self.memory_operations)),
+            ("ceiling_loopback_mib_per_second", self.loopback_rate.map(mib)),
         ] {
-            file.fingerprint.insert(name.to_owned(), format!("{value:.0}"));
+            let told = value.map_or("not measured".to_owned(), |value| format!("{value:.0}"));
+            file.fingerprint.insert(name.to_owned(), told);
         }
     }
 }

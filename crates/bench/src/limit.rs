@@ -139,7 +139,8 @@ impl Bounds {
         let bytes: f64 = runs().map(one_direction).sum();
         let known = seconds > 0.0;
         Measured {
-            client_cpu: known.then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0)),
+            // Phases without a barrier between them are booked on the first of them.
+            client_cpu: (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0)),
             client_nic: self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0)),
             ..Measured::default()
         }

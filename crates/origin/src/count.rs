@@ -37,6 +37,7 @@ pub struct OriginMetrics {
     calls: Family<CallLabels, Counter>,
     errors: Family<CallLabels, Counter>,
     bytes: Family<JunctionLabels, Counter>,
+    abandoned: Family<JunctionLabels, Counter>,
     inflight: Gauge<i64, AtomicI64>,
     seconds: Family<CallLabels, Histogram>,
     latency: Family<JunctionLabels, Gauge<f64, AtomicU64>>,
@@ -63,6 +64,7 @@ impl Default for OriginMetrics {
             latency: Family::default(),
             rate: Family::default(),
             limit: Family::default(),
+            abandoned: Family::default(),
             again: Family::default(),
             again_won: Family::default(),
         }
@@ -74,6 +76,9 @@ impl OriginMetrics {
         registry.register("forebay_origin_calls", "Calls to the origin", self.calls.clone());
         registry.register("forebay_origin_errors", "Calls to the origin that failed", self.errors.clone());
         registry.register("forebay_origin_bytes", "Bytes read from the origin", self.bytes.clone());
+        let abandoned =
+            "Bytes of reads that were given up before they were answered, and may have come all the same";
+        registry.register("forebay_origin_abandoned_bytes", abandoned, self.abandoned.clone());
         registry.register("forebay_origin_calls_inflight", "Calls under way", self.inflight.clone());
         registry.register("forebay_origin_call_seconds", "Time of a call", self.seconds.clone());
         let latency = "Time of a call when nothing queues, as measured";
@@ -105,6 +110,11 @@ impl OriginMetrics {
         self.bytes.get_or_create(&JunctionLabels { junction: junction.to_owned() }).get()
     }
 
+    /// Bytes of reads of this junction that were given up before they were answered.
+    pub fn abandoned_bytes_of(&self, junction: &str) -> u64 {
+        self.abandoned.get_or_create(&JunctionLabels { junction: junction.to_owned() }).get()
+    }
+
     /// Calls of one kind to the origin of this junction.
     pub fn calls_of(&self, junction: &str, kind: &'static str) -> u64 {
         self.calls.get_or_create(&CallLabels { junction: junction.to_owned(), kind }).get()
@@ -133,10 +143,11 @@ impl Count {
     async fn run<T>(&self, kind: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
         let labels = CallLabels { junction: self.junction.clone(), kind };
         let _inflight = Inflight::begin(&self.metrics.inflight);
+        // When it is sent: one whose answer nobody waits for any more has cost the origin as much.
+        self.metrics.calls.get_or_create(&labels).inc();
         let start = Instant::now();
         let result = call.await;
         self.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
-        self.metrics.calls.get_or_create(&labels).inc();
         if result.is_err() {
             self.metrics.errors.get_or_create(&labels).inc();
         }
@@ -157,6 +168,23 @@ impl<'a> Inflight<'a> {
 impl Drop for Inflight<'_> {
     fn drop(&mut self) {
         self.0.inner().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts the bytes that a read asked for, unless it is answered.
+struct Abandoned(Option<(Counter, u64)>);
+
+impl Abandoned {
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some((counter, bytes)) = self.0.take() {
+            counter.inc_by(bytes);
+        }
     }
 }
 
@@ -195,9 +223,12 @@ impl Origin for Count {
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        let labels = JunctionLabels { junction: self.junction.clone() };
+        let abandoned =
+            Abandoned(Some((self.metrics.abandoned.get_or_create(&labels).clone(), range.length)));
         let result = self.run("read", self.inner.read(object, version, range)).await;
+        abandoned.answered();
         if let Ok(bytes) = &result {
-            let labels = JunctionLabels { junction: self.junction.clone() };
             self.metrics.bytes.get_or_create(&labels).inc_by(bytes.len() as u64);
         }
         result

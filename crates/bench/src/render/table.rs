@@ -163,7 +163,7 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
             Cell::text(format!("{} ms", nominal_ms(line))),
             Cell::Number(round(line.rtt_ms, 1)),
             plan.rate.map_or(Cell::text("unlimited"), |rate| Cell::text(rate.to_string())),
-            Cell::Number(0.0),
+            Cell::missing("not measured"),
             Cell::Count(triples.len() as u64),
             estimate(&of(Mode::Direct, |s| s.makespan)),
             estimate(&of(Mode::Cold, |s| s.makespan)),
@@ -358,19 +358,11 @@ fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple
 
 /// What the lines through the times say of other distances, and where the tier begins to pay.
 fn predictions(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
-    if lines.len() < DISTANCES_MIN {
-        return;
-    }
-    let fits = Mode::ALL.map(|mode| {
-        let times = lines.iter().zip(triples);
-        let points: Vec<(f64, f64)> =
-            times.flat_map(|(line, t)| makespans(t, mode).into_iter().map(|s| (line.rtt_ms, s))).collect();
-        fit::line(&points).ok()
-    });
+    let fits = Mode::ALL.map(|mode| line_through(lines, triples, mode));
     let [Some(direct), Some(cold), Some(warm)] = fits else { return };
     let rows = Profile::ALL.iter().map(|profile| {
         let ms = profile.rtt.as_secs_f64() * 1000.0;
-        let [d, c, w] = [&direct, &cold, &warm].map(|line| line.predict(ms));
+        let [d, c, w] = [&direct, &cold, &warm].map(|line| line.predict(profile.rtt.as_secs_f64()));
         let times = [d, c, w].map(|s| Cell::Number(round(s, 2)));
         let mut cells = vec![Cell::text(profile.name), Cell::Number(round(ms, 1))];
         cells.extend(times);
@@ -380,14 +372,26 @@ fn predictions(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
     let columns = ["Distance", "RTT ms", "Direct s", "Cold s", "Warm s", "x cold", "x warm"];
     let mut table = Table::new("Predicted for named distances", columns, rows.collect());
     table.notes = vec![
-        "From straight lines through the medians above; beyond the measured distances it is a guess.".into(),
+        "From straight lines through all repetitions; beyond the measured distances it is a guess.".into(),
     ];
     draft.file.tables.push(table);
-    match direct.meets(&cold) {
-        Some(ms) if ms > 0.0 => {
-            draft.verdict(format!("an empty tier is faster from {ms:.1} ms of round trip on"))
+    draft.verdict(where_faster(
+        direct.intercept.value - cold.intercept.value,
+        direct.slope.value - cold.slope.value,
+    ));
+}
+
+/// At which distances an empty tier is faster: by what it saves at no distance, in seconds, and for each second of
+/// round trip.
+fn where_faster(near: f64, each: f64) -> String {
+    let ms = -near / each * 1000.0;
+    match (near >= 0.0, each >= 0.0) {
+        (true, true) => "an empty tier is not slower at any distance".to_owned(),
+        (false, true) if ms.is_finite() => {
+            format!("an empty tier is faster from {ms:.1} ms of round trip on")
         }
-        _ => draft.verdict("an empty tier is not slower at any distance"),
+        (true, false) => format!("an empty tier is faster up to {ms:.1} ms of round trip, and slower beyond"),
+        (false, _) => "an empty tier is slower at every distance".to_owned(),
     }
 }
 
@@ -488,4 +492,18 @@ fn percentile(values: &[f64], share: f64) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let at = ((sorted.len() as f64 * share).ceil() as usize).max(1) - 1;
     sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::where_faster;
+
+    #[test]
+    fn where_an_empty_tier_is_faster_depends_on_both_ends_of_the_lines() {
+        assert!(where_faster(0.1, 3.0).contains("not slower at any"));
+        assert!(where_faster(-0.3, 3.0).contains("faster from 100.0 ms"));
+        assert!(where_faster(0.3, -3.0).contains("faster up to 100.0 ms"));
+        assert!(where_faster(-0.3, -3.0).contains("slower at every"));
+        assert!(where_faster(-0.3, 0.0).contains("slower at every"));
+    }
 }

@@ -199,6 +199,22 @@ async fn calls_bytes_and_errors_are_counted_by_kind() {
     assert_eq!(metrics.all_calls_of("/other"), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_given_up_is_a_call_all_the_same() {
+    let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::from_millis(10));
+    origin.memory.write_file(b"file", b"0123456789").expect("written");
+    let root = origin.memory.root().await.expect("there").reference;
+    let file = origin.memory.lookup(&root, &Name::new(Bytes::from_static(b"file")).expect("valid")).await;
+    let file = file.expect("there");
+    let metrics = OriginMetrics::default();
+    let count = Count::new(origin, "/", metrics.clone());
+    let read = count.read(&file.reference, file.version, ByteRange::new(0, 7));
+    assert!(tokio::time::timeout(Duration::from_millis(1), read).await.is_err());
+    count.read(&file.reference, file.version, ByteRange::new(0, 3)).await.expect("read");
+    let counted = (metrics.calls_of("/", "read"), metrics.bytes_of("/"), metrics.abandoned_bytes_of("/"));
+    assert_eq!(counted, (2, 3, 7));
+}
+
 #[test]
 fn a_missing_directory_is_refused_in_one_line_that_says_what_to_do() {
     let dir = tempfile::tempdir().expect("temporary directory");
