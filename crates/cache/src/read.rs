@@ -1,6 +1,6 @@
 //! A read: what is here is taken from disk, what is missing is fetched once, what is bad is fetched again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -96,14 +96,19 @@ impl Cache {
         }
     }
 
-    /// Fetch all of a file that is not here.
-    pub async fn warm(self: &Arc<Self>, key: &CacheKey, source: &Arc<dyn Source>) -> Result<()> {
+    /// Fetch all of a file that is not here. `landed` hears of bytes as they come.
+    pub async fn warm(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        source: &Arc<dyn Source>,
+        mut landed: impl FnMut(u64),
+    ) -> Result<()> {
         if self.config.bypass || key.size == 0 {
             return Ok(());
         }
         let file = self.files.open(key)?;
         let total = key.size.div_ceil(BLOCK_SIZE);
-        let mut waiting = std::collections::VecDeque::new();
+        let mut waiting = VecDeque::new();
         let mut blocks_waiting = 0;
         let distance = source.distance(key).unwrap_or(types::Distance::UNKNOWN);
         let window = readahead::window::share(distance, 1, self.config.inflight_max / 2) / BLOCK_SIZE;
@@ -119,10 +124,12 @@ impl Cache {
             {
                 blocks_waiting = blocks_waiting.saturating_sub(flight.blocks.end - flight.blocks.start);
                 self.kept(flight.wait().await?)?;
+                landed(bytes_of_blocks(flight.blocks.clone(), key.size).length);
             }
         }
         for flight in waiting {
             self.kept(flight.wait().await?)?;
+            landed(bytes_of_blocks(flight.blocks.clone(), key.size).length);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{RawQuery, State};
+use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -93,7 +93,7 @@ pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Re
         .route("/v1/status", get(async |State(admin): State<Arc<Admin>>| Json(report::status(&admin))))
         .route("/v1/stat", get(stat))
         .route("/v1/evict", post(evict))
-        .route("/v1/warm", post(warm::start))
+        .route("/v1/warm", post(warm::start).layer(DefaultBodyLimit::max(warm::BODY_MAX)))
         .route("/v1/warm/{job}", get(warm::progress))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))
         .method_not_allowed_fallback(async || {

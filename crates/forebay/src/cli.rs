@@ -40,13 +40,7 @@ enum Verb {
         client: ClientArgs,
     },
     /// Bring files and trees into the cache
-    Warm {
-        /// Paths in the served tree
-        #[arg(required = true)]
-        paths: Vec<OsString>,
-        #[command(flatten)]
-        client: ClientArgs,
-    },
+    Warm(client::WarmArgs),
     /// Drop files and trees from the cache, and ask the origin at their next use
     Evict {
         /// Paths in the served tree
@@ -200,7 +194,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Status(client) => client::status(&client),
         Verb::Stat { path, client } => client::stat(&client, &path),
-        Verb::Warm { paths, client } => client::warm(&client, &paths),
+        Verb::Warm(args) => client::warm(&args),
         Verb::Evict { paths, client } => client::evict(&client, &paths),
         Verb::Demo(args) => {
             log_to_stderr("warn");

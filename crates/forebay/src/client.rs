@@ -1,10 +1,12 @@
 //! The commands that ask a running tier.
 
+mod warm;
+
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
@@ -13,9 +15,9 @@ use crate::admin::{decode_path, encode_path};
 use crate::cli::ClientArgs;
 use crate::quantity::Size;
 
+pub use warm::{WarmArgs, warm};
+
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two looks at a warm-up.
-const POLL: Duration = Duration::from_millis(200);
 
 /// One line of the answer.
 macro_rules! say {
@@ -94,7 +96,7 @@ pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
 }
 
 pub fn evict(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
-    let evicted = post(args, "/v1/evict", paths)?;
+    let evicted = post(args, "/v1/evict", &json!({ "paths": encoded(paths) }))?;
     if args.json {
         say!("{evicted:#}");
     } else {
@@ -103,42 +105,6 @@ pub fn evict(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
             size(&evicted["bytes"]),
             evicted["files"]
         );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-pub fn warm(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
-    let start = Instant::now();
-    let job = post(args, "/v1/warm", paths)?["job"].clone();
-    let live = std::io::stderr().is_terminal() && !args.json;
-    let last = loop {
-        let progress = get(args, &format!("/v1/warm/{job}"))?;
-        let seconds = start.elapsed().as_secs_f64().max(0.001);
-        let bytes = progress["bytes"].as_u64().unwrap_or(0);
-        if live {
-            let rate = Size((bytes as f64 / seconds) as u64);
-            let (files, errors) = (&progress["files"], &progress["errors"]);
-            eprint!("\r{files} files, {}, {rate}/s, {errors} errors   ", Size(bytes));
-            let _ = std::io::stderr().flush();
-        }
-        if progress["done"] == json!(true) {
-            break progress;
-        }
-        std::thread::sleep(POLL);
-    };
-    if live {
-        eprintln!();
-    }
-    if args.json {
-        say!("{last:#}");
-    } else {
-        let (files, dirs) = (&last["files"], &last["directories"]);
-        let took = start.elapsed().as_secs_f64();
-        say!("warmed {files} files in {dirs} directories, {}, in {took:.1} s", size(&last["bytes"]));
-    }
-    if last["errors"] != json!(0) {
-        eprintln!("forebay: {} files failed, the last with: {}", last["errors"], text(&last["last_error"]));
-        return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,9 +126,12 @@ fn get(args: &ClientArgs, path: &str) -> Result<Value> {
     answer(args, agent().get(format!("http://{}{path}", args.admin)).call())
 }
 
-fn post(args: &ClientArgs, path: &str, paths: &[OsString]) -> Result<Value> {
-    let paths: Vec<_> = paths.iter().map(|path| encode_path(path.as_bytes())).collect();
-    answer(args, agent().post(format!("http://{}{path}", args.admin)).send_json(json!({ "paths": paths })))
+fn post(args: &ClientArgs, path: &str, body: &Value) -> Result<Value> {
+    answer(args, agent().post(format!("http://{}{path}", args.admin)).send_json(body))
+}
+
+fn encoded(paths: &[OsString]) -> Vec<String> {
+    paths.iter().map(|path| encode_path(path.as_bytes())).collect()
 }
 
 fn answer(

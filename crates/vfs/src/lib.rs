@@ -12,6 +12,7 @@ mod metrics;
 mod operate;
 mod prefetch;
 mod read;
+mod warm;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub use access::Access;
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use kept::Changes;
+pub use warm::{WarmMode, WarmProgress};
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
 #[derive(Clone, Debug)]
@@ -78,18 +80,6 @@ pub struct StatOut {
     pub age_ms: u64,
     /// The rule in force: `always`, `ttl 30s`, `immutable`.
     pub freshness: String,
-}
-
-/// Counters of a running or finished `warm`; shared, so that a front can show progress.
-#[derive(Debug, Default)]
-pub struct WarmProgress {
-    pub files: std::sync::atomic::AtomicU64,
-    pub directories: std::sync::atomic::AtomicU64,
-    /// Bytes of the files done so far, fetched or already there.
-    pub bytes: std::sync::atomic::AtomicU64,
-    pub errors: std::sync::atomic::AtomicU64,
-    /// The last error, for a person to read.
-    pub last_error: std::sync::Mutex<Option<String>>,
 }
 
 /// What an `evict` gave back.

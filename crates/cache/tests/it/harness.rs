@@ -235,7 +235,7 @@ impl Tier {
 
     pub fn warm(&self, source: &Arc<TestSource>, key: &CacheKey) {
         let (cache, source): (_, Arc<dyn Source>) = (self.cache().clone(), source.clone());
-        self.run(async move { cache.warm(key, &source).await }).expect("warm succeeds");
+        self.run(async move { cache.warm(key, &source, |_| {}).await }).expect("warm succeeds");
     }
 
     pub fn kill(self) {

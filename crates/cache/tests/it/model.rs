@@ -58,7 +58,7 @@ async fn client(cache: Arc<Cache>, source: Arc<TestSource>, seed: u64, steps: u6
             }
             1 => {
                 let source: Arc<dyn Source> = source.clone();
-                cache.warm(&key, &source).await.expect("warm succeeds");
+                cache.warm(&key, &source, |_| {}).await.expect("warm succeeds");
             }
             2 => assert!(cache.cached_bytes(&key) <= key.size),
             3 => {

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::tier::Tier;
+use crate::tier::{Tier, forebay};
 
 fn sample(dir: &Path) -> std::path::PathBuf {
     let tree = dir.join("tree");
@@ -78,6 +78,43 @@ fn the_operator_warms_looks_and_evicts() {
     let missing = tier.ask(&["stat", "/no/such"]);
     assert!(!missing.status.success());
     assert!(String::from_utf8_lossy(&missing.stderr).contains("no"), "{missing:?}");
+}
+
+#[test]
+fn a_warm_up_counts_first_takes_lists_and_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    let origin_bytes = || tier.json(&["status"])["junctions"][0]["origin_bytes"].clone();
+    let said = |verb: &[&str]| {
+        let admin = tier.admin.to_string();
+        let done = forebay().args(verb).args(["--admin", &admin]).output().expect("runs");
+        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        (done.status.success(), out.into_owned(), err.into_owned())
+    };
+    let (good, out, _) = said(&["warm", "/", "--dry-run"]);
+    assert!(good && out.contains("3 files, 2.9 MiB, of which 0 B are here"), "{out}");
+    let (good, out, _) = said(&["warm", "/", "--mode", "metadata"]);
+    assert!(good && out.contains("names and attributes of 3 files in"), "{out}");
+    assert_eq!(origin_bytes(), 0, "so far no byte was read");
+
+    let list = dir.path().join("list");
+    std::fs::write(&list, "/sub/big.bin\n\n/no/such\n").expect("written");
+    let list = list.to_str().expect("a path");
+    let (good, _, err) = said(&["warm", "--files-from", list]);
+    assert!(!good && err.contains("/no/such") && err.contains("NotFound"), "{err}");
+    std::fs::write(list, "/sub/big.bin\0").expect("written");
+    let warmed = tier.json(&["warm", "--files-from", list, "--null"]);
+    assert_eq!((&warmed["files"], &warmed["bytes_fetched"]), (&1.into(), &3_000_000.into()), "{warmed}");
+    let again = tier.json(&["warm", "/"]);
+    assert_eq!(again["found"]["bytes_here"], 3_000_000);
+    assert_eq!((&again["bytes_fetched"], &again["bytes"]), (&17.into(), &3_000_017.into()), "{again}");
+    assert_eq!(origin_bytes(), 3_000_017, "each byte once");
+
+    std::fs::write(list, "\n").expect("written");
+    let (good, _, err) = said(&["warm", "--files-from", list]);
+    assert!(!good && err.contains("names no path"), "{err}");
+    let (good, out, _) = said(&["warm", "/sub", "--detach"]);
+    assert!(good && out.starts_with("warm-up "), "{out}");
 }
 
 #[test]

@@ -1,0 +1,282 @@
+//! `forebay warm`: which paths, what is to come and how long that takes, and how far it is.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use types::{Error, ErrorKind, Result};
+
+use super::{encoded, get, post, print_line, size, text};
+use crate::cli::ClientArgs;
+use crate::quantity::Size;
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(250);
+/// Between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The rate told is that of so much time.
+const RATE_OF: Duration = Duration::from_secs(5);
+const BAR: usize = 24;
+/// Of a list of paths; the tier takes no longer ones.
+const LIST_BYTES_MAX: u64 = 8 << 20;
+
+#[derive(Args, Clone, Debug)]
+pub struct WarmArgs {
+    /// Paths in the served tree
+    #[arg(required_unless_present = "files_from")]
+    paths: Vec<OsString>,
+    /// And those in this list, a line each; "-" is standard input
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// The paths of the list end with a zero byte, as those of find -print0
+    #[arg(long, requires = "files_from")]
+    null: bool,
+    /// What is brought near: names and attributes, or these and the bytes
+    #[arg(long, value_enum, default_value_t = Mode::Data)]
+    mode: Mode,
+    /// Count what would be fetched, and how long that takes; brings names and attributes near
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the number of the warm-up and return; otherwise it ends with this command
+    #[arg(long, conflicts_with = "dry_run")]
+    detach: bool,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Data,
+    Metadata,
+}
+
+pub fn warm(args: &WarmArgs) -> Result<ExitCode> {
+    let mut paths = args.paths.clone();
+    if let Some(list) = &args.files_from {
+        paths.extend(listed(list, args.null)?);
+    }
+    if paths.is_empty() {
+        return Err(Error::new(ErrorKind::Config, "warm:", "the list names no path; write one on each line"));
+    }
+    let mode = if args.mode == Mode::Metadata || args.dry_run { "metadata" } else { "data" };
+    let request = json!({ "paths": encoded(&paths), "mode": mode, "detach": args.detach });
+    let job = post(&args.client, "/v1/warm", &request)?["job"].clone();
+    if args.detach {
+        print_line(format_args!(
+            "warm-up {job}; how far it is: GET http://{}/v1/warm/{job}",
+            args.client.admin
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let start = Instant::now();
+    let last = watch(args, &job)?;
+    finish(args, &last, start.elapsed().as_secs_f64())
+}
+
+/// The paths of a list. Nothing is made of them but bytes: names need not be text.
+fn listed(list: &PathBuf, null: bool) -> Result<Vec<OsString>> {
+    let named = |e| Error::io("read the list", list.display(), e);
+    let mut bytes = Vec::new();
+    let read = if list.as_os_str() == "-" {
+        std::io::stdin().lock().take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(list).map_err(named)?.take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes)
+    };
+    if read.map_err(named)? as u64 > LIST_BYTES_MAX {
+        let why = format!("it is longer than {}; split it, or name directories", Size(LIST_BYTES_MAX));
+        return Err(Error::new(ErrorKind::Config, "read the list:", why));
+    }
+    let end = if null { 0 } else { b'\n' };
+    let lines = bytes.split(|b| *b == end).filter(|line| !line.is_empty());
+    Ok(lines.map(|line| OsString::from_vec(line.to_vec())).collect())
+}
+
+/// Look until it is over; tell on the way. Returns the last look.
+fn watch(args: &WarmArgs, job: &Value) -> Result<Value> {
+    let live = std::io::stderr().is_terminal();
+    let mut told = Instant::now();
+    let mut speed = Speed::default();
+    let mut estimated = false;
+    loop {
+        let look = get(&args.client, &format!("/v1/warm/{job}"))?;
+        let rate = speed.of(number(&look["bytes_fetched"]), Instant::now());
+        let over = look["done"] == json!(true);
+        if look["counted"] == json!(true) && !estimated {
+            estimated = true;
+            if !args.client.json {
+                line(live, &estimate(&look));
+            }
+        }
+        let due = if live { true } else { told.elapsed() >= LINE_EVERY };
+        if due && !over && !args.client.json {
+            told = Instant::now();
+            let now = if estimated { progress(&look, rate) } else { counting(&look) };
+            if live {
+                eprint!("\r{now:<78}");
+                let _ = std::io::stderr().flush();
+            } else {
+                eprintln!("{now}");
+            }
+        }
+        if over {
+            if live {
+                eprint!("\r{:78}\r", "");
+            }
+            return Ok(look);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn line(live: bool, text: &str) {
+    let clear = if live { "\r" } else { "" };
+    eprintln!("{clear}{text:<78}");
+}
+
+fn counting(look: &Value) -> String {
+    let found = &look["found"];
+    format!("counting: {} files, {}", found["files"], size(&found["bytes"]))
+}
+
+/// What there is, what of it is to come, and how long that will take.
+fn estimate(look: &Value) -> String {
+    let found = &look["found"];
+    let (bytes, here) = (number(&found["bytes"]), number(&found["bytes_here"]));
+    let to_come = bytes.saturating_sub(here);
+    let rate = number(&look["origin_rate"]);
+    let time = match (to_come, rate) {
+        (0, _) => "nothing to fetch".to_owned(),
+        (_, 0) => "how fast the origin is, is not known yet".to_owned(),
+        _ => format!("about {} at {}/s, as measured", duration(to_come as f64 / rate as f64), Size(rate)),
+    };
+    format!("{} files, {}, of which {} are here; {time}", found["files"], Size(bytes), Size(here))
+}
+
+fn progress(look: &Value, rate: Option<f64>) -> String {
+    let (done, all) = (number(&look["bytes"]), number(&look["found"]["bytes"]).max(1));
+    let part = (done as f64 / all as f64).min(1.0);
+    let full = (part * BAR as f64) as usize;
+    let bar: String = (0..BAR).map(|i| if i < full { '#' } else { '.' }).collect();
+    let speed = match rate.filter(|rate| *rate >= 1.0) {
+        Some(rate) => {
+            let left = all.saturating_sub(done) as f64 / rate;
+            format!("{}/s, {} left", Size(rate as u64), duration(left))
+        }
+        None => "waiting".to_owned(),
+    };
+    format!("[{bar}] {:3.0} %  {} of {}, {speed}", part * 100.0, Size(done), Size(all))
+}
+
+fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
+    let (files, dirs) = (&last["files"], &last["directories"]);
+    let found = &last["found"];
+    if args.client.json {
+        print_line(format_args!("{last:#}"))?;
+    } else if args.dry_run {
+        print_line(format_args!("{}", estimate(last)))?;
+    } else if args.mode == Mode::Metadata {
+        let all = size(&found["bytes"]);
+        print_line(format_args!(
+            "names and attributes of {files} files in {dirs} directories, {all} of bytes not fetched, in {seconds:.1} s"
+        ))?;
+    } else {
+        let (bytes, fetched) = (size(&last["bytes"]), size(&last["bytes_fetched"]));
+        print_line(format_args!(
+            "warmed {files} files in {dirs} directories, {bytes}, of which {fetched} were fetched, in {seconds:.1} s"
+        ))?;
+    }
+    if last["stopped"] == json!(true) {
+        eprintln!("forebay: the tier has stopped it; the same command goes on where it was");
+        return Ok(ExitCode::FAILURE);
+    }
+    if last["errors"] != json!(0) {
+        eprintln!("forebay: {} paths failed, the last with: {}", last["errors"], text(&last["last_error"]));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn duration(seconds: f64) -> String {
+    let all = seconds.ceil() as u64;
+    match (all / 3600, all / 60 % 60, all % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02} min"),
+        (h, m, _) => format!("{h}:{m:02} h"),
+    }
+}
+
+/// Bytes per second of the last few seconds.
+#[derive(Default)]
+struct Speed {
+    seen: VecDeque<(Instant, u64)>,
+}
+
+impl Speed {
+    fn of(&mut self, bytes: u64, now: Instant) -> Option<f64> {
+        self.seen.push_back((now, bytes));
+        while self.seen.len() > 2 && now.duration_since(self.seen[1].0) >= RATE_OF {
+            self.seen.pop_front();
+        }
+        let (since, before) = *self.seen.front()?;
+        let seconds = now.duration_since(since).as_secs_f64();
+        (seconds > 0.0).then(|| bytes.saturating_sub(before) as f64 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds() {
+        let (mut speed, start) = (Speed::default(), Instant::now());
+        assert_eq!(speed.of(0, start), None);
+        for second in 1..=20_u64 {
+            let bytes = if second <= 10 { second * 100 } else { 1000 + (second - 10) * 10 };
+            let rate = speed.of(bytes, start + Duration::from_secs(second)).expect("known");
+            match second {
+                1..=10 => assert_eq!(rate, 100.0),
+                15.. => assert_eq!(rate, 10.0),
+                _ => assert!(rate < 100.0 && rate > 10.0),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_to_come_and_what_is_left_are_told() {
+        let look = json!({
+            "found": { "files": 3, "bytes": 3_u64 << 30, "bytes_here": 1_u64 << 30 }, "origin_rate": 1 << 20,
+            "bytes": (3_u64 << 30) / 2,
+        });
+        let told = estimate(&look);
+        assert!(told.contains("3 files, 3.0 GiB, of which 1.0 GiB are here; about 34:08 min"), "{told}");
+        let told = progress(&look, Some(f64::from(1 << 20)));
+        assert!(
+            told.contains("[############............]  50 %") && told.contains("25:36 min left"),
+            "{told}"
+        );
+        assert!(progress(&look, Some(0.0)).ends_with("waiting"));
+    }
+
+    #[test]
+    fn a_list_may_have_any_names() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let list = dir.path().join("list");
+        std::fs::write(&list, b"/a b\n\n/\xff\n/c").expect("written");
+        let names = |null| listed(&list, null).expect("read").into_iter().map(OsStringExt::into_vec);
+        assert_eq!(names(false).collect::<Vec<_>>(), [&b"/a b"[..], b"/\xff", b"/c"]);
+        std::fs::write(&list, b"/with\nline\0/b\0").expect("written");
+        assert_eq!(names(true).collect::<Vec<_>>(), [&b"/with\nline"[..], b"/b"]);
+        assert!(listed(&dir.path().join("none"), false).is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! Warm-up: names and attributes of whole trees, and bytes if wanted, before anybody asks for them.
+//!
+//! A first walk counts what there is, which is all that is to be done for metadata. A second one, over names that are
+//! known by then, brings the bytes. Nothing is kept of the walks, so a tree may be of any size, and what is here is not
+//! fetched again, so a warm-up that was ended goes on where it was.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use namespace::Found;
+use tokio::task::JoinSet;
+use tracing::warn;
+use types::{Distance, Error, ErrorKind, FileId, Result};
+
+use crate::Vfs;
+use crate::read::key_of;
+
+/// Files warmed at the same time: enough to hide the distance for small files; large ones are parallel inside.
+const TOGETHER: usize = 32;
+/// Names taken from a directory at a time.
+const LIST_PIECE: usize = 1024;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WarmMode {
+    /// Names and attributes.
+    Metadata,
+    /// These, and all bytes of files.
+    #[default]
+    Data,
+}
+
+/// Counters of a running or finished warm-up; shared, so that a front can show progress.
+#[derive(Debug, Default)]
+pub struct WarmProgress {
+    /// What the walk has found.
+    pub directories: AtomicU64,
+    pub files: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Of these bytes, on the cache disk before.
+    pub bytes_here: AtomicU64,
+    /// The walk is over: what it has found is all.
+    pub counted: AtomicBool,
+    /// Bytes per second that the origin gives, as far as it was seen busy; 0 before.
+    pub rate: AtomicU64,
+    /// What is done: files, and their bytes as they come, fetched or already there.
+    pub files_done: AtomicU64,
+    pub bytes_done: AtomicU64,
+    pub bytes_fetched: AtomicU64,
+    pub errors: AtomicU64,
+    last_error: Mutex<Option<String>>,
+    stop: AtomicBool,
+}
+
+impl WarmProgress {
+    /// For a person to read.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begin nothing more; what is under way is given up.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    fn failed(&self, error: &Error) {
+        warn!("warm: {error}");
+        self.errors.fetch_add(1, Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }
+
+    /// What failed on the way to count fails again on the way to fetch, or is no failure.
+    fn forget_failures(&self) {
+        self.errors.store(0, Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Vfs {
+    /// Bring what is below these paths here. One bad path does not stop the rest; errors are counted in `progress`, and
+    /// make the whole an error in the end.
+    pub async fn warm(&self, paths: &[Vec<u8>], mode: WarmMode, progress: &Arc<WarmProgress>) {
+        self.warm_metadata(paths, progress).await;
+        match mode {
+            WarmMode::Metadata => progress.files_done.store(progress.files.load(Relaxed), Relaxed),
+            WarmMode::Data if progress.is_stopped() => {}
+            WarmMode::Data => self.warm_data(paths, progress).await,
+        }
+    }
+
+    /// Find what is below these paths.
+    async fn warm_metadata(&self, paths: &[Vec<u8>], progress: &WarmProgress) {
+        for path in paths {
+            let mut walk = Walk::from(self, path).await;
+            while let Some(files) = walk.next().await {
+                let found = match files {
+                    Ok(found) => found,
+                    Err(e) => {
+                        progress.failed(&e);
+                        continue;
+                    }
+                };
+                for file in &found {
+                    self.count(file, progress);
+                }
+                if progress.is_stopped() {
+                    return;
+                }
+            }
+            progress.directories.fetch_add(walk.directories, Relaxed);
+        }
+        progress.counted.store(true, Relaxed);
+    }
+
+    fn count(&self, file: &Found, progress: &WarmProgress) {
+        progress.files.fetch_add(1, Relaxed);
+        progress.bytes.fetch_add(file.attr().size, Relaxed);
+        let here = key_of(file).map_or(0, |key| self.cache.cached_bytes(&key));
+        progress.bytes_here.fetch_add(here, Relaxed);
+        if let Found::Node(node) = file
+            && let Ok((origin, _)) = self.namespace.origin_of(node)
+            && let Some(distance) = origin.distance().filter(|d| d.rate != Distance::UNKNOWN.rate)
+        {
+            progress.rate.store(distance.rate, Relaxed);
+        }
+    }
+
+    async fn warm_data(&self, paths: &[Vec<u8>], progress: &Arc<WarmProgress>) {
+        progress.forget_failures();
+        let mut tasks = JoinSet::new();
+        let note = |outcome: Option<std::result::Result<Result<()>, tokio::task::JoinError>>| match outcome {
+            Some(Ok(Ok(()))) => {
+                progress.files_done.fetch_add(1, Relaxed);
+            }
+            Some(Ok(Err(e))) => progress.failed(&e),
+            Some(Err(e)) => progress.failed(&Error::new(ErrorKind::Io, "warm a file", "").with_source(e)),
+            None => {}
+        };
+        for path in paths {
+            let mut walk = Walk::from(self, path).await;
+            while let Some(files) = walk.next().await {
+                for file in files.unwrap_or_else(|e| {
+                    progress.failed(&e);
+                    Vec::new()
+                }) {
+                    while tasks.len() >= TOGETHER {
+                        note(tasks.join_next().await);
+                    }
+                    if progress.is_stopped() {
+                        return; // the tasks end with their set
+                    }
+                    tasks.spawn(self.file_warmer(file, progress.clone()));
+                }
+            }
+        }
+        while !tasks.is_empty() && !progress.is_stopped() {
+            note(tasks.join_next().await);
+        }
+    }
+
+    /// A task of its own that brings one file in.
+    fn file_warmer(
+        &self,
+        found: Found,
+        progress: Arc<WarmProgress>,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
+        let (namespace, cache, source) = (self.namespace.clone(), self.cache.clone(), self.source_of(&found));
+        async move {
+            let mut key = key_of(&found)?;
+            let mut fetched = 0;
+            let landed = |bytes| {
+                fetched += bytes;
+                progress.bytes_fetched.fetch_add(bytes, Relaxed);
+                progress.bytes_done.fetch_add(bytes, Relaxed);
+            };
+            match cache.warm(&key, &source, landed).await {
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                    key = key_of(&namespace.refresh_changed(key.file).await?)?;
+                    cache.warm(&key, &source, |_| {}).await?;
+                }
+                other => other?,
+            }
+            progress.bytes_done.fetch_add(key.size.saturating_sub(fetched), Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// The files below a path, a piece of a directory at a time.
+struct Walk<'a> {
+    vfs: &'a Vfs,
+    /// What the path itself is, if not a directory.
+    first: Option<Result<Found>>,
+    dirs: VecDeque<FileId>,
+    /// Cookie within the first of them.
+    after: u64,
+    directories: u64,
+}
+
+impl<'a> Walk<'a> {
+    async fn from(vfs: &'a Vfs, path: &[u8]) -> Walk<'a> {
+        let mut walk = Walk { vfs, first: None, dirs: VecDeque::new(), after: 0, directories: 0 };
+        match vfs.namespace.resolve(path).await {
+            Ok(start) if start.attr().is_dir() => walk.dirs.push_back(start.id()),
+            other => {
+                let named = |e: Error| Error::new(e.kind(), "warm", path.escape_ascii()).with_source(e);
+                walk.first = Some(other.map_err(named));
+            }
+        }
+        walk
+    }
+
+    async fn next(&mut self) -> Option<Result<Vec<Found>>> {
+        if let Some(first) = self.first.take() {
+            return Some(first.map(|found| vec![found]));
+        }
+        let dir = *self.dirs.front()?;
+        self.directories += u64::from(self.after == 0);
+        let piece = match self.vfs.namespace.readdir(dir, self.after, LIST_PIECE).await {
+            Ok(piece) => piece,
+            Err(e) => {
+                self.leave();
+                return Some(Err(e));
+            }
+        };
+        let mut files = Vec::new();
+        for entry in piece.entries {
+            self.after = entry.cookie;
+            match entry.child {
+                Some(child) if child.attr().is_dir() => self.dirs.push_back(child.id()),
+                Some(child) if child.attr().is_file() => files.push(child),
+                _ => {}
+            }
+        }
+        if piece.eof {
+            self.leave();
+        }
+        Some(Ok(files))
+    }
+
+    fn leave(&mut self) {
+        self.dirs.pop_front();
+        self.after = 0;
+    }
+}
