@@ -139,13 +139,6 @@ pub struct Scale {
     is_small: bool,
 }
 
-impl CommonArgs {
-    /// Seconds that are left of the time budget since `begin`; a second at least, so that what is under way can end.
-    pub fn seconds_left(&self, begin: std::time::Instant) -> f64 {
-        self.time_budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0)
-    }
-}
-
 impl Scale {
     pub const fn new(factor: f64) -> Scale {
         Scale { factor, is_small: false }

@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_load::data::Content;
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
 use bench_load::target::limited::Service;
 use bench_report::model::{
@@ -19,13 +19,13 @@ use bench_report::summary::{estimate, median};
 use clap::Args;
 use types::{Error, ErrorKind, Result};
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
 use crate::quantity::{self, Rate};
-use crate::render::table::places;
 use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
@@ -113,12 +113,11 @@ impl Plan {
         })
     }
 
-    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, begin: Instant) -> Job {
+    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
         let amount = Amount::Epochs(epochs);
         let work = Work { block_bytes: 1 << 20, seed: args.common.seed, amount, ..Work::mfmr() };
         let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
-        let limits = Limits { seconds: args.common.seconds_left(begin), ..Limits::default() };
-        Job { limits, ..stage.job(self.fleet, phase) }
+        Job { limits: budget.limits(), ..stage.job(self.fleet, phase) }
     }
 
     fn demanded(&self) -> u64 {
@@ -163,7 +162,8 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|Epochs { line, triples, curve, knee }| {
+    let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
+        Cut::tell(cut, &mut draft, "repetitions");
         fill(&mut draft, plan, args, &line, &triples);
         limits(&mut draft, plan, args, &line, &triples);
         if let Some(found) = &knee {
@@ -176,7 +176,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
             draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
         }
         draft.file.plots.push(uptick(plan, &curve));
-        places(&mut draft, crew);
+        crew.tell(&mut draft);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
@@ -194,13 +194,19 @@ struct Epochs {
     curve: Curve,
     /// Of a warm tier.
     knee: Option<Found>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
 async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
-    let begin = Instant::now();
+    let budget = Budget::start(&args.common);
     let line = stage.line(args.rtt, args.rate).await?;
-    let (mut triples, mut curve) = (Vec::new(), Vec::new());
+    let (mut triples, mut curve, mut cut) = (Vec::new(), Vec::new(), None);
     for repetition in 0..plan.repetitions {
+        cut = budget.cut(repetition, plan.repetitions);
+        if cut.is_some() {
+            break;
+        }
         let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: Mode, epochs: u64, url: &str, tier| {
             sample::take(
@@ -208,7 +214,7 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
                 stage,
                 &line,
                 url,
-                &plan.job(stage, mode, epochs, args, begin),
+                &plan.job(stage, mode, epochs, args, &budget),
                 tier,
                 &what(mode),
             )
@@ -232,10 +238,10 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         triples.push(Triple { direct, cold, warm });
     }
     let knee = match args.knee.knee {
-        true => Some(find_knee(crew, stage, &line, plan, args, begin).await?),
+        true => Some(find_knee(crew, stage, &line, plan, args, &budget).await?),
         false => None,
     };
-    Ok(Epochs { line, triples, curve, knee })
+    Ok(Epochs { line, triples, curve, knee, cut })
 }
 
 /// Of a tier that has been filled by an epoch before.
@@ -245,13 +251,13 @@ async fn find_knee(
     line: &Line,
     plan: &Plan,
     args: &LoaderArgs,
-    begin: Instant,
+    budget: &Budget,
 ) -> Result<Found> {
     let tier = stage.tier(line)?;
     let url = tier_url(&tier);
-    let job = || plan.job(stage, Mode::Warm, 1, args, begin);
+    let job = || plan.job(stage, Mode::Warm, 1, args, budget);
     crew.load(&url, &job(), "loader: filling a tier").await?;
-    knee::find(&args.knee, &args.common, plan.fleet.clients, begin, async |step, what| {
+    knee::find(&args.knee, &args.common, plan.fleet.clients, budget, async |step, what| {
         let loaded = crew.load(&url, &step.of(job()), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))

@@ -12,16 +12,17 @@ pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_load::data::Content;
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::pace::{Pace, Stagger};
 use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
 use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
@@ -96,7 +97,6 @@ pub struct Plan {
     pub stagger: Option<Stagger>,
     pub repetitions: u32,
     pub seed: u64,
-    pub seconds_max: f64,
 }
 
 impl Plan {
@@ -132,7 +132,6 @@ impl Plan {
             // The study measured once.
             repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
             seed: args.common.seed,
-            seconds_max: args.common.time_budget.as_secs_f64(),
         })
     }
 
@@ -167,10 +166,9 @@ impl Plan {
         Phase { name: mode.name().to_owned(), work, pace, ..Phase::default() }
     }
 
-    fn job(&self, stage: &Stage, mode: Mode) -> Job {
+    fn job(&self, stage: &Stage, mode: Mode, budget: &Budget) -> Job {
         let fleet = Fleet { clients: self.nodes, first_client: 0, workers: 1 };
-        let limits = Limits { seconds: self.seconds_max.max(1.0), ..Limits::default() };
-        Job { limits, ..stage.job(fleet, self.phase(mode)) }
+        Job { limits: budget.limits(), ..stage.job(fleet, self.phase(mode)) }
     }
 }
 
@@ -208,20 +206,15 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
-    let measured = unless_interrupted(all(crew, &stage, plan)).await;
+    let measured = unless_interrupted(all(crew, &stage, plan, &args.common)).await;
     let filled = measured.map(|measured| {
         let Measured { lines, triples, tier, cut } = measured;
-        if let Some(done) = cut {
-            draft.warning(format!(
-                "the time budget ended it after {done} of {} repetitions",
-                plan.repetitions
-            ));
-        }
+        Cut::tell(cut, &mut draft, "repetitions");
         if let Some(told) = tier {
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
         table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
-        table::places(&mut draft, crew);
+        crew.tell(&mut draft);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
@@ -235,28 +228,28 @@ struct Measured {
     triples: Vec<Vec<Triple>>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
-    /// Repetitions that were done when the time was over.
-    cut: Option<u32>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
-async fn all(crew: &Crew, stage: &Stage, plan: &Plan) -> Result<Measured> {
+async fn all(crew: &Crew, stage: &Stage, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
     let mut lines = Vec::new();
     for rtt in &plan.rtts {
         lines.push(stage.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
-    let (begin, mut tier) = (Instant::now(), None);
+    let (budget, mut tier, mut cut) = (Budget::start(common), None, None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     for repetition in 0..plan.repetitions {
-        for (line, triples) in lines.iter().zip(&mut triples) {
-            triples.push(triple(crew, stage, plan, line, repetition, &mut tier).await?);
+        cut = budget.cut(repetition, plan.repetitions);
+        if cut.is_some() {
+            break;
         }
-        let done = repetition + 1;
-        if begin.elapsed().as_secs_f64() > plan.seconds_max && done < plan.repetitions {
-            return Ok(Measured { lines, triples, tier, cut: Some(done) });
+        for (line, triples) in lines.iter().zip(&mut triples) {
+            triples.push(triple(crew, stage, plan, line, (repetition, &budget), &mut tier).await?);
         }
     }
-    Ok(Measured { lines, triples, tier, cut: None })
+    Ok(Measured { lines, triples, tier, cut })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
@@ -265,7 +258,7 @@ async fn triple(
     stage: &Stage,
     plan: &Plan,
     line: &Line,
-    repetition: u32,
+    (repetition, budget): (u32, &Budget),
     configured: &mut Option<String>,
 ) -> Result<Triple> {
     let what = |mode: Mode| {
@@ -273,7 +266,7 @@ async fn triple(
         format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
     };
     let run = async |mode: Mode, url: &str, tier| {
-        sample::take(crew, stage, line, url, &plan.job(stage, mode), tier, &what(mode)).await
+        sample::take(crew, stage, line, url, &plan.job(stage, mode, budget), tier, &what(mode)).await
     };
     let direct = run(Mode::Direct, &line.url, None).await?;
     let tier = stage.tier(line)?;

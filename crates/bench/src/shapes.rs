@@ -21,7 +21,6 @@ use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
 use crate::quantity;
-use crate::render::table::places;
 use crate::results::{Draft, publish};
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
@@ -152,7 +151,7 @@ async fn measure(
     let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
-    places(&mut draft, crew);
+    crew.tell(&mut draft);
     Ok(draft.finish())
 }
 

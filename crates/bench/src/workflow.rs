@@ -24,6 +24,7 @@ use clap::Args;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::unless_interrupted;
@@ -169,10 +170,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
     draft.cleaned(stage.clean_up().await.map(Some));
     let (line, runs, cut) = measured?;
-    if let Some(done) = cut {
-        let all = partitions.len() as u32 * repetitions * 2;
-        draft.warning(format!("the time budget ended it after {done} of {all} runs"));
-    }
+    Cut::tell(cut, &mut draft, "pairs of runs");
     fill(&mut draft, &partitions, &runs);
     if let Some(warning) = line.warning() {
         draft.warning(warning);
@@ -194,16 +192,17 @@ async fn all(
     inputs: &Arc<Inputs>,
     partitions: &[Partition],
     repetitions: u32,
-) -> Result<(Line, Runs, Option<u32>)> {
-    let begin = Instant::now();
+) -> Result<(Line, Runs, Option<Cut>)> {
+    let budget = Budget::start(&args.common);
     let line = stage.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    let (mut done, mut cut) = (0, None);
+    let (mut done, of) = (0, (partitions.len() as u32).saturating_mul(repetitions));
+    let mut cut = None;
     'repetitions: for _ in 0..repetitions {
         for (partition, runs) in partitions.iter().zip(&mut runs) {
             // Both ways or none, as they are compared; and once at least.
-            if done > 0 && begin.elapsed() > args.common.time_budget {
-                cut = Some(done);
+            cut = budget.cut(done, of);
+            if cut.is_some() {
                 break 'repetitions;
             }
             for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
@@ -214,8 +213,8 @@ async fn all(
                 let mut run = execute(inputs, partition, [&stage.near_url(), &far]).await?;
                 run.line_bytes = line.bytes_down() - before;
                 runs.push(run);
-                done += 1;
             }
+            done += 1;
         }
     }
     Ok((line, runs, cut))

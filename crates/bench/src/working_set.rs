@@ -12,14 +12,15 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, Touch, Unit, Work};
 use bench_report::model::ResultFile;
 use clap::{Args, ValueEnum};
 use types::{Error, ErrorKind, Result};
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
@@ -127,7 +128,6 @@ struct Plan {
     theta: f64,
     repetitions: u32,
     seed: u64,
-    budget: Duration,
 }
 
 impl Plan {
@@ -150,7 +150,6 @@ impl Plan {
             theta: args.theta,
             repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
             seed: args.common.seed,
-            budget: args.common.time_budget,
         };
         plan.largest().check()?;
         plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
@@ -195,15 +194,14 @@ impl Plan {
         Work { unit: Unit::File, order, share: Share::Client, amount, seed, ..Work::default() }
     }
 
-    fn job(&self, seat: &Seat, layout: &Layout, work: Work, begin: Instant) -> Job {
-        let left = self.budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0);
+    fn job(&self, seat: &Seat, layout: &Layout, work: Work, budget: &Budget) -> Job {
         Job {
             root: seat.root.clone(),
             layout: layout.clone(),
             content: seat.content,
             fleet: self.fleet,
             phases: vec![Phase { name: "read".to_owned(), work, ..Phase::default() }],
-            limits: Limits { seconds: left, ..Limits::default() },
+            limits: budget.limits(),
         }
     }
 
@@ -268,8 +266,8 @@ struct WarmUp {
 struct Measured {
     warm_ups: Vec<WarmUp>,
     sweeps: Vec<Vec<Condition>>,
-    /// Repetitions that were done when the time was over.
-    cut: Option<u32>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
@@ -313,22 +311,26 @@ async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<Resu
         Draft::new("working-set", "How a cache gets warm, and how large it must be", &args.common);
     let ceiling = ceiling::measure().await?;
     let ground = Ground::make(args, plan).await?;
-    let measured = unless_interrupted(all(crew, &ground, plan)).await;
+    let measured = unless_interrupted(all(crew, &ground, plan, &args.common)).await;
     crew.settle(&measured).await;
     let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &ground, &measured));
-    crate::render::table::places(&mut draft, crew);
+    crew.tell(&mut draft);
     draft.cleaned(ground.clean_up().await);
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 
-async fn all(crew: &Crew, ground: &Ground, plan: &Plan) -> Result<Measured> {
-    let begin = Instant::now();
+async fn all(crew: &Crew, ground: &Ground, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
+    let budget = Budget::start(common);
     let mut measured = Measured::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     for repetition in 0..plan.repetitions {
-        let run = Run { crew, ground, plan, repetition, begin };
+        measured.cut = budget.cut(repetition, plan.repetitions);
+        if measured.cut.is_some() {
+            break;
+        }
+        let run = Run { crew, ground, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -337,11 +339,6 @@ async fn all(crew: &Crew, ground: &Ground, plan: &Plan) -> Result<Measured> {
             }
         }
         measured.sweeps.push(sweep);
-        let done = repetition + 1;
-        if begin.elapsed() > plan.budget && done < plan.repetitions {
-            measured.cut = Some(done);
-            break;
-        }
     }
     Ok(measured)
 }
@@ -352,7 +349,7 @@ struct Run<'a> {
     ground: &'a Ground,
     plan: &'a Plan,
     repetition: u32,
-    begin: Instant,
+    budget: &'a Budget,
 }
 
 impl Run<'_> {
@@ -411,7 +408,7 @@ impl Run<'_> {
         what: &str,
     ) -> Result<Account> {
         let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
-        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.begin);
+        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.budget);
         let before = Counters::of(seat.admin)?;
         let loaded = self.crew.load(&seat.url, &job, &what).await?;
         let counted = Counters::of(seat.admin)?.since(&before);

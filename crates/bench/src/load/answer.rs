@@ -11,7 +11,6 @@ use bench_report::sanity;
 use bench_report::summary::estimate;
 
 use super::args::LoadArgs;
-use crate::bed::tell_wrong_bytes;
 use crate::limit::Bounds;
 use crate::results::Draft;
 use crate::spans;
@@ -88,10 +87,9 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
             .push(spans::throughput("Throughput, first repetition", [("load".to_owned(), &first.series)]));
     }
     latencies(draft, args, runs);
-    if runs.iter().any(|run| run.stopped == Some(Stop::Time)) {
-        draft.note("ended by time before all touches were done");
+    if runs.iter().any(|run| run.stopped == Some(Stop::Asked)) {
+        draft.note("ended by --seconds before all touches were done");
     }
-    tell_wrong_bytes(draft, runs.iter().map(|run| &run.verification));
     let busy: u64 = runs.iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));

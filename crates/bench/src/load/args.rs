@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::bed::{Bed, TargetArgs};
+use crate::budget::Budget;
 use crate::cli::{CommonArgs, refuse};
 use crate::knee::KneeArgs;
 use crate::quantity;
@@ -194,8 +195,16 @@ impl LoadArgs {
         }
     }
 
-    pub fn job(&self, bed: &Bed, version: u32) -> Job {
-        let time = self.seconds.unwrap_or(self.common.time_budget);
+    /// Of one repetition. Only if --seconds ends it is that what was asked for.
+    fn limits(&self, budget: &Budget) -> Limits {
+        let limits = budget.limits();
+        match self.seconds.map(|time| time.as_secs_f64()) {
+            Some(seconds) if seconds <= limits.seconds => Limits { seconds, asked: true, ..limits },
+            _ => limits,
+        }
+    }
+
+    pub fn job(&self, bed: &Bed, version: u32, budget: &Budget) -> Job {
         Job {
             root: bed.root(),
             layout: self.layout(),
@@ -209,7 +218,7 @@ impl LoadArgs {
                 verify_percent: self.verify,
                 ..Phase::default()
             }],
-            limits: Limits { seconds: time.as_secs_f64(), ..Limits::default() },
+            limits: self.limits(budget),
         }
     }
 

@@ -12,7 +12,6 @@ use bench_report::summary::{estimate, median, noise_floor, point};
 
 use super::{Plan, demanded};
 use crate::ceiling::Ceiling;
-use crate::crew::Crew;
 use crate::limit;
 use crate::relay::Profile;
 use crate::results::Draft;
@@ -461,16 +460,6 @@ fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> String {
     let told = limited(plan, line, sample, mode);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
     format!("{told}; the job's own compute is {compute:.0} % of the time")
-}
-
-/// Who took part, if it was more than one process.
-pub fn places(draft: &mut Draft, crew: &Crew) {
-    draft.parameter("processes", crew.processes());
-    if crew.processes() > 1 {
-        let names: Vec<String> =
-            crew.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
-        draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
-    }
 }
 
 fn nominal_ms(line: &Line) -> f64 {

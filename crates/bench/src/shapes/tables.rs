@@ -11,7 +11,7 @@ use bench_report::summary::{estimate, median, point};
 
 use super::condition::{Shape, Sweep};
 use super::run::{All, Measured, Run};
-use crate::bed::tell_wrong_bytes;
+use crate::budget::Cut;
 use crate::results::Draft;
 
 const MIB: f64 = 1_048_576.0;
@@ -47,7 +47,6 @@ pub fn fill(draft: &mut Draft, all: &All) {
         }
     }
     draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
-    tell_wrong_bytes(draft, all.rows.iter().flat_map(|row| &row.outcomes).map(|run| &run.verification));
     let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
@@ -58,9 +57,7 @@ pub fn fill(draft: &mut Draft, all: &All) {
             all.reused
         ));
     }
-    if all.cut {
-        draft.warning("the time budget was over before all repetitions were done: rows have fewer");
-    }
+    Cut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
 }
 
 /// Which rows the limits of a service explain: no part of the way is busy then.

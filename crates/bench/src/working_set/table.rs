@@ -9,6 +9,7 @@ use super::account::Account;
 use super::curve::{self, Moment};
 use super::ground::Ground;
 use super::{Condition, Measured, OrderName, Plan, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs};
+use crate::budget::Cut;
 use crate::results::Draft;
 use crate::rig::LOOK;
 
@@ -20,9 +21,7 @@ const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
 pub fn fill(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Ground, measured: &Measured) {
     parameters(draft, plan, args, ground);
-    if let Some(done) = measured.cut {
-        draft.warning(format!("the time budget ended it after {done} of {} repetitions", plan.repetitions));
-    }
+    Cut::tell(measured.cut, draft, "repetitions");
     if args.tier.is_some() && !args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
