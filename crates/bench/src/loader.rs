@@ -20,7 +20,7 @@ use clap::Args;
 use types::{Error, ErrorKind, Result};
 
 use crate::budget::{Budget, Cut};
-use crate::ceiling;
+use crate::ceiling::{self, Ceiling};
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
@@ -41,7 +41,6 @@ const OBJECTS: u64 = 2_097_152;
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
-const TICK_SECONDS: f64 = 1e-6;
 /// Of an object that is read directly, at least: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 
@@ -164,7 +163,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
     let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
         Cut::tell(cut, &mut draft, "repetitions");
-        fill(&mut draft, plan, args, &line, &triples);
+        fill(&mut draft, plan, args, &line, &triples, &ceiling);
         limits(&mut draft, plan, args, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
@@ -302,7 +301,14 @@ fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
     }
 }
 
-fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+fn fill(
+    draft: &mut Draft,
+    plan: &Plan,
+    args: &LoaderArgs,
+    line: &Line,
+    triples: &[Triple],
+    ceiling: &Ceiling,
+) {
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("objects", plan.layout.files);
@@ -313,7 +319,7 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
-    let invalid = invalid(plan, triples);
+    let invalid = invalid(plan, args.rate, ceiling, triples);
     let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
         triples.iter().map(|triple| value(triple.of(mode))).collect()
     };
@@ -389,16 +395,16 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
     }
 }
 
-fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
+fn invalid(plan: &Plan, rate: Option<Rate>, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
     let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
     let mut reasons = Vec::new();
     for triple in triples {
         for mode in Mode::ALL {
             let sample = triple.of(mode);
             reasons.extend(sample.faults.iter().map(|fault| format!("{}: {fault}", mode.name())));
-            reasons.extend(
-                sanity::too_short(sample.makespan, TICK_SECONDS).map(|why| format!("{}: {why}", mode.name())),
-            );
+            let rules =
+                [sanity::too_short(sample.makespan), limit::sample_exceeded(sample, mode, rate, ceiling)];
+            reasons.extend(rules.into_iter().flatten().map(|why| format!("{}: {why}", mode.name())));
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }

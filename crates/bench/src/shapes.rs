@@ -144,11 +144,11 @@ async fn measure(
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     let all = measured?;
-    tables::fill(&mut draft, &all);
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    tables::fill(&mut draft, &all, &bounds);
     if let Some(limits) = args.target.limits() {
         tables::limited(&mut draft, &all, &limits);
     }
-    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
     crew.tell(&mut draft);

@@ -28,7 +28,6 @@ use crate::spans;
 
 /// As the original ran it.
 const NODES: u32 = 3;
-const TICK_SECONDS: f64 = 1e-6;
 const MIB: f64 = 1_048_576.0;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
@@ -387,7 +386,7 @@ fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome], exceeded: Option<S
     let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::Phase::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
-    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)) {
+    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s)) {
         invalid.push(why);
     }
     invalid.sort();

@@ -16,7 +16,6 @@ use crate::results::Draft;
 use crate::spans;
 
 const MIB: f64 = 1_048_576.0;
-const TICK_SECONDS: f64 = 1e-6;
 
 pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
     let phases: Vec<overlap::Phase> = runs.iter().filter_map(spans::phase).collect();
@@ -27,7 +26,7 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
     let rates: Vec<f64> = per_second(PhaseOutcome::bytes).iter().map(|rate| rate / MIB).collect();
     let touches = per_second(|run| run.units);
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
-    invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)));
+    invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
     if args.verify == 100 && args.compressible == 0 {
         invalid.extend(bounds.exceeded(runs));
     }

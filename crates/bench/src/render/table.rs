@@ -20,8 +20,6 @@ use crate::spans;
 use crate::stage::Line;
 use crate::value::Prices;
 
-/// Of a clock that counts microseconds.
-const TICK_SECONDS: f64 = 1e-6;
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
 
@@ -80,7 +78,7 @@ fn invalid(plan: &Plan, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
             let sample = triple.of(mode);
             let name = mode.name();
             reasons.extend(sample.faults.iter().map(|fault| format!("{name}: {fault}")));
-            if let Some(why) = sanity::too_short(sample.makespan, TICK_SECONDS) {
+            if let Some(why) = sanity::too_short(sample.makespan) {
                 reasons.push(format!("{name}: {why}"));
             }
             let why = limit::sample_exceeded(sample, mode, plan.rate, ceiling);

@@ -14,8 +14,6 @@ use crate::results::Draft;
 use crate::rig::LOOK;
 
 const MIB: f64 = 1_048_576.0;
-/// Of a clock that counts microseconds.
-const TICK_SECONDS: f64 = 1e-6;
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
@@ -306,7 +304,7 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
                 plan.cache_bytes
             ));
         }
-        reasons.extend(sanity::too_short(later.seconds, TICK_SECONDS));
+        reasons.extend(sanity::too_short(later.seconds));
     }
     unique(reasons)
 }
