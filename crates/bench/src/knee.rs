@@ -15,7 +15,6 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::budget::{Budget, Cut};
-use crate::cli::CommonArgs;
 use crate::quantity;
 
 pub use answer::fill;
@@ -188,7 +187,7 @@ fn knee(steps: &[Reading]) -> (usize, usize) {
 /// ends; then all are measured, one after the other, again and again.
 pub async fn find(
     args: &KneeArgs,
-    common: &CommonArgs,
+    repetitions: u32,
     nodes: u32,
     budget: &Budget,
     run: impl AsyncFn(Step, &str) -> Result<PhaseOutcome>,
@@ -211,7 +210,7 @@ pub async fn find(
         }
         workers = more;
     }
-    let mut measuring = Measuring { common, budget, number, cut: None, run: &run };
+    let mut measuring = Measuring { repetitions, budget, number, cut: None, run: &run };
     let closed = |level: &Level| (level.workers, Pace::default(), args.step.as_secs_f64());
     measuring.all("knee", &mut steps, closed).await?;
     let readings: Vec<Reading> = steps.iter().map(Level::reading).collect();
@@ -239,7 +238,7 @@ pub async fn find(
 }
 
 struct Measuring<'a, R> {
-    common: &'a CommonArgs,
+    repetitions: u32,
     budget: &'a Budget,
     number: u32,
     cut: Option<Cut>,
@@ -255,8 +254,8 @@ impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
         how: impl Fn(&Level) -> (u32, Pace, f64),
     ) -> Result<()> {
         let levels_in_all = u32::try_from(levels.len()).unwrap_or(u32::MAX);
-        let (mut done, of) = (0, levels_in_all.saturating_mul(self.common.repetitions));
-        for repetition in 0..self.common.repetitions {
+        let (mut done, of) = (0, levels_in_all.saturating_mul(self.repetitions));
+        for repetition in 0..self.repetitions {
             for (at, level) in levels.iter_mut().enumerate() {
                 self.cut = self.budget.cut(done, of).filter(|_| repetition > 0);
                 if self.cut.is_some() {
@@ -265,7 +264,7 @@ impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
                 done += 1;
                 let (workers, pace, seconds) = how(level);
                 let step = Step { workers, pace, seconds, number: self.number };
-                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.common.repetitions);
+                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.repetitions);
                 level.add(&(self.run)(step, &told).await?);
                 self.number += 1;
             }

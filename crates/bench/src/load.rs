@@ -43,7 +43,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
             args.files,
             args.bytes(),
             args.target.url(),
-            args.common.repetitions
+            repetitions(&args)
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,9 +51,14 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
+/// There is no study.
+fn repetitions(args: &LoadArgs) -> u32 {
+    args.common.repetitions(1)
+}
+
 async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     args.target.check_crew(crew)?;
-    let mut draft = Draft::new("load", "A load of your own", &args.common);
+    let mut draft = Draft::new("load", "A load of your own", &args.common, repetitions(args));
     let told = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
     args.target.tell(&mut draft);
     for (name, value) in [
@@ -114,14 +119,14 @@ async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
         return find_knee(crew, args, bed, &budget).await;
     }
     let (mut runs, mut cut) = (Vec::new(), None);
-    for repetition in 0..args.common.repetitions {
-        cut = budget.cut(repetition, args.common.repetitions);
+    for repetition in 0..repetitions(args) {
+        cut = budget.cut(repetition, repetitions(args));
         if cut.is_some() {
             break;
         }
         // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
         let version = if only_writes { repetition + 1 } else { 1 };
-        let what = format!("load {}/{}", repetition + 1, args.common.repetitions);
+        let what = format!("load {}/{}", repetition + 1, repetitions(args));
         let loaded = crew.load(bed.url(), &args.job(bed, version, &budget), &what).await?;
         runs.extend(loaded.outcome.phases);
     }
@@ -130,7 +135,7 @@ async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
 
 async fn find_knee(crew: &Crew, args: &LoadArgs, bed: &Bed, budget: &Budget) -> Result<All> {
     let last = RefCell::new(None);
-    let found = knee::find(&args.knee, &args.common, args.nodes, budget, async |step, what| {
+    let found = knee::find(&args.knee, repetitions(args), args.nodes, budget, async |step, what| {
         let version = if matches!(args.operation, Operation::Write) { step.number + 1 } else { 1 };
         let loaded = crew.load(bed.url(), &step.of(args.job(bed, version, budget)), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();

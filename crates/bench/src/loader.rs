@@ -37,6 +37,10 @@ use crate::value::PriceArgs;
 const CLIENTS: u64 = 10;
 const WORKERS: u64 = 50;
 const OBJECTS: u64 = 2_097_152;
+const STUDY_REPETITIONS: u32 = 1;
+/// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
+const OBJECTS_MIN: u64 = 64;
+const FAITHFUL_SMALL: f64 = 3e-5;
 /// An epoch that is shorter is repeated until it takes this long.
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
@@ -60,16 +64,16 @@ pub struct LoaderArgs {
     /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
     limits: Option<Service>,
-    /// Clients [default: the study's 10, at small scale 4]
+    /// Clients [default: the study's 10, at small scale 4 unless --faithful]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: Option<u32>,
-    /// Workers of each client [default: the study's 50, at small scale 8]
+    /// Workers of each client [default: the study's 50, at small scale 8 unless --faithful]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
     /// Objects
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     objects: Option<u64>,
-    /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
+    /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB unless --faithful]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
     #[command(flatten)]
@@ -89,13 +93,19 @@ struct Plan {
 impl Plan {
     fn of(args: &LoaderArgs) -> Result<Plan> {
         let scale = args.common.scale;
-        let small = scale.factor() < 0.1;
+        // The study's clients and objects stay what they were; a laptop reads fewer objects.
+        let faithful = args.common.faithful;
+        let small = scale.factor() < 0.1 && !faithful;
         let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
         let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });
         // 5 in 100,000 of the study's objects are a hundred: what a laptop reads in seconds.
-        let objects =
-            args.objects.unwrap_or(if small { scale.of(20_000, 64) } else { scale.of(OBJECTS, 64) });
+        let objects = match (small, faithful) {
+            (true, _) => scale.of(20_000, OBJECTS_MIN),
+            (_, true) => scale.small_is(FAITHFUL_SMALL).of(OBJECTS, OBJECTS_MIN),
+            _ => scale.of(OBJECTS, OBJECTS_MIN),
+        };
+        let objects = args.objects.unwrap_or(objects);
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
@@ -108,7 +118,7 @@ impl Plan {
         Ok(Plan {
             fleet: Fleet { clients, first_client: 0, workers },
             layout,
-            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            repetitions: args.common.repetitions(STUDY_REPETITIONS),
         })
     }
 
@@ -152,7 +162,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
 async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
     let prices = args.prices.read()?;
-    let mut draft = Draft::new("loader", title, &args.common);
+    let mut draft = Draft::new("loader", title, &args.common, plan.repetitions);
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: args.common.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
@@ -256,7 +266,7 @@ async fn find_knee(
     let url = tier_url(&tier);
     let job = || plan.job(stage, Mode::Warm, 1, args, budget);
     crew.load(&url, &job(), "loader: filling a tier").await?;
-    knee::find(&args.knee, &args.common, plan.fleet.clients, budget, async |step, what| {
+    knee::find(&args.knee, plan.repetitions, plan.fleet.clients, budget, async |step, what| {
         let loaded = crew.load(&url, &step.of(job()), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
@@ -411,4 +421,31 @@ fn invalid(plan: &Plan, rate: Option<Rate>, ceiling: &Ceiling, triples: &[Triple
     reasons.sort();
     reasons.dedup();
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LoaderArgs,
+    }
+
+    #[test]
+    fn a_faithful_epoch_has_the_studys_clients_and_objects_and_only_fewer_of_these() {
+        let plan = |typed: &[&str]| {
+            let line = Line::try_parse_from([&["loader"], typed].concat()).expect("a command line");
+            let plan = Plan::of(&line.args).expect("a plan");
+            let (fleet, layout) = (plan.fleet, plan.layout);
+            (fleet.clients, fleet.workers, layout.files, layout.size_limits().1, plan.repetitions)
+        };
+        assert_eq!(plan(&["--faithful"]), (10, 50, 64, 10 << 20, 1));
+        assert_eq!(plan(&["--faithful", "--scale", "0.001"]), (10, 50, 2097, 10 << 20, 1));
+        assert_eq!(plan(&["--faithful", "--clients", "2", "-n", "3"]), (2, 50, 64, 10 << 20, 3));
+        assert_eq!(plan(&[]), (4, 8, 100, 1 << 20, 6));
+    }
 }

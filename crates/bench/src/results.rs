@@ -27,11 +27,11 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs) -> Draft {
+    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs, repetitions: u32) -> Draft {
         let preset = if common.faithful { "faithful" } else { "modern" };
         let mut draft = Draft::without_common(experiment, title, preset, common.seed);
         draft.parameter("scale", common.scale.factor());
-        draft.parameter("repetitions", common.repetitions);
+        draft.parameter("repetitions", repetitions);
         if let Some(admin) = common.admin {
             draft.tier(admin);
         }

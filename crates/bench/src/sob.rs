@@ -183,7 +183,7 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
 
 fn repetitions(common: &CommonArgs) -> u32 {
     // The original ran each line-up once.
-    if common.faithful { 1 } else { common.repetitions }
+    common.repetitions(1)
 }
 
 async fn measure(
@@ -194,7 +194,12 @@ async fn measure(
     phases: &[Phase],
     written: u64,
 ) -> Result<ResultFile> {
-    let mut draft = Draft::new("sob", format!("sob test {}: {}", args.test, test.command), &args.common);
+    let mut draft = Draft::new(
+        "sob",
+        format!("sob test {}: {}", args.test, test.command),
+        &args.common,
+        repetitions(&args.common),
+    );
     draft.parameter("test", args.test);
     args.target.check_crew(crew)?;
     args.target.tell(&mut draft);

@@ -126,7 +126,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
         return refuse("workflow: its nodes are emulated in one process; leave --procs and --hosts out");
     }
     let graph = graph(&args)?;
-    let repetitions = if args.common.faithful { 1 } else { args.common.repetitions };
+    let repetitions = args.common.repetitions(1);
     if graph.bytes() > args.common.byte_budget {
         return refuse(format!("workflow: {} bytes of input are more than --byte-budget", graph.bytes()));
     }
@@ -157,7 +157,8 @@ fn graph(args: &WorkflowArgs) -> Result<Graph> {
 }
 
 async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Result<ResultFile> {
-    let mut draft = Draft::new("workflow", "A workflow over a near and a far site", &args.common);
+    let mut draft =
+        Draft::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
     draft.parameter("nodes", args.nodes);
     draft.parameter("tasks", graph.tasks.len());
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);

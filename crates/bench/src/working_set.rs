@@ -135,6 +135,9 @@ impl Plan {
         if args.file_size == 0 || args.orders.is_empty() {
             return refuse("working-set: give files of at least 1 byte, and at least one order");
         }
+        if args.common.faithful {
+            return refuse("working-set: there is no original to be faithful to; leave --faithful out");
+        }
         let mut factors: Vec<f64> = args.factors.iter().copied().filter(|factor| *factor > 0.0).collect();
         if args.tier.is_some() && !args.may_evict {
             factors.clear();
@@ -148,7 +151,7 @@ impl Plan {
             factors,
             orders: args.orders.clone(),
             theta: args.theta,
-            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            repetitions: args.common.repetitions(1),
             seed: args.common.seed,
         };
         plan.largest().check()?;
@@ -307,8 +310,12 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
 }
 
 async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let mut draft =
-        Draft::new("working-set", "How a cache gets warm, and how large it must be", &args.common);
+    let mut draft = Draft::new(
+        "working-set",
+        "How a cache gets warm, and how large it must be",
+        &args.common,
+        plan.repetitions,
+    );
     let ceiling = ceiling::measure().await?;
     let ground = Ground::make(args, plan).await?;
     let measured = unless_interrupted(all(crew, &ground, plan, &args.common)).await;

@@ -90,17 +90,16 @@ impl Measured {
 /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
 /// to last long enough.
 pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<All> {
-    let budget = Budget::start(common);
+    let (budget, repetitions) = (Budget::start(common), super::repetitions(common));
     let reused = lay_out(common, conditions, bed, &budget).await?;
     let measuring = Measuring { crew, common, bed, budget: &budget };
     let mut rows = Vec::new();
     for condition in conditions {
         rows.push(Measured::new(*condition, measuring.look(condition).await?));
     }
-    let (mut done, of) =
-        (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(common.repetitions));
+    let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
     let mut cut = None;
-    'all: for repetition in 0..common.repetitions {
+    'all: for repetition in 0..repetitions {
         for row in &mut rows {
             // Every row has one.
             cut = budget.cut(done, of).filter(|_| repetition > 0);
@@ -109,7 +108,7 @@ pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed
             }
             done += 1;
             let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
-            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, common.repetitions);
+            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, repetitions);
             row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
         }
     }
