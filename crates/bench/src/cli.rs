@@ -99,7 +99,7 @@ pub struct CommonArgs {
     /// Most bytes that may be written to a target
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
     pub byte_budget: u64,
-    /// Only say what would be done, how much it moves and how long it takes
+    /// Only say what would be done and how much it moves; render also says how long it takes
     #[arg(long)]
     pub dry_run: bool,
     /// Where the operator's interface of the tier answers that the target leads to: its configuration goes into the result

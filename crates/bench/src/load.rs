@@ -3,6 +3,7 @@
 
 mod answer;
 mod args;
+mod words;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -35,11 +36,11 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "load: {} nodes x {} workers, {:?}, {:?}, on {} files, {} bytes on {}; {} repetitions",
+            "load: {} nodes x {} workers, {}, {}, on {} files, {} bytes on {}; {} repetitions",
             args.nodes,
             args.workers,
-            args.operation,
-            args.order,
+            words::operation(args.operation),
+            words::order(args.order),
             args.files,
             args.bytes(),
             args.target.url(),
@@ -59,15 +60,15 @@ fn repetitions(args: &LoadArgs) -> u32 {
 async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     args.target.check_crew(crew)?;
     let mut draft = Draft::new("load", "A load of your own", &args.common, repetitions(args));
-    let told = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+    let work = args.work();
     args.target.tell(&mut draft);
     for (name, value) in [
-        ("operation", told(&args.operation)),
-        ("order", told(&args.order)),
-        ("unit", told(&args.unit)),
-        ("share", told(&args.share)),
-        ("pace", told(&args.pace())),
-        ("file_bytes", told(&args.file_size)),
+        ("operation", words::operation(work.operation)),
+        ("order", words::order(work.order)),
+        ("unit", args.unit.name().to_owned()),
+        ("share", args.share.name().to_owned()),
+        ("pace", words::pace(args.pace())),
+        ("file_bytes", words::sizes(args.file_size)),
     ] {
         draft.parameter(name, value);
     }

@@ -143,14 +143,14 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {:?}; {} bytes \
+            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {} ms; {} bytes \
              written",
             plan.fleet.clients,
             plan.fleet.workers,
             plan.layout.files,
             plan.layout.total_bytes(),
             plan.repetitions,
-            args.rtt,
+            args.rtt.as_secs_f64() * 1000.0,
             plan.layout.total_bytes()
         );
         return Ok(ExitCode::SUCCESS);

@@ -100,6 +100,26 @@ pub enum ShareArg {
     Worker,
 }
 
+impl UnitArg {
+    pub fn name(self) -> &'static str {
+        match self {
+            UnitArg::File => "file",
+            UnitArg::Block => "block",
+        }
+    }
+}
+
+impl ShareArg {
+    pub fn name(self) -> &'static str {
+        match self {
+            ShareArg::Split => "split",
+            ShareArg::Interleaved => "interleaved",
+            ShareArg::Client => "client",
+            ShareArg::Worker => "worker",
+        }
+    }
+}
+
 type Parsed<T> = std::result::Result<T, String>;
 
 fn parse_operation(text: &str) -> Parsed<Operation> {
@@ -243,6 +263,7 @@ impl LoadArgs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words;
     use super::*;
 
     #[test]
@@ -266,5 +287,18 @@ mod tests {
             assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
         }
         assert!(parse_sizes("-1").is_err());
+    }
+
+    #[test]
+    fn a_result_says_what_was_typed_as_it_is_typed() {
+        for typed in ["sequential", "random", "uniform", "strided:8", "zipf:0.99", "hotspot:10/90"] {
+            assert_eq!(parse_order(typed).map(words::order).as_deref(), Ok(typed));
+        }
+        for typed in ["read", "write", "stat", "walk", "read=60,range=10,write=15,stat=8,list=2,delete=5"] {
+            assert_eq!(parse_operation(typed).map(words::operation).as_deref(), Ok(typed));
+        }
+        for typed in ["4096", "4096-1048576"] {
+            assert_eq!(parse_sizes(typed).map(words::sizes).as_deref(), Ok(typed));
+        }
     }
 }
