@@ -52,7 +52,7 @@ pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds
         content: dataset.content,
         fleet: Fleet { clients: 1, first_client: 0, workers },
         phases: vec![Phase { work, verify_percent, ..Phase::default() }],
-        limits: Limits { seconds, bytes: u64::MAX, ..Limits::default() },
+        limits: Limits { seconds, asked: true, bytes: u64::MAX, ..Limits::default() },
     };
     let outcome = run(&job, &one, &LocalGate, &control).await?;
     let read =

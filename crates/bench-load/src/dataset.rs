@@ -222,8 +222,7 @@ async fn lay_out(
     let outcome = run(&job, &clients, &LocalGate, control).await?;
     let phase = outcome.phases.first();
     let fault = phase.and_then(|phase| phase.faults().into_iter().next());
-    let stopped = phase.and_then(|phase| phase.stopped).map(|stop| format!("it was stopped: {stop:?}"));
-    match fault.or(stopped) {
+    match fault {
         Some(fault) => {
             Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", place.path())))
         }

@@ -116,6 +116,9 @@ impl Default for Phase {
 pub struct Limits {
     /// Seconds of a phase (with those that follow it without a barrier). Default an hour.
     pub seconds: f64,
+    /// To be over then is what was asked for, and no fault.
+    #[serde(default)]
+    pub asked: bool,
     /// Bytes that this process moves in both directions, in all phases. Default 1 TiB.
     pub bytes: u64,
     /// A phase ends with more errors than this in one process. Default 8: enough to see what they have in common.
@@ -129,7 +132,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { seconds: 3600.0, bytes: 1 << 40, errors: 8, grace_s: 30.0, interval_s: 0.2 }
+        Limits { seconds: 3600.0, asked: false, bytes: 1 << 40, errors: 8, grace_s: 30.0, interval_s: 0.2 }
     }
 }
 
@@ -213,7 +216,7 @@ struct PhaseRun {
     spans: Vec<Mutex<Option<WorkerSpan>>>,
 }
 
-const STOPS: [Stop; 5] = [Stop::Time, Stop::Bytes, Stop::Errors, Stop::Cancelled, Stop::Hung];
+const STOPS: [Stop; 6] = [Stop::Asked, Stop::Time, Stop::Bytes, Stop::Errors, Stop::Cancelled, Stop::Hung];
 
 impl Run {
     fn stop(&self, why: Stop) {
@@ -331,7 +334,7 @@ async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
     loop {
         let over = Instant::now() >= run.deadline;
         if over {
-            run.stop(Stop::Time);
+            run.stop(if run.job.limits.asked { Stop::Asked } else { Stop::Time });
         }
         tokio::select! {
             ended = workers.join_next() => match ended {

@@ -152,6 +152,8 @@ pub struct Located {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
+    /// The time was over after which it was to end: no fault.
+    Asked,
     /// The time budget was used up.
     Time,
     /// The byte budget was used up.
@@ -212,13 +214,9 @@ impl PhaseOutcome {
             faults
                 .push(format!("wrong bytes: {corrupt} corrupt, {stale} stale, {others} other reads{first}"));
         }
-        match self.stopped {
-            Some(Stop::Cancelled) => faults.push("cancelled".to_owned()),
-            Some(Stop::Hung) => {
-                faults.push("calls were still without an answer when time was over".to_owned())
-            }
-            _ => {}
-        }
+        // What was cut off at an unknown place is not what the row's name says, whatever its rate.
+        let stopped = self.stopped.filter(|stop| *stop != Stop::Asked);
+        faults.extend(stopped.map(|stop| format!("stopped before its end: {stop}")));
         faults
     }
 
@@ -305,7 +303,7 @@ impl Verification {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Verification) {
+    pub fn merge(&mut self, other: Verification) {
         self.checked_bytes = self.checked_bytes.saturating_add(other.checked_bytes);
         self.corrupt = self.corrupt.saturating_add(other.corrupt);
         self.stale = self.stale.saturating_add(other.stale);
@@ -313,6 +311,19 @@ impl Verification {
         self.misplaced = self.misplaced.saturating_add(other.misplaced);
         self.told.extend(other.told);
         self.told.truncate(TOLD_MAX);
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stop::Asked => "the time that was asked for was over",
+            Stop::Time => "the time budget was used up",
+            Stop::Bytes => "the byte budget was used up",
+            Stop::Errors => "too many calls failed",
+            Stop::Cancelled => "cancelled",
+            Stop::Hung => "calls were still without an answer when time was over",
+        })
     }
 }
 

@@ -7,8 +7,6 @@ use crate::summary::{coefficient_of_variation, mean};
 
 /// Shorter rows measure start-up and timer resolution.
 pub const ROW_SECONDS_MIN: f64 = 1.0;
-/// And so do those of fewer timer ticks: rounding one tick is 1 % then.
-pub const ROW_TICKS_MIN: f64 = 100.0;
 /// A printed rate may differ from bytes over time by rounding to three digits.
 const RATE_TOLERANCE: f64 = 0.01;
 /// Requests in flight, throughput x latency, may differ from the workers by so much: ramps at both ends.
@@ -45,18 +43,11 @@ pub fn little(operations_per_second: f64, latency_seconds: f64, workers: u64) ->
     })
 }
 
-/// A row shorter than 1 s or 100 ticks of the clock that timed it.
-pub fn too_short(seconds: f64, tick_seconds: f64) -> Option<String> {
-    let ticks = seconds / tick_seconds;
-    if seconds.is_nan() || seconds < ROW_SECONDS_MIN {
-        Some(format!("too short: {seconds:.3} s, needed {ROW_SECONDS_MIN} s; use more data or more passes"))
-    } else if ticks < ROW_TICKS_MIN {
-        Some(format!(
-            "too short: {ticks:.0} ticks of the clock, needed {ROW_TICKS_MIN}; use more data or more passes"
-        ))
-    } else {
-        None
-    }
+/// A row shorter than 1 s; the bench's clock counts microseconds, so its rounding is nothing then.
+pub fn too_short(seconds: f64) -> Option<String> {
+    (seconds.is_nan() || seconds < ROW_SECONDS_MIN).then(|| {
+        format!("too short: {seconds:.3} s, needed {ROW_SECONDS_MIN} s; use more data or more passes")
+    })
 }
 
 /// Random reads faster than sequential ones of the same data were served by a cache that should have been empty.

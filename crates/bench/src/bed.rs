@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bench_load::data::Content;
 use bench_load::dataset::{self, Dataset, Laying, Place, Prepared};
 use bench_load::engine::{Control, Job};
-use bench_load::outcome::Verification;
 use bench_load::safety::{Cleanup, RunDir, check_target};
 use bench_load::target::limited::Service;
 use bench_load::target::{self, Client, Target, from_url};
@@ -194,22 +193,6 @@ pub async fn clean(args: CleanArgs) -> Result<ExitCode> {
     let done = RunDir::open(&**first, &args.id).await?.cleanup(&clients).await?;
     println!("{}", cleaned(&done));
     Ok(if done.complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Bytes that are not what was written make the whole result one that must not be believed: what else was moved or mixed up
-/// is not known.
-pub fn tell_wrong_bytes<'a>(draft: &mut Draft, found: impl IntoIterator<Item = &'a Verification>) {
-    let mut wrong = found.into_iter().filter(|found| found.wrong() > 0).peekable();
-    let Some(first) = wrong.peek().and_then(|found| found.told.first()).map(|at| at.to_string()) else {
-        return;
-    };
-    let (mut stale, mut all) = (0, 0);
-    for found in wrong {
-        (stale, all) = (found.stale.saturating_add(stale), found.wrong().saturating_add(all));
-    }
-    draft.invalid(format!(
-        "{all} reads gave bytes that were not written there, {stale} of them stale; the first: {first}"
-    ));
 }
 
 /// What a removal came to, in words.

@@ -73,7 +73,7 @@ async fn loopback() -> Result<Option<f64>> {
         content,
         fleet: Fleet { clients: 1, first_client: 0, workers: workers() },
         phases: vec![Phase { work, ..Phase::default() }],
-        limits: Limits { seconds: SECONDS, bytes: u64::MAX, ..Limits::default() },
+        limits: Limits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..Limits::default() },
     };
     let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);

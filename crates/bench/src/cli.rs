@@ -9,6 +9,9 @@ use types::{Error, ErrorKind, Result};
 use crate::crew::alone;
 use crate::quantity;
 
+/// The least that has a confidence interval.
+const REPETITIONS: u32 = 6;
+
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -84,9 +87,9 @@ pub struct CommonArgs {
     /// How large: small (a laptop, minutes), medium, full (the original), or a factor such as 0.05
     #[arg(long, value_name = "SIZE", default_value = "small", value_parser = Scale::parse, allow_hyphen_values = true)]
     pub scale: Scale,
-    /// Repetitions of each condition; below 6 there is no confidence interval
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repetitions: u32,
+    /// Repetitions of each condition; below 6 there is no confidence interval [default: 6, with --faithful the study's]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
     /// Of contents and orders
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -96,7 +99,7 @@ pub struct CommonArgs {
     /// Most bytes that may be written to a target
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
     pub byte_budget: u64,
-    /// Only say what would be done, how much it moves and how long it takes
+    /// Only say what would be done and how much it moves; render also says how long it takes
     #[arg(long)]
     pub dry_run: bool,
     /// Where the operator's interface of the tier answers that the target leads to: its configuration goes into the result
@@ -140,9 +143,9 @@ pub struct Scale {
 }
 
 impl CommonArgs {
-    /// Seconds that are left of the time budget since `begin`; a second at least, so that what is under way can end.
-    pub fn seconds_left(&self, begin: std::time::Instant) -> f64 {
-        self.time_budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0)
+    /// `study`: how often the original ran it.
+    pub fn repetitions(&self, study: u32) -> u32 {
+        self.repetitions.unwrap_or(if self.faithful { study } else { REPETITIONS })
     }
 }
 

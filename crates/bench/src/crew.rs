@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bench_fleet::{Barrier, Fleet, Member, Options, Place, Skew};
 use bench_load::engine::{self, Control, Gate, Job};
-use bench_load::outcome::Outcome;
+use bench_load::outcome::{Outcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,15 @@ use types::{Error, ErrorKind, Result};
 
 use crate::cli::{LaunchArgs, refuse};
 use crate::progress::Live;
+use crate::results::Draft;
 
 /// A process that is told that the run has ended gives up what is under way within about a second.
 const SETTLE: Duration = Duration::from_millis(2500);
 
 pub struct Crew {
     member: Member,
+    /// What all loads read that was not written, those too that are not kept.
+    wrong: Mutex<Verification>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,7 +123,7 @@ impl Crew {
             ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
             ..Options::of_this_process()?
         };
-        Ok(Crew { member: Fleet::join(options).await? })
+        Ok(Crew { member: Fleet::join(options).await?, wrong: Mutex::default() })
     }
 
     pub fn processes(&self) -> u32 {
@@ -129,6 +132,17 @@ impl Crew {
 
     pub fn places(&self) -> &[Place] {
         self.member.roster()
+    }
+
+    /// Into the result of its loads: who took part, and whether a byte was wrong in any of them.
+    pub fn tell(&self, draft: &mut Draft) {
+        draft.parameter("processes", self.processes());
+        if self.processes() > 1 {
+            let names: Vec<String> =
+                self.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
+            draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
+        }
+        draft.wrong_bytes(&self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The job, done by all processes together; for rank 0. `what` is for whoever watches.
@@ -140,11 +154,15 @@ impl Crew {
                 self.processes()
             ));
         }
-        self.tell(&Order::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
+        self.order(&Order::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
         let loaded = self.carry_out(target, job, what).await?;
-        loaded.ok_or_else(|| {
+        let loaded = loaded.ok_or_else(|| {
             Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
-        })
+        })?;
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.outcome.phases.iter().for_each(|phase| wrong.merge(phase.verification.clone()));
+        drop(wrong);
+        Ok(loaded)
     }
 
     /// Before what was written is removed: when a run has ended early, other processes may still finish what they had
@@ -155,7 +173,7 @@ impl Crew {
         }
     }
 
-    async fn tell(&self, order: &Order) -> Result<()> {
+    async fn order(&self, order: &Order) -> Result<()> {
         let bytes = serde_json::to_vec(order).map_err(|e| Error::new(ErrorKind::Io, "write an order", e))?;
         self.member.broadcast(bytes).await.map(|_| ())
     }
@@ -174,7 +192,7 @@ impl Crew {
 
     async fn finish(self) -> Result<()> {
         if self.member.is_root() {
-            self.tell(&Order::End).await?;
+            self.order(&Order::End).await?;
         }
         self.member.finish().await
     }

@@ -3,7 +3,7 @@
 
 mod answer;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_load::engine::Job;
 use bench_load::outcome::PhaseOutcome;
@@ -14,7 +14,7 @@ use bench_report::summary::median;
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use crate::cli::CommonArgs;
+use crate::budget::{Budget, Cut};
 use crate::quantity;
 
 pub use answer::fill;
@@ -96,7 +96,7 @@ impl Step {
     /// The step, on a job of one phase: its work goes on until the time is over.
     pub fn of(&self, mut job: Job) -> Job {
         job.fleet.workers = self.workers;
-        job.limits.seconds = self.seconds;
+        (job.limits.seconds, job.limits.asked) = (self.seconds, true);
         for phase in &mut job.phases {
             phase.pace = self.pace;
             phase.work.amount = match phase.work.order {
@@ -137,7 +137,7 @@ pub struct Found {
     pub reached: bool,
     pub open: Vec<Level>,
     /// The time was over before all repetitions were done.
-    pub cut: bool,
+    pub cut: Option<Cut>,
 }
 
 impl Level {
@@ -187,9 +187,9 @@ fn knee(steps: &[Reading]) -> (usize, usize) {
 /// ends; then all are measured, one after the other, again and again.
 pub async fn find(
     args: &KneeArgs,
-    common: &CommonArgs,
+    repetitions: u32,
     nodes: u32,
-    begin: Instant,
+    budget: &Budget,
     run: impl AsyncFn(Step, &str) -> Result<PhaseOutcome>,
 ) -> Result<Found> {
     let mut number = 0;
@@ -205,20 +205,19 @@ pub async fn find(
         steps.push(Level { workers, ..Level::default() });
         let more = workers.saturating_mul(2);
         let most = more > WORKERS_MAX || u64::from(more) * u64::from(nodes) > WORKERS_IN_ALL_MAX;
-        if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || begin.elapsed() >= common.time_budget
-        {
+        if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || budget.is_over() {
             break;
         }
         workers = more;
     }
-    let mut measuring = Measuring { common, begin, number, cut: false, run: &run };
+    let mut measuring = Measuring { repetitions, budget, number, cut: None, run: &run };
     let closed = |level: &Level| (level.workers, Pace::default(), args.step.as_secs_f64());
     measuring.all("knee", &mut steps, closed).await?;
     let readings: Vec<Reading> = steps.iter().map(Level::reading).collect();
     let (knee, past) = knee(&readings);
     let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
     let mut open: Vec<Level> = Vec::new();
-    if capacity > 0.0 && !measuring.cut {
+    if capacity > 0.0 && measuring.cut.is_none() {
         let under_way = workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX);
         let rate = |percent: f64| (capacity * percent / 100.0).clamp(0.001, 1e6);
         let level = |percent: &f64| Level {
@@ -239,10 +238,10 @@ pub async fn find(
 }
 
 struct Measuring<'a, R> {
-    common: &'a CommonArgs,
-    begin: Instant,
+    repetitions: u32,
+    budget: &'a Budget,
     number: u32,
-    cut: bool,
+    cut: Option<Cut>,
     run: &'a R,
 }
 
@@ -254,15 +253,18 @@ impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
         levels: &mut [Level],
         how: impl Fn(&Level) -> (u32, Pace, f64),
     ) -> Result<()> {
-        for repetition in 0..self.common.repetitions {
+        let levels_in_all = u32::try_from(levels.len()).unwrap_or(u32::MAX);
+        let (mut done, of) = (0, levels_in_all.saturating_mul(self.repetitions));
+        for repetition in 0..self.repetitions {
             for (at, level) in levels.iter_mut().enumerate() {
-                if repetition > 0 && self.begin.elapsed() >= self.common.time_budget {
-                    self.cut = true;
+                self.cut = self.budget.cut(done, of).filter(|_| repetition > 0);
+                if self.cut.is_some() {
                     return Ok(());
                 }
+                done += 1;
                 let (workers, pace, seconds) = how(level);
                 let step = Step { workers, pace, seconds, number: self.number };
-                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.common.repetitions);
+                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.repetitions);
                 level.add(&(self.run)(step, &told).await?);
                 self.number += 1;
             }

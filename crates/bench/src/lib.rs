@@ -7,6 +7,7 @@
 //! processes find each other `bench-fleet`'s.
 
 mod bed;
+mod budget;
 mod ceiling;
 pub mod cli;
 mod crew;

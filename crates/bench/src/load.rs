@@ -3,10 +3,10 @@
 
 mod answer;
 mod args;
+mod words;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use bench_load::dataset::Dataset;
 use bench_load::outcome::PhaseOutcome;
@@ -16,12 +16,12 @@ use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
 use crate::bed::Bed;
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::refuse;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found};
 use crate::limit::Bounds;
-use crate::render::table::places;
 use crate::results::{Draft, publish};
 pub use args::LoadArgs;
 
@@ -36,15 +36,15 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "load: {} nodes x {} workers, {:?}, {:?}, on {} files, {} bytes on {}; {} repetitions",
+            "load: {} nodes x {} workers, {}, {}, on {} files, {} bytes on {}; {} repetitions",
             args.nodes,
             args.workers,
-            args.operation,
-            args.order,
+            words::operation(args.operation),
+            words::order(args.order),
             args.files,
             args.bytes(),
             args.target.url(),
-            args.common.repetitions
+            repetitions(&args)
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,18 +52,23 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
+/// There is no study.
+fn repetitions(args: &LoadArgs) -> u32 {
+    args.common.repetitions(1)
+}
+
 async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     args.target.check_crew(crew)?;
-    let mut draft = Draft::new("load", "A load of your own", &args.common);
-    let told = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+    let mut draft = Draft::new("load", "A load of your own", &args.common, repetitions(args));
+    let work = args.work();
     args.target.tell(&mut draft);
     for (name, value) in [
-        ("operation", told(&args.operation)),
-        ("order", told(&args.order)),
-        ("unit", told(&args.unit)),
-        ("share", told(&args.share)),
-        ("pace", told(&args.pace())),
-        ("file_bytes", told(&args.file_size)),
+        ("operation", words::operation(work.operation)),
+        ("order", words::order(work.order)),
+        ("unit", args.unit.name().to_owned()),
+        ("share", args.share.name().to_owned()),
+        ("pace", words::pace(args.pace())),
+        ("file_bytes", words::sizes(args.file_size)),
     ] {
         draft.parameter(name, value);
     }
@@ -81,52 +86,59 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
     draft.cleaned(bed.clean_up().await);
     let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     match measured? {
-        All::Runs(runs) => answer::fill(&mut draft, args, &runs, &bounds),
+        All::Runs(runs, cut) => {
+            Cut::tell(cut, &mut draft, "repetitions");
+            answer::fill(&mut draft, args, &runs, &bounds);
+        }
         All::Knee(found, last) => {
             knee::fill(&mut draft, &args.knee, &found, "touches");
             bounds.tell(&mut draft, "the last step", std::slice::from_ref(&*last));
         }
     }
     ceiling.tell(&mut draft.file);
-    places(&mut draft, crew);
+    crew.tell(&mut draft);
     Ok(draft.finish())
 }
 
 enum All {
-    /// Repetitions.
-    Runs(Vec<PhaseOutcome>),
+    /// Repetitions, and whether the time was over before all of them.
+    Runs(Vec<PhaseOutcome>, Option<Cut>),
     /// With what the most workers did.
     Knee(Found, Box<PhaseOutcome>),
 }
 
 async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
-    let begin = Instant::now();
+    let budget = Budget::start(&args.common);
     let only_writes = matches!(args.operation, Operation::Write);
     let trees = if args.private { args.nodes } else { 1 };
-    bed.check(&args.job(bed, 1), args.bytes()).await?;
+    bed.check(&args.job(bed, 1, &budget), args.bytes()).await?;
     if !only_writes {
         let dataset = Dataset { layout: args.layout(), content: bed.content, version: 1, trees };
         bed.lay_out(&dataset, "").await?;
     }
     if args.knee.knee {
-        return find_knee(crew, args, bed, begin).await;
+        return find_knee(crew, args, bed, &budget).await;
     }
-    let mut runs = Vec::new();
-    for repetition in 0..args.common.repetitions {
+    let (mut runs, mut cut) = (Vec::new(), None);
+    for repetition in 0..repetitions(args) {
+        cut = budget.cut(repetition, repetitions(args));
+        if cut.is_some() {
+            break;
+        }
         // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
         let version = if only_writes { repetition + 1 } else { 1 };
-        let what = format!("load {}/{}", repetition + 1, args.common.repetitions);
-        let loaded = crew.load(bed.url(), &args.job(bed, version), &what).await?;
+        let what = format!("load {}/{}", repetition + 1, repetitions(args));
+        let loaded = crew.load(bed.url(), &args.job(bed, version, &budget), &what).await?;
         runs.extend(loaded.outcome.phases);
     }
-    Ok(All::Runs(runs))
+    Ok(All::Runs(runs, cut))
 }
 
-async fn find_knee(crew: &Crew, args: &LoadArgs, bed: &Bed, begin: Instant) -> Result<All> {
+async fn find_knee(crew: &Crew, args: &LoadArgs, bed: &Bed, budget: &Budget) -> Result<All> {
     let last = RefCell::new(None);
-    let found = knee::find(&args.knee, &args.common, args.nodes, begin, async |step, what| {
+    let found = knee::find(&args.knee, repetitions(args), args.nodes, budget, async |step, what| {
         let version = if matches!(args.operation, Operation::Write) { step.number + 1 } else { 1 };
-        let loaded = crew.load(bed.url(), &step.of(args.job(bed, version)), what).await?;
+        let loaded = crew.load(bed.url(), &step.of(args.job(bed, version, budget)), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
         if matches!(step.pace, Pace::Closed { .. }) {

@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_load::data::Content;
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
 use bench_load::target::limited::Service;
 use bench_report::model::{
@@ -19,13 +19,13 @@ use bench_report::summary::{estimate, median};
 use clap::Args;
 use types::{Error, ErrorKind, Result};
 
-use crate::ceiling;
+use crate::budget::{Budget, Cut};
+use crate::ceiling::{self, Ceiling};
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
 use crate::quantity::{self, Rate};
-use crate::render::table::places;
 use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
@@ -37,11 +37,14 @@ use crate::value::PriceArgs;
 const CLIENTS: u64 = 10;
 const WORKERS: u64 = 50;
 const OBJECTS: u64 = 2_097_152;
+const STUDY_REPETITIONS: u32 = 1;
+/// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
+const OBJECTS_MIN: u64 = 64;
+const FAITHFUL_SMALL: f64 = 3e-5;
 /// An epoch that is shorter is repeated until it takes this long.
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
-const TICK_SECONDS: f64 = 1e-6;
 /// Of an object that is read directly, at least: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 
@@ -61,16 +64,16 @@ pub struct LoaderArgs {
     /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
     limits: Option<Service>,
-    /// Clients [default: the study's 10, at small scale 4]
+    /// Clients [default: the study's 10, at small scale 4 unless --faithful]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: Option<u32>,
-    /// Workers of each client [default: the study's 50, at small scale 8]
+    /// Workers of each client [default: the study's 50, at small scale 8 unless --faithful]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
     /// Objects
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     objects: Option<u64>,
-    /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB]
+    /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB unless --faithful]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
     #[command(flatten)]
@@ -90,13 +93,19 @@ struct Plan {
 impl Plan {
     fn of(args: &LoaderArgs) -> Result<Plan> {
         let scale = args.common.scale;
-        let small = scale.factor() < 0.1;
+        // The study's clients and objects stay what they were; a laptop reads fewer objects.
+        let faithful = args.common.faithful;
+        let small = scale.factor() < 0.1 && !faithful;
         let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
         let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });
         // 5 in 100,000 of the study's objects are a hundred: what a laptop reads in seconds.
-        let objects =
-            args.objects.unwrap_or(if small { scale.of(20_000, 64) } else { scale.of(OBJECTS, 64) });
+        let objects = match (small, faithful) {
+            (true, _) => scale.of(20_000, OBJECTS_MIN),
+            (_, true) => scale.small_is(FAITHFUL_SMALL).of(OBJECTS, OBJECTS_MIN),
+            _ => scale.of(OBJECTS, OBJECTS_MIN),
+        };
+        let objects = args.objects.unwrap_or(objects);
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
@@ -109,16 +118,15 @@ impl Plan {
         Ok(Plan {
             fleet: Fleet { clients, first_client: 0, workers },
             layout,
-            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            repetitions: args.common.repetitions(STUDY_REPETITIONS),
         })
     }
 
-    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, begin: Instant) -> Job {
+    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
         let amount = Amount::Epochs(epochs);
         let work = Work { block_bytes: 1 << 20, seed: args.common.seed, amount, ..Work::mfmr() };
         let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
-        let limits = Limits { seconds: args.common.seconds_left(begin), ..Limits::default() };
-        Job { limits, ..stage.job(self.fleet, phase) }
+        Job { limits: budget.limits(), ..stage.job(self.fleet, phase) }
     }
 
     fn demanded(&self) -> u64 {
@@ -135,14 +143,14 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {:?}; {} bytes \
+            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {} ms; {} bytes \
              written",
             plan.fleet.clients,
             plan.fleet.workers,
             plan.layout.files,
             plan.layout.total_bytes(),
             plan.repetitions,
-            args.rtt,
+            args.rtt.as_secs_f64() * 1000.0,
             plan.layout.total_bytes()
         );
         return Ok(ExitCode::SUCCESS);
@@ -154,7 +162,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
 async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
     let prices = args.prices.read()?;
-    let mut draft = Draft::new("loader", title, &args.common);
+    let mut draft = Draft::new("loader", title, &args.common, plan.repetitions);
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: args.common.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
@@ -163,8 +171,9 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
-    let filled = measured.map(|Epochs { line, triples, curve, knee }| {
-        fill(&mut draft, plan, args, &line, &triples);
+    let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
+        Cut::tell(cut, &mut draft, "repetitions");
+        fill(&mut draft, plan, args, &line, &triples, &ceiling);
         limits(&mut draft, plan, args, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
@@ -176,7 +185,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
             draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
         }
         draft.file.plots.push(uptick(plan, &curve));
-        places(&mut draft, crew);
+        crew.tell(&mut draft);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
@@ -194,13 +203,19 @@ struct Epochs {
     curve: Curve,
     /// Of a warm tier.
     knee: Option<Found>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
 async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
-    let begin = Instant::now();
+    let budget = Budget::start(&args.common);
     let line = stage.line(args.rtt, args.rate).await?;
-    let (mut triples, mut curve) = (Vec::new(), Vec::new());
+    let (mut triples, mut curve, mut cut) = (Vec::new(), Vec::new(), None);
     for repetition in 0..plan.repetitions {
+        cut = budget.cut(repetition, plan.repetitions);
+        if cut.is_some() {
+            break;
+        }
         let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: Mode, epochs: u64, url: &str, tier| {
             sample::take(
@@ -208,7 +223,7 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
                 stage,
                 &line,
                 url,
-                &plan.job(stage, mode, epochs, args, begin),
+                &plan.job(stage, mode, epochs, args, &budget),
                 tier,
                 &what(mode),
             )
@@ -232,10 +247,10 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         triples.push(Triple { direct, cold, warm });
     }
     let knee = match args.knee.knee {
-        true => Some(find_knee(crew, stage, &line, plan, args, begin).await?),
+        true => Some(find_knee(crew, stage, &line, plan, args, &budget).await?),
         false => None,
     };
-    Ok(Epochs { line, triples, curve, knee })
+    Ok(Epochs { line, triples, curve, knee, cut })
 }
 
 /// Of a tier that has been filled by an epoch before.
@@ -245,13 +260,13 @@ async fn find_knee(
     line: &Line,
     plan: &Plan,
     args: &LoaderArgs,
-    begin: Instant,
+    budget: &Budget,
 ) -> Result<Found> {
     let tier = stage.tier(line)?;
     let url = tier_url(&tier);
-    let job = || plan.job(stage, Mode::Warm, 1, args, begin);
+    let job = || plan.job(stage, Mode::Warm, 1, args, budget);
     crew.load(&url, &job(), "loader: filling a tier").await?;
-    knee::find(&args.knee, &args.common, plan.fleet.clients, begin, async |step, what| {
+    knee::find(&args.knee, plan.repetitions, plan.fleet.clients, budget, async |step, what| {
         let loaded = crew.load(&url, &step.of(job()), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
@@ -296,7 +311,14 @@ fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
     }
 }
 
-fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+fn fill(
+    draft: &mut Draft,
+    plan: &Plan,
+    args: &LoaderArgs,
+    line: &Line,
+    triples: &[Triple],
+    ceiling: &Ceiling,
+) {
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("objects", plan.layout.files);
@@ -307,7 +329,7 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
-    let invalid = invalid(plan, triples);
+    let invalid = invalid(plan, args.rate, ceiling, triples);
     let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
         triples.iter().map(|triple| value(triple.of(mode))).collect()
     };
@@ -383,20 +405,47 @@ fn fill(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples:
     }
 }
 
-fn invalid(plan: &Plan, triples: &[Triple]) -> Vec<String> {
+fn invalid(plan: &Plan, rate: Option<Rate>, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
     let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
     let mut reasons = Vec::new();
     for triple in triples {
         for mode in Mode::ALL {
             let sample = triple.of(mode);
             reasons.extend(sample.faults.iter().map(|fault| format!("{}: {fault}", mode.name())));
-            reasons.extend(
-                sanity::too_short(sample.makespan, TICK_SECONDS).map(|why| format!("{}: {why}", mode.name())),
-            );
+            let rules =
+                [sanity::too_short(sample.makespan), limit::sample_exceeded(sample, mode, rate, ceiling)];
+            reasons.extend(rules.into_iter().flatten().map(|why| format!("{}: {why}", mode.name())));
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }
     reasons.sort();
     reasons.dedup();
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LoaderArgs,
+    }
+
+    #[test]
+    fn a_faithful_epoch_has_the_studys_clients_and_objects_and_only_fewer_of_these() {
+        let plan = |typed: &[&str]| {
+            let line = Line::try_parse_from([&["loader"], typed].concat()).expect("a command line");
+            let plan = Plan::of(&line.args).expect("a plan");
+            let (fleet, layout) = (plan.fleet, plan.layout);
+            (fleet.clients, fleet.workers, layout.files, layout.size_limits().1, plan.repetitions)
+        };
+        assert_eq!(plan(&["--faithful"]), (10, 50, 64, 10 << 20, 1));
+        assert_eq!(plan(&["--faithful", "--scale", "0.001"]), (10, 50, 2097, 10 << 20, 1));
+        assert_eq!(plan(&["--faithful", "--clients", "2", "-n", "3"]), (2, 50, 64, 10 << 20, 3));
+        assert_eq!(plan(&[]), (4, 8, 100, 1 << 20, 6));
+    }
 }

@@ -12,18 +12,19 @@ pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_load::data::Content;
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::pace::{Pace, Stagger};
 use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
 use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, refuse};
+use crate::cli::{CommonArgs, Scale, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::fingerprint;
 use crate::quantity::{self, Rate};
@@ -38,6 +39,8 @@ use crate::sample::{self, Mode, Triple};
 const NODES: u64 = 500;
 const ROUND_TRIPS: f64 = 3381.0;
 const COMPUTE_SECONDS: f64 = 534.0;
+const STAGGER_NODES: u32 = 5;
+const STAGGER_SECONDS: f64 = 7.0;
 /// What a node's client does for a small file that it has not seen: LOOKUP, GETATTR, READ.
 const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 const BLOCK_BYTES: u64 = 128 << 10;
@@ -69,7 +72,8 @@ pub struct RenderArgs {
     /// Compute time of a frame [default: the study's 534 s x scale]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     compute: Option<Duration>,
-    /// Nodes that start together, and how long after the ones before: 5/7s is the study's script
+    /// Nodes that start together, and how long after the ones before: 5/7s is the study's script [default: none, with --faithful 5
+    /// every 7s x scale]
     #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
     stagger: Option<Stagger>,
     #[command(flatten)]
@@ -85,6 +89,11 @@ pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     Ok(Stagger { group, every_s: quantity::duration(every)?.as_secs_f64() })
 }
 
+/// Five nodes every seven seconds of the study's time, which goes as the frames' does.
+fn study_stagger(scale: Scale) -> Stagger {
+    Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() }
+}
+
 /// Everything that is decided before anything is measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -94,9 +103,10 @@ pub struct Plan {
     pub rtts: Vec<Duration>,
     pub rate: Option<Rate>,
     pub stagger: Option<Stagger>,
+    /// Only the study's own table.
+    pub faithful: bool,
     pub repetitions: u32,
     pub seed: u64,
-    pub seconds_max: f64,
 }
 
 impl Plan {
@@ -128,12 +138,18 @@ impl Plan {
             compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
             rtts: args.rtt.clone(),
             rate: args.rate,
-            stagger: args.stagger,
+            stagger: args.stagger.or(args.common.faithful.then(|| study_stagger(scale))),
+            faithful: args.common.faithful,
             // The study measured once.
-            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            repetitions: args.common.repetitions(1),
             seed: args.common.seed,
-            seconds_max: args.common.time_budget.as_secs_f64(),
         })
+    }
+
+    /// From when the first node starts to when the last one does, seconds.
+    fn stagger_s(&self) -> f64 {
+        let groups = |stagger: Stagger| f64::from(self.nodes.saturating_sub(1) / stagger.group.max(1));
+        self.stagger.map_or(0.0, |stagger| groups(stagger) * stagger.every_s)
     }
 
     /// Round trips of a frame, one after the other, straight from the storage.
@@ -167,10 +183,9 @@ impl Plan {
         Phase { name: mode.name().to_owned(), work, pace, ..Phase::default() }
     }
 
-    fn job(&self, stage: &Stage, mode: Mode) -> Job {
+    fn job(&self, stage: &Stage, mode: Mode, budget: &Budget) -> Job {
         let fleet = Fleet { clients: self.nodes, first_client: 0, workers: 1 };
-        let limits = Limits { seconds: self.seconds_max.max(1.0), ..Limits::default() };
-        Job { limits, ..stage.job(fleet, self.phase(mode)) }
+        Job { limits: budget.limits(), ..stage.job(fleet, self.phase(mode)) }
     }
 }
 
@@ -195,8 +210,12 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
 
 async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
     let prices = args.prices.read()?;
-    let mut draft =
-        Draft::new("render", "What a tier buys: one scene, many nodes, several distances", &args.common);
+    let mut draft = Draft::new(
+        "render",
+        "What a tier buys: one scene, many nodes, several distances",
+        &args.common,
+        plan.repetitions,
+    );
     eprintln!("render: about {:.0} s", plan.predicted_seconds());
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: plan.seed, ..Content::default() };
@@ -208,20 +227,15 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
         other => Stage::here(other.map(PathBuf::from), data).await?,
     };
-    let measured = unless_interrupted(all(crew, &stage, plan)).await;
+    let measured = unless_interrupted(all(crew, &stage, plan, &args.common)).await;
     let filled = measured.map(|measured| {
         let Measured { lines, triples, tier, cut } = measured;
-        if let Some(done) = cut {
-            draft.warning(format!(
-                "the time budget ended it after {done} of {} repetitions",
-                plan.repetitions
-            ));
-        }
+        Cut::tell(cut, &mut draft, "repetitions");
         if let Some(told) = tier {
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
         table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
-        table::places(&mut draft, crew);
+        crew.tell(&mut draft);
     });
     draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
@@ -235,28 +249,28 @@ struct Measured {
     triples: Vec<Vec<Triple>>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
-    /// Repetitions that were done when the time was over.
-    cut: Option<u32>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
-async fn all(crew: &Crew, stage: &Stage, plan: &Plan) -> Result<Measured> {
+async fn all(crew: &Crew, stage: &Stage, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
     let mut lines = Vec::new();
     for rtt in &plan.rtts {
         lines.push(stage.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
-    let (begin, mut tier) = (Instant::now(), None);
+    let (budget, mut tier, mut cut) = (Budget::start(common), None, None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     for repetition in 0..plan.repetitions {
-        for (line, triples) in lines.iter().zip(&mut triples) {
-            triples.push(triple(crew, stage, plan, line, repetition, &mut tier).await?);
+        cut = budget.cut(repetition, plan.repetitions);
+        if cut.is_some() {
+            break;
         }
-        let done = repetition + 1;
-        if begin.elapsed().as_secs_f64() > plan.seconds_max && done < plan.repetitions {
-            return Ok(Measured { lines, triples, tier, cut: Some(done) });
+        for (line, triples) in lines.iter().zip(&mut triples) {
+            triples.push(triple(crew, stage, plan, line, (repetition, &budget), &mut tier).await?);
         }
     }
-    Ok(Measured { lines, triples, tier, cut: None })
+    Ok(Measured { lines, triples, tier, cut })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
@@ -265,7 +279,7 @@ async fn triple(
     stage: &Stage,
     plan: &Plan,
     line: &Line,
-    repetition: u32,
+    (repetition, budget): (u32, &Budget),
     configured: &mut Option<String>,
 ) -> Result<Triple> {
     let what = |mode: Mode| {
@@ -273,7 +287,7 @@ async fn triple(
         format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
     };
     let run = async |mode: Mode, url: &str, tier| {
-        sample::take(crew, stage, line, url, &plan.job(stage, mode), tier, &what(mode)).await
+        sample::take(crew, stage, line, url, &plan.job(stage, mode, budget), tier, &what(mode)).await
     };
     let direct = run(Mode::Direct, &line.url, None).await?;
     let tier = stage.tier(line)?;
@@ -294,4 +308,32 @@ fn configuration(tier: &Tier) -> Option<String> {
 /// Bytes that the nodes read in one state of one repetition.
 pub fn demanded(plan: &Plan) -> u64 {
     plan.layout.total_bytes().saturating_mul(u64::from(plan.nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RenderArgs,
+    }
+
+    #[test]
+    fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
+        let plan = |typed: &[&str]| {
+            let line = Line::try_parse_from([&["render"], typed].concat()).expect("a command line");
+            Plan::of(&line.args).expect("a plan")
+        };
+        let full = plan(&["--faithful", "--scale", "full"]);
+        assert_eq!((full.nodes, full.repetitions, full.rtts.len(), full.faithful), (500, 1, 4, true));
+        assert_eq!(full.stagger, Some(Stagger { group: 5, every_s: 7.0 }));
+        assert_eq!(full.stagger_s(), 693.0, "when the study's last node would have started");
+        let small = plan(&["--faithful"]);
+        assert!((small.stagger_s() - 7.0 * 0.005).abs() < 1e-9, "{}", small.stagger_s());
+        assert_eq!((plan(&[]).stagger, plan(&[]).repetitions), (None, 6));
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
+use bench_load::outcome::Verification;
 use bench_load::safety::Cleanup;
 use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
 use bench_report::{compare, csv, html, json as json_file, markdown, report};
@@ -26,11 +27,11 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs) -> Draft {
+    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs, repetitions: u32) -> Draft {
         let preset = if common.faithful { "faithful" } else { "modern" };
         let mut draft = Draft::without_common(experiment, title, preset, common.seed);
         draft.parameter("scale", common.scale.factor());
-        draft.parameter("repetitions", common.repetitions);
+        draft.parameter("repetitions", repetitions);
         if let Some(admin) = common.admin {
             draft.tier(admin);
         }
@@ -85,6 +86,19 @@ impl Draft {
     /// The whole must not be believed.
     pub fn invalid(&mut self, text: impl Into<String>) {
         self.file.findings.push(Finding::new(Severity::Invalid, text));
+    }
+
+    /// Bytes that are not what was written make the whole result one that must not be believed: what else was moved or
+    /// mixed up is not known.
+    pub fn wrong_bytes(&mut self, found: &Verification) {
+        if found.wrong() > 0 {
+            let first = found.told.first().map(|at| format!("; the first: {at}")).unwrap_or_default();
+            self.invalid(format!(
+                "{} reads gave bytes that were not written there, {} of them stale{first}",
+                found.wrong(),
+                found.stale
+            ));
+        }
     }
 
     /// What the removal of our own files came to; None: they were to stay.

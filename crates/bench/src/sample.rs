@@ -203,7 +203,7 @@ pub async fn take(
         tier_peak_bytes: tier_used.peak_bytes,
         origin_cpu: nas_before.and_then(|before| Some((stage.nas_usage()? - before).cpu_seconds)),
         skew,
-        faults: faults(&phase),
+        faults: phase.faults(),
         service: reads(&phase),
         unit: phase.unit.clone(),
         first_block: phase.first_block.clone(),
@@ -214,14 +214,6 @@ pub async fn take(
 /// Of the relay's threads in this process.
 fn relay_switches() -> Switches {
     Switches::of_threads(|name| name.starts_with("relay"))
-}
-
-fn faults(phase: &PhaseOutcome) -> Vec<String> {
-    let mut faults = phase.faults();
-    if let Some(stop) = phase.stopped {
-        faults.push(format!("it was stopped before its end: {stop:?}"));
-    }
-    faults
 }
 
 /// Of all calls that read.

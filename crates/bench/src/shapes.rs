@@ -21,12 +21,14 @@ use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
 use crate::quantity;
-use crate::render::table::places;
 use crate::results::{Draft, publish};
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
+const NODES: u32 = 5;
+/// Of its first version; of its later one a hundred.
+const STUDY_REPETITIONS: u32 = 10;
 const FLEETS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
 /// The size of a file in the sweeps over fleets and blocks.
 const SWEEP_BYTES: u64 = 64 << 20;
@@ -78,7 +80,7 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
         println!(
             "shapes: {} rows, {} times each, on {}; {bytes} bytes on the target",
             conditions.len(),
-            args.common.repetitions,
+            repetitions(&args.common),
             args.target.url()
         );
         for condition in &conditions {
@@ -91,8 +93,17 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
+fn repetitions(common: &CommonArgs) -> u32 {
+    common.repetitions(STUDY_REPETITIONS)
+}
+
+/// Nodes and workers of each, where these are not what differs.
+fn fleet(args: &ShapesArgs) -> (u32, u32) {
+    if args.common.faithful { (NODES, WORKERS / NODES) } else { (args.nodes, args.workers) }
+}
+
 fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
-    let (nodes, workers) = if args.common.faithful { (5, WORKERS / 5) } else { (args.nodes, args.workers) };
+    let (nodes, workers) = fleet(args);
     let shapes = if args.shape.is_empty() { Shape::ALL.to_vec() } else { args.shape.clone() };
     let sizes = if args.sizes.is_empty() {
         let most = args.common.scale.of(1 << 30, 4 << 20);
@@ -131,11 +142,17 @@ async fn measure(
     bytes: u64,
 ) -> Result<ResultFile> {
     args.target.check_crew(crew)?;
-    let mut draft = Draft::new("shapes", "Files and workers: who reads and writes what", &args.common);
+    let mut draft = Draft::new(
+        "shapes",
+        "Files and workers: who reads and writes what",
+        &args.common,
+        repetitions(&args.common),
+    );
     args.target.tell(&mut draft);
     draft.parameter("block_bytes", args.block);
-    draft.parameter("nodes", args.nodes);
-    draft.parameter("workers", args.workers);
+    let (nodes, workers) = fleet(args);
+    draft.parameter("nodes", nodes);
+    draft.parameter("workers", workers);
     let ceiling = ceiling::measure().await?;
     let bed = Bed::make(&args.target, &args.common, bytes).await?;
     let measured = match only_what_can_be_written(args, &bed, &mut conditions) {
@@ -145,14 +162,14 @@ async fn measure(
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     let all = measured?;
-    tables::fill(&mut draft, &all);
+    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    tables::fill(&mut draft, &all, &bounds);
     if let Some(limits) = args.target.limits() {
         tables::limited(&mut draft, &all, &limits);
     }
-    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
-    places(&mut draft, crew);
+    crew.tell(&mut draft);
     Ok(draft.finish())
 }
 

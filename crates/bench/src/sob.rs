@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
 use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::bed::{Bed, TargetArgs};
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, Scale};
 use crate::crew::{self, Crew, unless_interrupted};
@@ -27,7 +28,6 @@ use crate::spans;
 
 /// As the original ran it.
 const NODES: u32 = 3;
-const TICK_SECONDS: f64 = 1e-6;
 const MIB: f64 = 1_048_576.0;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
@@ -183,7 +183,7 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
 
 fn repetitions(common: &CommonArgs) -> u32 {
     // The original ran each line-up once.
-    if common.faithful { 1 } else { common.repetitions }
+    common.repetitions(1)
 }
 
 async fn measure(
@@ -194,7 +194,12 @@ async fn measure(
     phases: &[Phase],
     written: u64,
 ) -> Result<ResultFile> {
-    let mut draft = Draft::new("sob", format!("sob test {}: {}", args.test, test.command), &args.common);
+    let mut draft = Draft::new(
+        "sob",
+        format!("sob test {}: {}", args.test, test.command),
+        &args.common,
+        repetitions(&args.common),
+    );
     draft.parameter("test", args.test);
     args.target.check_crew(crew)?;
     args.target.tell(&mut draft);
@@ -210,7 +215,8 @@ async fn measure(
     let measured = unless_interrupted(all(crew, args, layout, phases, &bed)).await;
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
-    let (runs, skew) = measured?;
+    let (runs, skew, cut) = measured?;
+    Cut::tell(cut, &mut draft, "repetitions");
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
     let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     fill(&mut draft, args, phases, &runs, &bounds);
@@ -221,21 +227,26 @@ async fn measure(
         ));
     }
     ceiling.tell(&mut draft.file);
-    crate::render::table::places(&mut draft, crew);
+    crew.tell(&mut draft);
     Ok(draft.finish())
 }
 
-/// Each repetition's phases, and how far apart the processes began, seconds.
+/// Each repetition's phases; how far apart the processes began, seconds; and whether the time was over before all.
 async fn all(
     crew: &Crew,
     args: &SobArgs,
     layout: &Layout,
     phases: &[Phase],
     bed: &Bed,
-) -> Result<(Vec<Vec<PhaseOutcome>>, f64)> {
-    let begin = std::time::Instant::now();
+) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<Cut>)> {
+    let budget = Budget::start(&args.common);
+    let mut cut = None;
     let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
     for repetition in 0..repetitions(&args.common) {
+        cut = budget.cut(repetition, repetitions(&args.common));
+        if cut.is_some() {
+            break;
+        }
         let job = Job {
             root: bed.root(),
             layout: layout.clone(),
@@ -243,7 +254,7 @@ async fn all(
             fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
-            limits: Limits { seconds: args.common.seconds_left(begin), ..Limits::default() },
+            limits: budget.limits(),
         };
         bed.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
         let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
@@ -251,7 +262,7 @@ async fn all(
         skew = skew.max(loaded.skew().as_secs_f64());
         runs.push(loaded.outcome.phases);
     }
-    Ok((runs, skew))
+    Ok((runs, skew, cut))
 }
 
 fn memory_bytes() -> u64 {
@@ -380,7 +391,7 @@ fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome], exceeded: Option<S
     let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::Phase::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
-    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)) {
+    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s)) {
         invalid.push(why);
     }
     invalid.sort();

@@ -13,22 +13,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_load::data::{Content, Place};
+use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
 use bench_report::published::tryggve;
+use bench_report::sanity;
 use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
 use clap::Args;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::unless_interrupted;
+use crate::limit;
 use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
+use crate::rig::relay_cpu_seconds;
 use crate::stage::{DataSet, Line, Stage, tier_url};
 use graph::{Graph, Schedule, Task};
 
@@ -112,6 +117,8 @@ struct Run {
     task_seconds: f64,
     io_seconds: f64,
     line_bytes: u64,
+    /// Of the bench, without its line.
+    cpu_seconds: f64,
 }
 
 pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
@@ -119,7 +126,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
         return refuse("workflow: its nodes are emulated in one process; leave --procs and --hosts out");
     }
     let graph = graph(&args)?;
-    let repetitions = if args.common.faithful { 1 } else { args.common.repetitions };
+    let repetitions = args.common.repetitions(1);
     if graph.bytes() > args.common.byte_budget {
         return refuse(format!("workflow: {} bytes of input are more than --byte-budget", graph.bytes()));
     }
@@ -150,7 +157,8 @@ fn graph(args: &WorkflowArgs) -> Result<Graph> {
 }
 
 async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Result<ResultFile> {
-    let mut draft = Draft::new("workflow", "A workflow over a near and a far site", &args.common);
+    let mut draft =
+        Draft::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
     draft.parameter("nodes", args.nodes);
     draft.parameter("tasks", graph.tasks.len());
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
@@ -169,11 +177,9 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
     draft.cleaned(stage.clean_up().await.map(Some));
     let (line, runs, cut) = measured?;
-    if let Some(done) = cut {
-        let all = partitions.len() as u32 * repetitions * 2;
-        draft.warning(format!("the time budget ended it after {done} of {all} runs"));
-    }
+    Cut::tell(cut, &mut draft, "pairs of runs");
     fill(&mut draft, &partitions, &runs);
+    limits(&mut draft, args, &partitions, &runs);
     if let Some(warning) = line.warning() {
         draft.warning(warning);
     }
@@ -194,31 +200,38 @@ async fn all(
     inputs: &Arc<Inputs>,
     partitions: &[Partition],
     repetitions: u32,
-) -> Result<(Line, Runs, Option<u32>)> {
-    let begin = Instant::now();
+) -> Result<(Line, Runs, Option<Cut>)> {
+    let budget = Budget::start(&args.common);
     let line = stage.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    let (mut done, mut cut) = (0, None);
+    let (mut done, of) = (0, (partitions.len() as u32).saturating_mul(repetitions));
+    let mut cut = None;
     'repetitions: for _ in 0..repetitions {
         for (partition, runs) in partitions.iter().zip(&mut runs) {
             // Both ways or none, as they are compared; and once at least.
-            if done > 0 && begin.elapsed() > args.common.time_budget {
-                cut = Some(done);
+            cut = budget.cut(done, of);
+            if cut.is_some() {
                 break 'repetitions;
             }
             for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
                 // Empty at the start of every run, as the study's client caches were.
                 let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
                 let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
-                let before = line.bytes_down();
+                let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
                 let mut run = execute(inputs, partition, [&stage.near_url(), &far]).await?;
                 run.line_bytes = line.bytes_down() - before;
+                run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
                 runs.push(run);
-                done += 1;
             }
+            done += 1;
         }
     }
     Ok((line, runs, cut))
+}
+
+/// The relay works in this process, and is the line's.
+fn own_cpu_seconds() -> f64 {
+    process::cpu_seconds() - relay_cpu_seconds()
 }
 
 /// Task by task, its files one after the other; as large as the largest task's.
@@ -323,7 +336,7 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
             cells.push(estimate(&of(runs, |run| run.line_bytes as f64 / 1_048_576.0)));
         }
         cells.push(estimate(&of(&runs[0], |run| run.task_seconds)));
-        Row::new(cells)
+        Row { invalid: invalid(&runs.concat()), ..Row::new(cells) }
     });
     let columns = [
         "Partition",
@@ -358,12 +371,13 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
     });
     for (partition, runs) in partitions.iter().zip(runs) {
         for (way, runs) in Way::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
-            draft.file.measures.push(Measure {
+            let measure = Measure {
                 name: format!("makespan, {}, {}", partition.name, way.name()),
                 unit: "s".to_owned(),
                 better: Better::Lower,
                 values: of(runs, |run| run.makespan),
-            });
+            };
+            draft.measure(measure, &invalid(runs));
         }
     }
     if let Some([line, tier]) =
@@ -389,6 +403,21 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
     }
 }
 
+/// Why the runs of a row must not be believed. Wrong bytes and failed calls end the whole.
+fn invalid(runs: &[Run]) -> Vec<String> {
+    runs.iter().find_map(|run| sanity::too_short(run.makespan)).into_iter().collect()
+}
+
+/// What limits the split whose nodes are all far, each way, in the first repetition.
+fn limits(draft: &mut Draft, args: &WorkflowArgs, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
+    let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
+    let Some(runs) = all_far.and_then(|at| runs.get(at)) else { return };
+    for (way, run) in Way::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?))) {
+        let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
+        draft.verdict(format!("all nodes far, {}: {told}", way.name()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,5 +439,12 @@ mod tests {
         );
         assert_eq!(all[2].sites, [1, 0, 0]);
         assert_eq!(all.len(), tryggve::PARTITIONS.len(), "as many as the study had");
+    }
+
+    #[test]
+    fn a_split_with_a_run_that_is_too_short_is_invalid() {
+        let run = |makespan| Run { makespan, ..Run::default() };
+        assert_eq!(invalid(&[run(1.0), run(2.0)]), Vec::<String>::new());
+        assert!(matches!(&invalid(&[run(1.0), run(0.4)])[..], [why] if why.contains("too short: 0.400 s")));
     }
 }

@@ -12,14 +12,15 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, Touch, Unit, Work};
 use bench_report::model::ResultFile;
 use clap::{Args, ValueEnum};
 use types::{Error, ErrorKind, Result};
 
+use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
@@ -127,13 +128,15 @@ struct Plan {
     theta: f64,
     repetitions: u32,
     seed: u64,
-    budget: Duration,
 }
 
 impl Plan {
     fn of(args: &WorkingSetArgs, cache_bytes: u64) -> Result<Plan> {
         if args.file_size == 0 || args.orders.is_empty() {
             return refuse("working-set: give files of at least 1 byte, and at least one order");
+        }
+        if args.common.faithful {
+            return refuse("working-set: there is no original to be faithful to; leave --faithful out");
         }
         let mut factors: Vec<f64> = args.factors.iter().copied().filter(|factor| *factor > 0.0).collect();
         if args.tier.is_some() && !args.may_evict {
@@ -148,9 +151,8 @@ impl Plan {
             factors,
             orders: args.orders.clone(),
             theta: args.theta,
-            repetitions: if args.common.faithful { 1 } else { args.common.repetitions },
+            repetitions: args.common.repetitions(1),
             seed: args.common.seed,
-            budget: args.common.time_budget,
         };
         plan.largest().check()?;
         plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
@@ -195,15 +197,14 @@ impl Plan {
         Work { unit: Unit::File, order, share: Share::Client, amount, seed, ..Work::default() }
     }
 
-    fn job(&self, seat: &Seat, layout: &Layout, work: Work, begin: Instant) -> Job {
-        let left = self.budget.saturating_sub(begin.elapsed()).as_secs_f64().max(1.0);
+    fn job(&self, seat: &Seat, layout: &Layout, work: Work, budget: &Budget) -> Job {
         Job {
             root: seat.root.clone(),
             layout: layout.clone(),
             content: seat.content,
             fleet: self.fleet,
             phases: vec![Phase { name: "read".to_owned(), work, ..Phase::default() }],
-            limits: Limits { seconds: left, ..Limits::default() },
+            limits: budget.limits(),
         }
     }
 
@@ -268,8 +269,8 @@ struct WarmUp {
 struct Measured {
     warm_ups: Vec<WarmUp>,
     sweeps: Vec<Vec<Condition>>,
-    /// Repetitions that were done when the time was over.
-    cut: Option<u32>,
+    /// The time was over before all repetitions.
+    cut: Option<Cut>,
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
@@ -309,26 +310,34 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
 }
 
 async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let mut draft =
-        Draft::new("working-set", "How a cache gets warm, and how large it must be", &args.common);
+    let mut draft = Draft::new(
+        "working-set",
+        "How a cache gets warm, and how large it must be",
+        &args.common,
+        plan.repetitions,
+    );
     let ceiling = ceiling::measure().await?;
     let ground = Ground::make(args, plan).await?;
-    let measured = unless_interrupted(all(crew, &ground, plan)).await;
+    let measured = unless_interrupted(all(crew, &ground, plan, &args.common)).await;
     crew.settle(&measured).await;
     let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &ground, &measured));
-    crate::render::table::places(&mut draft, crew);
+    crew.tell(&mut draft);
     draft.cleaned(ground.clean_up().await);
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 
-async fn all(crew: &Crew, ground: &Ground, plan: &Plan) -> Result<Measured> {
-    let begin = Instant::now();
+async fn all(crew: &Crew, ground: &Ground, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
+    let budget = Budget::start(common);
     let mut measured = Measured::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     for repetition in 0..plan.repetitions {
-        let run = Run { crew, ground, plan, repetition, begin };
+        measured.cut = budget.cut(repetition, plan.repetitions);
+        if measured.cut.is_some() {
+            break;
+        }
+        let run = Run { crew, ground, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -337,11 +346,6 @@ async fn all(crew: &Crew, ground: &Ground, plan: &Plan) -> Result<Measured> {
             }
         }
         measured.sweeps.push(sweep);
-        let done = repetition + 1;
-        if begin.elapsed() > plan.budget && done < plan.repetitions {
-            measured.cut = Some(done);
-            break;
-        }
     }
     Ok(measured)
 }
@@ -352,7 +356,7 @@ struct Run<'a> {
     ground: &'a Ground,
     plan: &'a Plan,
     repetition: u32,
-    begin: Instant,
+    budget: &'a Budget,
 }
 
 impl Run<'_> {
@@ -411,7 +415,7 @@ impl Run<'_> {
         what: &str,
     ) -> Result<Account> {
         let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
-        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.begin);
+        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.budget);
         let before = Counters::of(seat.admin)?;
         let loaded = self.crew.load(&seat.url, &job, &what).await?;
         let counted = Counters::of(seat.admin)?.since(&before);

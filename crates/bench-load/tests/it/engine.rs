@@ -304,20 +304,26 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
     assert_eq!(phase.stopped, Some(Stop::Bytes));
+    assert!(phase.faults()[0].contains("byte budget"), "{:?}", phase.faults());
     // Each of the four workers may have had one read under way.
     assert!((1_000_000..1_000_000 + 4 * 16 * KIB).contains(&phase.bytes_read), "{}", phase.bytes_read);
     assert_eq!(phase.bytes_read, phase.spans.iter().map(|span| span.bytes).sum::<u64>());
 
     let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
-    job.limits = Limits { seconds: 3.0, ..Limits::default() };
+    job.limits = Limits { seconds: 3.0, asked: true, ..Limits::default() };
     let outcome = run(&job, &two(&slow).await, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
-    assert_eq!((phase.stopped, phase.faults().len()), (Some(Stop::Time), 0));
+    assert_eq!((phase.stopped, phase.faults().len()), (Some(Stop::Asked), 0));
     assert!(
         phase.spans.iter().all(|span| !span.cut && (2.9..3.2).contains(&span.end_s)),
         "{:?}",
         phase.spans
     );
+
+    job.limits.asked = false;
+    let outcome = run(&job, &two(&slow).await, &LocalGate, &Control::new()).await.expect("ran");
+    let faults = outcome.phases[0].faults();
+    assert!(matches!(&faults[..], [why] if why.contains("time budget was used up")), "{faults:?}");
 }
 
 #[tokio::test(start_paused = true)]

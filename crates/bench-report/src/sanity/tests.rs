@@ -29,10 +29,9 @@ fn rows_of_milliseconds_are_refused() {
     // Azure HPC IO wrote 40 MiB to Cirrus at 10000 MiB/s: 4 ms on a clock of 1 ms.
     let (_, total, rates) = azure_hpc_io::MFMW[1];
     let seconds = total as f64 / rates[2].unwrap();
-    assert!(too_short(seconds, 0.001).unwrap().contains("0.004 s"));
-    assert_eq!(too_short(1.0, 0.001), None);
-    assert!(too_short(5.0, 0.1).unwrap().contains("50 ticks"));
-    assert!(too_short(f64::NAN, 0.001).is_some());
+    assert!(too_short(seconds).unwrap().contains("0.004 s"));
+    assert_eq!(too_short(1.0), None);
+    assert!(too_short(f64::NAN).is_some());
 }
 
 #[test]

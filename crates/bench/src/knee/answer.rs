@@ -6,6 +6,7 @@ use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Seri
 use bench_report::summary::{estimate, point};
 
 use super::{Found, KneeArgs, Level};
+use crate::budget::Cut;
 use crate::results::Draft;
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
@@ -24,9 +25,7 @@ pub fn fill(draft: &mut Draft, args: &KneeArgs, found: &Found, what: &str) {
     draft.file.plots.extend(plots(found, what));
     histograms(draft, found);
     tell(draft, found, what);
-    if found.cut {
-        draft.warning("the time budget was over before all repetitions were done: rows have fewer");
-    }
+    Cut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
 }
 
 fn steps(found: &Found, what: &str) -> Table {

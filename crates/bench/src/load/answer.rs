@@ -11,13 +11,11 @@ use bench_report::sanity;
 use bench_report::summary::estimate;
 
 use super::args::LoadArgs;
-use crate::bed::tell_wrong_bytes;
 use crate::limit::Bounds;
 use crate::results::Draft;
 use crate::spans;
 
 const MIB: f64 = 1_048_576.0;
-const TICK_SECONDS: f64 = 1e-6;
 
 pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
     let phases: Vec<overlap::Phase> = runs.iter().filter_map(spans::phase).collect();
@@ -28,7 +26,7 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
     let rates: Vec<f64> = per_second(PhaseOutcome::bytes).iter().map(|rate| rate / MIB).collect();
     let touches = per_second(|run| run.units);
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
-    invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s, TICK_SECONDS)));
+    invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
     if args.verify == 100 && args.compressible == 0 {
         invalid.extend(bounds.exceeded(runs));
     }
@@ -88,10 +86,9 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
             .push(spans::throughput("Throughput, first repetition", [("load".to_owned(), &first.series)]));
     }
     latencies(draft, args, runs);
-    if runs.iter().any(|run| run.stopped == Some(Stop::Time)) {
-        draft.note("ended by time before all touches were done");
+    if runs.iter().any(|run| run.stopped == Some(Stop::Asked)) {
+        draft.note("ended by --seconds before all touches were done");
     }
-    tell_wrong_bytes(draft, runs.iter().map(|run| &run.verification));
     let busy: u64 = runs.iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));

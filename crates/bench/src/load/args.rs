@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::bed::{Bed, TargetArgs};
+use crate::budget::Budget;
 use crate::cli::{CommonArgs, refuse};
 use crate::knee::KneeArgs;
 use crate::quantity;
@@ -97,6 +98,26 @@ pub enum ShareArg {
     Interleaved,
     Client,
     Worker,
+}
+
+impl UnitArg {
+    pub fn name(self) -> &'static str {
+        match self {
+            UnitArg::File => "file",
+            UnitArg::Block => "block",
+        }
+    }
+}
+
+impl ShareArg {
+    pub fn name(self) -> &'static str {
+        match self {
+            ShareArg::Split => "split",
+            ShareArg::Interleaved => "interleaved",
+            ShareArg::Client => "client",
+            ShareArg::Worker => "worker",
+        }
+    }
 }
 
 type Parsed<T> = std::result::Result<T, String>;
@@ -194,8 +215,16 @@ impl LoadArgs {
         }
     }
 
-    pub fn job(&self, bed: &Bed, version: u32) -> Job {
-        let time = self.seconds.unwrap_or(self.common.time_budget);
+    /// Of one repetition. Only if --seconds ends it is that what was asked for.
+    fn limits(&self, budget: &Budget) -> Limits {
+        let limits = budget.limits();
+        match self.seconds.map(|time| time.as_secs_f64()) {
+            Some(seconds) if seconds <= limits.seconds => Limits { seconds, asked: true, ..limits },
+            _ => limits,
+        }
+    }
+
+    pub fn job(&self, bed: &Bed, version: u32, budget: &Budget) -> Job {
         Job {
             root: bed.root(),
             layout: self.layout(),
@@ -209,7 +238,7 @@ impl LoadArgs {
                 verify_percent: self.verify,
                 ..Phase::default()
             }],
-            limits: Limits { seconds: time.as_secs_f64(), ..Limits::default() },
+            limits: self.limits(budget),
         }
     }
 
@@ -234,6 +263,7 @@ impl LoadArgs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words;
     use super::*;
 
     #[test]
@@ -257,5 +287,18 @@ mod tests {
             assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
         }
         assert!(parse_sizes("-1").is_err());
+    }
+
+    #[test]
+    fn a_result_says_what_was_typed_as_it_is_typed() {
+        for typed in ["sequential", "random", "uniform", "strided:8", "zipf:0.99", "hotspot:10/90"] {
+            assert_eq!(parse_order(typed).map(words::order).as_deref(), Ok(typed));
+        }
+        for typed in ["read", "write", "stat", "walk", "read=60,range=10,write=15,stat=8,list=2,delete=5"] {
+            assert_eq!(parse_operation(typed).map(words::operation).as_deref(), Ok(typed));
+        }
+        for typed in ["4096", "4096-1048576"] {
+            assert_eq!(parse_sizes(typed).map(words::sizes).as_deref(), Ok(typed));
+        }
     }
 }

@@ -12,7 +12,6 @@ use bench_report::summary::{estimate, median, noise_floor, point};
 
 use super::{Plan, demanded};
 use crate::ceiling::Ceiling;
-use crate::crew::Crew;
 use crate::limit;
 use crate::relay::Profile;
 use crate::results::Draft;
@@ -21,8 +20,6 @@ use crate::spans;
 use crate::stage::Line;
 use crate::value::Prices;
 
-/// Of a clock that counts microseconds.
-const TICK_SECONDS: f64 = 1e-6;
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
 
@@ -36,9 +33,11 @@ pub fn fill(
 ) {
     parameters(draft, plan, lines);
     let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, ceiling, t)).collect();
-    draft.file.tables.push(faithful(lines, triples, &verdicts));
+    draft.file.tables.push(faithful(plan, lines, triples, &verdicts));
     draft.file.tables.push(vfxt::results());
-    draft.file.tables.push(extended(plan, lines, triples, &verdicts));
+    if !plan.faithful {
+        draft.file.tables.push(extended(plan, lines, triples, &verdicts));
+    }
     draft.file.plots.push(against_rtt(lines, triples));
     if let (Some(far), Some(first)) = (lines.last(), triples.last().and_then(|t| t.first())) {
         let title = format!("Throughput at {} ms, first repetition", nominal_ms(far));
@@ -81,7 +80,7 @@ fn invalid(plan: &Plan, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
             let sample = triple.of(mode);
             let name = mode.name();
             reasons.extend(sample.faults.iter().map(|fault| format!("{name}: {fault}")));
-            if let Some(why) = sanity::too_short(sample.makespan, TICK_SECONDS) {
+            if let Some(why) = sanity::too_short(sample.makespan) {
                 reasons.push(format!("{name}: {why}"));
             }
             let why = limit::sample_exceeded(sample, mode, plan.rate, ceiling);
@@ -103,11 +102,12 @@ fn row(cells: Vec<Cell>, invalid: &[String]) -> Row {
 }
 
 /// The study's columns.
-fn faithful(lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
+fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
     let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
         let place = vfxt::REGIONS.iter().find(|r| (r.rtt_ms - nominal_ms(line)).abs() < 0.01);
         let name = place.map_or_else(|| format!("{} ms", nominal_ms(line)), |r| format!("as {}", r.location));
-        let time = |mode| estimate(&makespans(triples, mode));
+        let from_last_start = |s: &f64| (s - plan.stagger_s()).max(0.0);
+        let time = |mode| estimate(&makespans(triples, mode).iter().map(from_last_start).collect::<Vec<_>>());
         let cells = vec![
             Cell::text(name),
             Cell::Number(round(line.rtt_ms, 1)),
@@ -126,7 +126,7 @@ fn faithful(lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) ->
     ];
     let mut table = Table::new("The study's table, measured here", columns, rows.collect());
     table.notes = vec![
-        "Seconds from the common start to the last frame; the median of the repetitions and its 95 % interval. The round \
+        "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
          trip is as measured through the line."
             .into(),
         "Frames are read and not written: this version's tier is read-only.".into(),
@@ -465,16 +465,6 @@ fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> String {
     let told = limited(plan, line, sample, mode);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
     format!("{told}; the job's own compute is {compute:.0} % of the time")
-}
-
-/// Who took part, if it was more than one process.
-pub fn places(draft: &mut Draft, crew: &Crew) {
-    draft.parameter("processes", crew.processes());
-    if crew.processes() > 1 {
-        let names: Vec<String> =
-            crew.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
-        draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
-    }
 }
 
 fn nominal_ms(line: &Line) -> f64 {

@@ -1,9 +1,7 @@
 //! The measurement: files laid out or found, then all conditions, one after the other, again and again.
 
-use std::time::Instant;
-
 use bench_load::dataset::Dataset;
-use bench_load::engine::{Job, Limits, Phase};
+use bench_load::engine::{Job, Phase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Fleet, Layout, Sizes, Unit};
 use bench_load::target::limited::BUSY_CALL;
@@ -13,6 +11,7 @@ use types::{Error, ErrorKind, Result};
 
 use super::condition::{Condition, sets, total_bytes};
 use crate::bed::Bed;
+use crate::budget::{Budget, Cut};
 use crate::cli::CommonArgs;
 use crate::crew::Crew;
 use crate::limit;
@@ -53,8 +52,8 @@ pub struct All {
     pub rows: Vec<Measured>,
     /// Sets of files that an earlier run had left and that were used.
     pub reused: usize,
-    /// The time was over before all repetitions were done.
-    pub cut: bool,
+    /// The time was over before all repetitions of all rows were done.
+    pub cut: Option<Cut>,
 }
 
 impl Measured {
@@ -91,22 +90,25 @@ impl Measured {
 /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
 /// to last long enough.
 pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<All> {
-    let begin = Instant::now();
-    let reused = lay_out(common, conditions, bed).await?;
-    let measuring = Measuring { crew, common, bed, begin };
+    let (budget, repetitions) = (Budget::start(common), super::repetitions(common));
+    let reused = lay_out(common, conditions, bed, &budget).await?;
+    let measuring = Measuring { crew, common, bed, budget: &budget };
     let mut rows = Vec::new();
     for condition in conditions {
         rows.push(Measured::new(*condition, measuring.look(condition).await?));
     }
-    let mut cut = false;
-    'all: for repetition in 0..common.repetitions {
+    let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
+    let mut cut = None;
+    'all: for repetition in 0..repetitions {
         for row in &mut rows {
-            cut = repetition > 0 && begin.elapsed() >= common.time_budget;
-            if cut {
+            // Every row has one.
+            cut = budget.cut(done, of).filter(|_| repetition > 0);
+            if cut.is_some() {
                 break 'all;
             }
+            done += 1;
             let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
-            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, common.repetitions);
+            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, repetitions);
             row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
         }
     }
@@ -115,7 +117,7 @@ pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed
 
 /// All files that are read, and room for those that are written. Nothing is written if something cannot be. Returns how
 /// many sets were there already.
-async fn lay_out(common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<usize> {
+async fn lay_out(common: &CommonArgs, conditions: &[Condition], bed: &Bed, budget: &Budget) -> Result<usize> {
     let mut missing = Vec::new();
     let (read, mut new_bytes) = (sets(conditions, false), total_bytes(&sets(conditions, true)));
     for (directory, layout) in &read {
@@ -126,7 +128,7 @@ async fn lay_out(common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Re
         }
     }
     for condition in conditions {
-        bed.check(&job(condition, 1, 1, common, bed, 1.0), new_bytes).await?;
+        bed.check(&job(condition, 1, 1, common, bed, budget), new_bytes).await?;
     }
     for (directory, dataset) in &missing {
         bed.lay_out(dataset, directory).await?;
@@ -140,7 +142,7 @@ fn job(
     version: u32,
     common: &CommonArgs,
     bed: &Bed,
-    seconds: f64,
+    budget: &Budget,
 ) -> Job {
     Job {
         root: bed.root(),
@@ -155,7 +157,7 @@ fn job(
             version,
             ..Phase::default()
         }],
-        limits: Limits { seconds, ..Limits::default() },
+        limits: budget.limits(),
     }
 }
 
@@ -163,7 +165,7 @@ struct Measuring<'a> {
     crew: &'a Crew,
     common: &'a CommonArgs,
     bed: &'a Bed,
-    begin: Instant,
+    budget: &'a Budget,
 }
 
 impl Measuring<'_> {
@@ -190,8 +192,7 @@ impl Measuring<'_> {
         version: u32,
         what: &str,
     ) -> Result<PhaseOutcome> {
-        let seconds = self.common.seconds_left(self.begin);
-        let job = job(condition, epochs, version, self.common, self.bed, seconds);
+        let job = job(condition, epochs, version, self.common, self.bed, self.budget);
         let loaded = self.crew.load(self.bed.url(), &job, what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))

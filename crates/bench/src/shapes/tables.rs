@@ -11,11 +11,11 @@ use bench_report::summary::{estimate, median, point};
 
 use super::condition::{Shape, Sweep};
 use super::run::{All, Measured, Run};
-use crate::bed::tell_wrong_bytes;
+use crate::budget::Cut;
+use crate::limit::Bounds;
 use crate::results::Draft;
 
 const MIB: f64 = 1_048_576.0;
-const TICK_SECONDS: f64 = 1e-6;
 
 /// After the columns that say what the row is.
 const COLUMNS: [&str; 12] = [
@@ -33,7 +33,7 @@ const COLUMNS: [&str; 12] = [
     "n",
 ];
 
-pub fn fill(draft: &mut Draft, all: &All) {
+pub fn fill(draft: &mut Draft, all: &All, bounds: &Bounds) {
     for shape in Shape::ALL {
         for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
             let of = |row: &&Measured| row.condition.shape == shape && row.condition.sweep == sweep;
@@ -41,13 +41,12 @@ pub fn fill(draft: &mut Draft, all: &All) {
             if rows.is_empty() {
                 continue;
             }
-            draft.file.tables.push(table(shape, sweep, &rows));
+            draft.file.tables.push(table(shape, sweep, &rows, bounds));
             draft.file.plots.extend(plot(shape, sweep, &rows));
-            rows.iter().for_each(|row| measure(draft, row));
+            rows.iter().for_each(|row| measure(draft, row, bounds));
         }
     }
     draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
-    tell_wrong_bytes(draft, all.rows.iter().flat_map(|row| &row.outcomes).map(|run| &run.verification));
     let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
@@ -58,9 +57,7 @@ pub fn fill(draft: &mut Draft, all: &All) {
             all.reused
         ));
     }
-    if all.cut {
-        draft.warning("the time budget was over before all repetitions were done: rows have fewer");
-    }
+    Cut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
 }
 
 /// Which rows the limits of a service explain: no part of the way is busy then.
@@ -99,7 +96,7 @@ fn phases(runs: &[Run]) -> impl Iterator<Item = &overlap::Phase> {
     runs.iter().filter_map(|run| run.phase.as_ref())
 }
 
-fn table(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Table {
+fn table(shape: Shape, sweep: Sweep, rows: &[&Measured], bounds: &Bounds) -> Table {
     let size = rows.first().map_or(0.0, |row| row.condition.bytes as f64 / MIB);
     let (title, heads) = match sweep {
         Sweep::Size => {
@@ -125,7 +122,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Table {
             Sweep::Block => vec![Cell::Number(c.block as f64 / 1024.0), Cell::Number(c.bytes as f64 / MIB)],
         };
         cells.extend(common_cells(row));
-        Row { invalid: invalid(row), ..Row::new(cells) }
+        Row { invalid: invalid(row, bounds), ..Row::new(cells) }
     };
     let columns = heads.into_iter().chain(COLUMNS);
     let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
@@ -201,21 +198,53 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
     })
 }
 
-fn invalid(row: &Measured) -> Vec<String> {
+fn invalid(row: &Measured, bounds: &Bounds) -> Vec<String> {
     let mut reasons: Vec<String> = row.outcomes.iter().flat_map(|run| run.faults()).collect();
-    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0), TICK_SECONDS);
+    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0));
     reasons.extend(row.outcomes.iter().find_map(too_short));
+    reasons.extend(bounds.exceeded(&row.outcomes));
     reasons.sort();
     reasons.dedup();
     reasons
 }
 
-fn measure(draft: &mut Draft, row: &Measured) {
+fn measure(draft: &mut Draft, row: &Measured, bounds: &Bounds) {
     let measure = Measure {
         name: row.condition.name(),
         unit: "MiB/s".to_owned(),
         better: Better::Higher,
         values: together(&row.runs),
     };
-    draft.measure(measure, &invalid(row));
+    draft.measure(measure, &invalid(row, bounds));
+}
+
+#[cfg(test)]
+mod tests {
+    use bench_report::histogram::Histogram;
+
+    use super::super::condition::Condition;
+    use super::*;
+    use crate::limit::tests::{over_a_gigabit, run};
+
+    #[test]
+    fn a_row_that_is_faster_than_its_link_is_invalid() {
+        let condition = Condition {
+            shape: Shape::Sfmr,
+            bytes: 1 << 20,
+            nodes: 1,
+            workers: 1,
+            block: 1 << 20,
+            sweep: Sweep::Size,
+        };
+        let row = |mib| Measured {
+            condition,
+            epochs: 1,
+            outcomes: vec![run("read", mib, 1.0, 0.1)],
+            runs: Vec::new(),
+            calls: Histogram::new(),
+        };
+        assert_eq!(invalid(&row(100), &over_a_gigabit()), Vec::<String>::new());
+        let reasons = invalid(&row(200), &over_a_gigabit());
+        assert!(matches!(&reasons[..], [why] if why.contains("more than the link eth0")), "{reasons:?}");
+    }
 }

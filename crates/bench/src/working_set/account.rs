@@ -46,8 +46,6 @@ pub struct Account {
 
 impl Account {
     pub fn of(counted: &Counters, phase: &PhaseOutcome, passes: u64) -> Account {
-        let mut faults = phase.faults();
-        faults.extend(phase.stopped.map(|stop| format!("it was stopped before its end: {stop:?}")));
         let cache = |name: &str| counted.total(&format!("forebay_cache_{name}_total"));
         Account {
             seconds: phase.last_done_s().unwrap_or(0.0),
@@ -66,7 +64,7 @@ impl Account {
             ahead_used: cache("readahead_used_bytes"),
             ahead_evicted: cache("readahead_evicted_bytes"),
             unkept: cache("read_through_bytes"),
-            faults,
+            faults: phase.faults(),
         }
     }
 

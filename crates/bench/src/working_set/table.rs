@@ -9,20 +9,17 @@ use super::account::Account;
 use super::curve::{self, Moment};
 use super::ground::Ground;
 use super::{Condition, Measured, OrderName, Plan, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs};
+use crate::budget::Cut;
 use crate::results::Draft;
 use crate::rig::LOOK;
 
 const MIB: f64 = 1_048_576.0;
-/// Of a clock that counts microseconds.
-const TICK_SECONDS: f64 = 1e-6;
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
 pub fn fill(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Ground, measured: &Measured) {
     parameters(draft, plan, args, ground);
-    if let Some(done) = measured.cut {
-        draft.warning(format!("the time budget ended it after {done} of {} repetitions", plan.repetitions));
-    }
+    Cut::tell(measured.cut, draft, "repetitions");
     if args.tier.is_some() && !args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
@@ -307,7 +304,7 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
                 plan.cache_bytes
             ));
         }
-        reasons.extend(sanity::too_short(later.seconds, TICK_SECONDS));
+        reasons.extend(sanity::too_short(later.seconds));
     }
     unique(reasons)
 }

@@ -160,3 +160,22 @@ fn a_file_of_another_version_makes_its_row_invalid() {
     assert_eq!(names(&room.path("other")), Vec::<String>::new());
     room.assert_nothing_is_left();
 }
+
+#[test]
+fn a_knee_that_was_found_with_wrong_bytes_fails_the_run() {
+    let room = Room::new();
+    let target = room.target();
+    let load =
+        ["load", "--target", &target, "--files", "1", "--file-size", "64KiB", "--id", "mine", "--json"];
+    let kept = end(room.bench(&[&load[..], &["--keep", "-n", "1"]].concat()));
+    assert_eq!(kept.code, Some(0), "{:?}", kept.err);
+    flip(&room.path("target/forebay-bench-mine/f00000000")).expect("flipped");
+    let ended = end(
+        room.bench(&[&load[..], &["--knee", "--step", "1s", "-n", "1", "--open-percent", "50"]].concat())
+    );
+    assert_eq!(ended.code, Some(1), "{:?}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).unwrap_or_else(|e| panic!("{e}: {:?}", ended.err));
+    let told = findings(&result);
+    assert!(told.iter().any(|text| text.contains("bytes that were not written there")), "{told:?}");
+    room.assert_nothing_is_left();
+}

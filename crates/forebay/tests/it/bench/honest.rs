@@ -1,6 +1,6 @@
 //! What a result says of itself: its limit, what it was measured on, and that it ended early.
 
-use super::room::{Room, findings, rows, table};
+use super::room::{Room, findings, invalid, rows, table};
 
 #[test]
 fn a_load_tells_its_limit_what_it_lay_on_and_what_measured_it() {
@@ -50,9 +50,24 @@ fn a_workflow_ends_with_its_time_budget_and_says_so() {
     let run =
         ["workflow", "--graph", &graph, "--rtt", "1ms", "--nodes", "2", "-n", "5", "--time-budget", "1ms"];
     let result = room.result(&run);
-    // Four splits, two ways, five times.
-    let cut = "the time budget ended it after 2 of 40 runs";
+    // Four splits, five times; both ways each.
+    let cut = "the time budget ended it after 1 of 20 pairs of runs";
     assert!(findings(&result).contains(&cut), "{:?}", findings(&result));
     assert_eq!(rows(table(&result, "Makespan")).len(), 4, "what was not run is missing and not left out");
+    room.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_that_its_time_budget_cuts_is_invalid_and_one_that_was_to_take_so_long_is_not() {
+    let room = Room::new();
+    let target = room.target();
+    let endless =
+        ["load", "--target", &target, "--files", "1", "--file-size", "1MiB", "--epochs", "100000000"];
+    let result = room.result(&[&endless[..], &["-n", "3", "--time-budget", "1200ms"]].concat());
+    let reasons = invalid(table(&result, "The load"));
+    assert!(reasons.iter().any(|why| why.contains("the time budget was used up")), "{reasons:?}");
+    assert!(findings(&result).contains(&"the time budget ended it after 1 of 3 repetitions"));
+    let result = room.result(&[&endless[..], &["-n", "1", "--seconds", "1200ms"]].concat());
+    assert_eq!(invalid(table(&result, "The load")), Vec::<&str>::new());
     room.assert_nothing_is_left();
 }

@@ -1,0 +1,97 @@
+//! The time that a run may take (`--time-budget`), for every experiment that repeats: a repetition is begun if there is
+//! time for one as long as the longest so far, the first in any case. What is cut off in spite of that is INVALID, by
+//! the engine's own word.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use bench_load::engine::Limits;
+
+use crate::cli::CommonArgs;
+use crate::results::Draft;
+
+/// So that a job can be begun at all when the time is over, and be told from one that did nothing.
+const SECONDS_MIN: f64 = 1.0;
+
+pub struct Budget {
+    begin: Instant,
+    time: Duration,
+    longest: Cell<Duration>,
+    /// When the one under way was begun.
+    last: Cell<Option<Instant>>,
+}
+
+/// The time was over when so many were done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    done: u32,
+    of: u32,
+}
+
+impl Budget {
+    /// Counts from now on.
+    pub fn start(common: &CommonArgs) -> Budget {
+        Budget::of(common.time_budget)
+    }
+
+    fn of(time: Duration) -> Budget {
+        Budget { begin: Instant::now(), time, longest: Cell::default(), last: Cell::default() }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.begin.elapsed() >= self.time
+    }
+
+    pub fn seconds_left(&self) -> f64 {
+        self.time.saturating_sub(self.begin.elapsed()).as_secs_f64().max(SECONDS_MIN)
+    }
+
+    /// Of a job that is to be done before the time is over. What may be written is checked before a run, and what is
+    /// read has no limit.
+    pub fn limits(&self) -> Limits {
+        Limits { seconds: self.seconds_left(), bytes: u64::MAX, ..Limits::default() }
+    }
+
+    /// Before each of `of` equal parts of a run, of which so many are done: why no other one is begun.
+    pub fn cut(&self, done: u32, of: u32) -> Option<Cut> {
+        let now = Instant::now();
+        if let Some(before) = self.last.replace(Some(now)) {
+            self.longest.set(self.longest.get().max(now - before));
+        }
+        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(Cut { done, of })
+    }
+}
+
+impl Cut {
+    /// `what`: the parts' name, as `repetitions`.
+    pub fn tell(cut: Option<Cut>, draft: &mut Draft, what: &str) {
+        if let Some(Cut { done, of }) = cut {
+            draft.warning(format!("the time budget ended it after {done} of {of} {what}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_begun_in_any_case_and_another_one_only_if_it_fits() {
+        let none = Budget::of(Duration::ZERO);
+        assert!(none.is_over());
+        assert_eq!(none.cut(0, 3), None);
+        assert_eq!(none.cut(1, 3), Some(Cut { done: 1, of: 3 }));
+        let hour = Budget::of(Duration::from_secs(3600));
+        assert_eq!((hour.cut(0, 3), hour.cut(1, 3)), (None, None));
+        hour.longest.set(Duration::from_secs(4000));
+        assert!(!hour.is_over());
+        assert_eq!(hour.cut(2, 3), Some(Cut { done: 2, of: 3 }), "it would not be done in time");
+    }
+
+    #[test]
+    fn what_is_left_gets_less_but_never_nothing() {
+        assert_eq!(Budget::of(Duration::ZERO).limits().seconds, SECONDS_MIN);
+        let left = Budget::of(Duration::from_secs(3600)).limits().seconds;
+        assert!((3000.0..=3600.0).contains(&left), "{left}");
+    }
+}
