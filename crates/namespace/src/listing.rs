@@ -214,7 +214,7 @@ impl Namespace {
     }
 
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
-    async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
+    pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
         self.metrics.listings.inc();
         for _ in 0..UNDISTURBED_TRIES {
             let node = self.node_to_list(dir).await?;

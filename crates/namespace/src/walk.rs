@@ -7,10 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use types::FileId;
+use types::{FileId, Result};
 
 use crate::Namespace;
+use crate::config::Freshness;
 use crate::freshness::{self, Ask};
+use crate::record::Listing;
 
 /// Directories listed ahead of who has listed so many of their siblings.
 const DEPTHS: [usize; 4] = [0, 8, 32, 256];
@@ -83,11 +85,32 @@ impl Namespace {
             let this = self.clone();
             self.metrics.listed_ahead.inc();
             tokio::spawn(async move {
-                let mut answer = this.start_listing(dir);
+                let mut answer = this.start_listing_ahead(dir);
                 let _ = crate::flights::wait(&mut answer).await; // who needs it asks again
                 drop(room);
             });
         }
+    }
+
+    /// As `start_listing`, unless another listing has just ended, which a look before could not see.
+    fn start_listing_ahead(
+        self: &Arc<Self>,
+        dir: FileId,
+    ) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+        let this = self.clone();
+        self.listing_flights.start_or_join(dir, move || async move {
+            match this.listing_of(dir) {
+                // Not with `always`: who joins has asked for a new one.
+                Ok(Some(listing)) if this.is_listed_well(dir) && !this.always_asks(dir) => Ok(listing),
+                _ => this.list(dir).await,
+            }
+        })
+    }
+
+    fn always_asks(&self, dir: FileId) -> bool {
+        let junction = self.load(dir).and_then(|node| self.junction(node.junction()));
+        let always = Freshness::Always;
+        junction.is_ok_and(|junction| [junction.rules.files, junction.rules.directories].contains(&always))
     }
 
     /// The `most` sub-directories of `dir` nearest to a cookie, of those that would have to be listed anew.

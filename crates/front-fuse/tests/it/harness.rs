@@ -124,9 +124,9 @@ impl Tier {
     }
 
     pub fn warm(&self, path: &str) {
-        let progress = vfs::WarmProgress::default();
-        self.run(self.vfs.warm(path.as_bytes(), &progress));
-        assert_eq!(progress.errors.into_inner(), 0, "{:?}", progress.last_error);
+        let progress = Arc::<vfs::WarmProgress>::default();
+        self.run(self.vfs.warm(&[path.as_bytes().to_vec()], vfs::WarmMode::Data, &progress));
+        assert_eq!(progress.last_error(), None);
     }
 
     pub fn opens(&self, how: &'static str) -> u64 {
