@@ -2,7 +2,7 @@
 //! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
 
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use bench_load::outcome::{Outcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -95,16 +96,36 @@ pub fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> impl Futu
     async move {
         tokio::select! {
             done = work => done,
-            ended = told_to_end() => {
-                let why = ended.err().unwrap_or_else(|| std::io::Error::other("interrupted"));
-                Err(Error::new(ErrorKind::Io, "measure", "").with_source(why))
+            () = told_to_end() => {
+                Err(Error::new(ErrorKind::Io, "measure", "").with_source(std::io::Error::other("interrupted")))
             }
         }
     }
 }
 
+/// Returns once the process was told to end, and at once from then on: what is told between two pieces of work counts.
+async fn told_to_end() {
+    static TOLD: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+    let mut told = TOLD
+        .get_or_init(|| {
+            let (tell, told) = watch::channel(false);
+            tokio::spawn(async move {
+                match signalled().await {
+                    Ok(()) => drop(tell.send(true)),
+                    Err(e) => tracing::warn!("signals are not heard: {e}"),
+                }
+                tell.closed().await;
+            });
+            told
+        })
+        .clone();
+    if told.wait_for(|told| *told).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 /// Ctrl-C, or SIGTERM, with which batch systems and launchers end a job.
-async fn told_to_end() -> std::io::Result<()> {
+async fn signalled() -> std::io::Result<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted,

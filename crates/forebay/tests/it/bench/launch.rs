@@ -115,7 +115,12 @@ fn long_run(room: &Room) -> (super::room::Running, Vec<i32>) {
             .collect();
         (ranks.len() == 2).then_some(ranks)
     });
-    // Into the first phase: the data set is laid out before it, and the ceiling's own NAS is gone by then.
+    reach_the_first_phase(room);
+    (run, others)
+}
+
+/// The data set is laid out before it, and the ceiling's own NAS is gone by then.
+fn reach_the_first_phase(room: &Room) {
     wait_for("the first phase", || {
         let export = std::fs::read_dir(room.path("tmp"))
             .ok()?
@@ -126,7 +131,6 @@ fn long_run(room: &Room) -> (super::room::Running, Vec<i32>) {
         text.contains("\"complete\":true").then_some(())
     });
     std::thread::sleep(std::time::Duration::from_secs(2));
-    (run, others)
 }
 
 fn assert_lost(ended: &Ended, what: &str) {
@@ -208,6 +212,7 @@ fn a_rank_killed_under_mpirun_ends_the_run() {
                     "1",
                 ],
             ));
+            reach_the_first_phase(&room);
             let nas = room.process_with(" nas ");
             let first = parent(nas);
             let rank = wait_for("another rank", || {
