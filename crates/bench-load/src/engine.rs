@@ -25,7 +25,7 @@ use types::{Error, ErrorKind, Result};
 use crate::data::{Content, GENERATOR};
 use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{Pace, Schedule};
-use crate::process::{self, Switches};
+use crate::process::{self, Threads};
 use crate::safety::RunDir;
 use crate::shape::{Fleet, Layout, Work};
 use crate::target::{Client, Forgot, components};
@@ -297,7 +297,7 @@ async fn run_group(
         () = control.cancelled() => return Err(Error::new(ErrorKind::Io, "cancelled before phase", name)),
     };
     let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
-    let switches_before = Switches::of_us();
+    let threads_before = Threads::of_us();
     let run = Arc::new(Run {
         deadline: start + Duration::from_secs_f64(job.limits.seconds),
         job: Arc::clone(job),
@@ -320,7 +320,7 @@ async fn run_group(
         run.phases.iter().map(|phase| phase.outcome(end, stopped)).collect();
     if let Some(first) = outcomes.first_mut() {
         first.cpu_seconds = process::cpu_seconds() - cpu_before;
-        first.switches = Switches::of_us().since(switches_before);
+        first.switches = Threads::of_us().since(&threads_before);
         first.calls = difference(calls(clients), &calls_before);
     }
     Ok(outcomes)

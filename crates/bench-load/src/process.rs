@@ -1,5 +1,7 @@
 //! What this process costs, from /proc: the bench must tell when it is itself the bottleneck.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 /// User and system time since the process began, seconds, to a hundredth. 0 where /proc does not tell.
@@ -14,6 +16,43 @@ pub fn rss_max_bytes() -> u64 {
     kilobytes(&status, "VmHWM:").unwrap_or(0).saturating_mul(1024)
 }
 
+/// What the names of the threads that play the line in this process begin with: they are no clients.
+pub const LINE_THREADS: &str = "relay";
+
+/// How often threads left the processor, each since it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Threads(HashMap<String, Switches>);
+
+impl Threads {
+    /// Of this process, without the line's.
+    pub fn of_us() -> Threads {
+        Threads::of("/proc/self/task", |name| !name.starts_with(LINE_THREADS))
+    }
+
+    /// Of another process; none if it is gone.
+    pub fn of_process(id: u32) -> Threads {
+        Threads::of(&format!("/proc/{id}/task"), |_| true)
+    }
+
+    /// The counts in a status file of a process are those of its first thread alone.
+    fn of(tasks: &str, named: impl Fn(&str) -> bool) -> Threads {
+        let threads = std::fs::read_dir(tasks).into_iter().flatten().flatten();
+        let told = threads.filter_map(|thread| {
+            let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
+            let id = thread.file_name().to_string_lossy().into_owned();
+            named(field(&status, "Name:").unwrap_or_default()).then(|| (id, Switches::in_status(&status)))
+        });
+        Threads(told.collect())
+    }
+
+    /// Of the threads that are there. One that has ended meanwhile takes its count with it, but none of the others'.
+    pub fn since(&self, before: &Threads) -> Switches {
+        self.0.iter().fold(Switches::default(), |sum, (id, now)| {
+            sum + before.0.get(id).map_or(*now, |before| now.since(*before))
+        })
+    }
+}
+
 /// How often threads left the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switches {
@@ -24,33 +63,6 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Of this process, all threads that are there; one that has ended takes its count with it.
-    pub fn of_us() -> Switches {
-        Switches::of("/proc/self/task", |_| true)
-    }
-
-    /// Of another process; none if it is gone.
-    pub fn of_process(id: u32) -> Switches {
-        Switches::of(&format!("/proc/{id}/task"), |_| true)
-    }
-
-    /// Of this process's threads with such a name.
-    pub fn of_threads(named: impl Fn(&str) -> bool) -> Switches {
-        Switches::of("/proc/self/task", named)
-    }
-
-    /// The counts in a status file of a process are those of its first thread alone.
-    fn of(tasks: &str, named: impl Fn(&str) -> bool) -> Switches {
-        let threads = std::fs::read_dir(tasks).into_iter().flatten().flatten();
-        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).fold(
-            Switches::default(),
-            |sum, status| {
-                let name = field(&status, "Name:").unwrap_or_default();
-                if named(name) { sum + Switches::in_status(&status) } else { sum }
-            },
-        )
-    }
-
     fn in_status(status: &str) -> Switches {
         let count = |key| field(status, key).and_then(|text| text.parse().ok()).unwrap_or(0);
         Switches {
@@ -63,7 +75,7 @@ impl Switches {
         self.voluntary.saturating_add(self.involuntary)
     }
 
-    pub fn since(self, before: Switches) -> Switches {
+    fn since(self, before: Switches) -> Switches {
         Switches {
             voluntary: self.voluntary.saturating_sub(before.voluntary),
             involuntary: self.involuntary.saturating_sub(before.involuntary),
@@ -114,20 +126,30 @@ mod tests {
         let status = "Name:\ta b\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         let told = Switches::in_status(status);
         assert_eq!((told, told.all()), (Switches { voluntary: 7, involuntary: 3 }, 10));
-        // One thread by its name: others, of other tests, end meanwhile and take their counts with them.
-        const NAME: &str = "sleeps-often";
-        let sleeper = std::thread::Builder::new().name(NAME.to_owned()).spawn(|| {
-            let before = Switches::of_threads(|name| name == NAME);
+        let before = Threads::of_us();
+        let sleeper = std::thread::spawn(|| {
             for _ in 0..20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            Switches::of_threads(|name| name == NAME).since(before)
+            Threads::of_us()
         });
-        let slept = sleeper.expect("a thread").join().expect("it ends");
+        let slept = sleeper.join().expect("it ends").since(&before);
         assert!(slept.voluntary >= 20, "{slept:?}");
-        assert!(Switches::of_us().all() > 0);
-        assert_eq!(Switches::of_process(u32::MAX), Switches::default());
-        assert_eq!(Switches::of_threads(|name| name == "no such thread"), Switches::default());
+        assert_eq!(Threads::of_process(u32::MAX), Threads::default());
+        assert_eq!(Threads::of("/proc/self/task", |name| name == "no such thread"), Threads::default());
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_nothing_from_the_others() {
+        let threads = |counts: &[(&str, u64)]| {
+            let of = |(id, voluntary): &(&str, u64)| {
+                ((*id).to_owned(), Switches { voluntary: *voluntary, involuntary: 0 })
+            };
+            Threads(counts.iter().map(of).collect())
+        };
+        let before = threads(&[("busy", 10), ("ends", 1000)]);
+        let after = threads(&[("busy", 15), ("new", 3)]);
+        assert_eq!(after.since(&before).all(), 8);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use bench_load::process::LINE_THREADS;
 use tokio::sync::oneshot;
 use types::{Error, Result};
 
@@ -73,7 +74,7 @@ impl Relay {
             tokio::net::TcpListener::from_std(listener).map_err(listening)?
         };
         let thread = std::thread::Builder::new()
-            .name("relay".to_owned())
+            .name(LINE_THREADS.to_owned())
             .spawn(move || runtime.block_on(run(listener, to, Arc::new(line), stopped)))
             .map_err(|e| Error::io("start a thread for", "the relay", e))?;
         Ok(Relay { address, to, config, counters, cuts, stop: Some(stop), thread: Some(thread) })

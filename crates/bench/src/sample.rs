@@ -2,7 +2,7 @@
 
 use bench_load::engine::Job;
 use bench_load::outcome::{PhaseOutcome, Series};
-use bench_load::process::Switches;
+use bench_load::process::{Switches, Threads};
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
@@ -160,13 +160,12 @@ pub async fn take(
         })
     };
     let (before, tier_before) = look()?;
-    let switches = || tier.map(|tier| Switches::of_process(tier.process.id()));
+    let threads = || tier.map(|tier| Threads::of_process(tier.process.id()));
     let (nas_before, line_before, relay_before) = (stage.nas_usage(), line.bytes_down(), relay_cpu_seconds());
-    let (tier_switches_before, relay_switches_before) = (switches(), relay_switches());
+    let tier_threads = threads();
     let loaded = crew.load(url, job, what).await?;
     let relay_cpu = relay_cpu_seconds() - relay_before;
-    let relay_switched = relay_switches().since(relay_switches_before);
-    let tier_switches = switches().zip(tier_switches_before).map(|(after, before)| after.since(before));
+    let tier_switches = threads().zip(tier_threads).map(|(after, before)| after.since(&before));
     let line_bytes = line.bytes_down() - line_before;
     let (after, tier_after) = look()?;
     let counted = after.since(&before);
@@ -194,7 +193,7 @@ pub async fn take(
         line_bytes,
         waits: counted.waits(),
         client_calls: phase.calls.values().sum(),
-        client_switches: phase.switches.since(relay_switched),
+        client_switches: phase.switches,
         tier_switches,
         // The relay works in this process, and is the line's.
         client_cpu: (phase.cpu_seconds - relay_cpu).max(0.0),
@@ -209,11 +208,6 @@ pub async fn take(
         first_block: phase.first_block.clone(),
         series: phase.series,
     })
-}
-
-/// Of the relay's threads in this process.
-fn relay_switches() -> Switches {
-    Switches::of_threads(|name| name.starts_with("relay"))
 }
 
 /// Of all calls that read.
