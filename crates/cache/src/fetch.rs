@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use types::range::bytes_of_blocks;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, Turn};
 
 use crate::file::CachedFile;
 use crate::{Cache, CacheKey, Source};
@@ -40,18 +40,22 @@ impl Flight {
 }
 
 /// How urgent a fetch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Urgency {
     /// Somebody waits: queue for room in the budget.
     Demand,
     /// Nobody waits: only with room to spare.
     Ahead,
-    /// An operator wants it some time: queues for the part of the budget that demand can do without.
-    Warm,
+    /// An operator wants it some time: with leave, which was waited for before.
+    Warm(Arc<Leave>),
 }
 
-/// The room that a fetch holds while its bytes are in memory.
-type Room = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+/// Leave to fetch what nobody waits for, held until it has landed. It is waited for before the fetch is on the file's
+/// list, so that a reader that joins the fetch does not wait in its place.
+pub struct Leave {
+    _budget: OwnedSemaphorePermit,
+    _turn: Turn,
+}
 
 impl Cache {
     /// Begin to fetch `blocks`; `None` if there is no room and it is not urgent.
@@ -63,9 +67,10 @@ impl Cache {
         urgency: Urgency,
     ) -> Option<Arc<Flight>> {
         let length = bytes_of_blocks(blocks.clone(), file.key.size).length;
-        let room = match urgency {
-            Urgency::Demand | Urgency::Warm => None,
-            Urgency::Ahead => Some((self.spare_budget(length)?, None)),
+        let (room, ahead, leave) = match urgency {
+            Urgency::Demand => (None, false, None),
+            Urgency::Ahead => (Some(self.spare_budget(length)?), true, None),
+            Urgency::Warm(leave) => (None, false, Some(leave)),
         };
         let (sender, landed) = watch::channel(None);
         let flight = Arc::new(Flight { blocks: blocks.clone(), landed });
@@ -75,7 +80,7 @@ impl Cache {
             let room = match room {
                 Some(room) => room,
                 None => {
-                    let room = cache.room(urgency, length).await;
+                    let room = cache.budget(length).await;
                     if file.abandon(blocks.start) {
                         landing.disarm();
                         cache.metrics.abandoned_fetches.inc();
@@ -84,8 +89,8 @@ impl Cache {
                     room
                 }
             };
-            let result = cache.fetch(&file, blocks, &source, urgency).await;
-            drop(room);
+            let result = cache.fetch(&file, blocks, &source, ahead).await;
+            drop((room, leave));
             if result.is_err() {
                 cache.metrics.fetch_errors.inc();
             }
@@ -100,12 +105,12 @@ impl Cache {
         file: &Arc<CachedFile>,
         blocks: Range<u64>,
         source: &Arc<dyn Source>,
-        urgency: Urgency,
+        ahead: bool,
     ) -> Result<Landed> {
         let range = bytes_of_blocks(blocks.clone(), file.key.size);
         let bytes = self.ask(&file.key, range, source).await?;
         self.metrics.fetched_bytes.inc_by(range.length);
-        if urgency == Urgency::Ahead {
+        if ahead {
             self.metrics.readahead_bytes.inc_by(range.length);
         }
         if !self.health.may_fill() {
@@ -114,11 +119,11 @@ impl Cache {
         }
         let (cache, file) = (self.clone(), file.clone());
         let stored = tokio::task::spawn_blocking(move || {
-            if urgency == Urgency::Ahead {
+            if ahead {
                 cache.unread.fetched(&file.key, blocks.clone());
             }
             let stored = cache.store(&file, blocks.clone(), &bytes);
-            if urgency == Urgency::Ahead && !stored {
+            if ahead && !stored {
                 cache.unread.take(file.key.file, file.key.version, blocks);
             }
             if stored { Landed::Stored } else { Landed::Passed(bytes) }
@@ -164,16 +169,12 @@ impl Cache {
         true
     }
 
-    async fn room(&self, urgency: Urgency, length: u64) -> Room {
-        let warm = match urgency {
-            Urgency::Warm => {
-                let wanted = self.permits(length.min(self.config.inflight_max / 2));
-                let warm = self.warm_budget.clone().acquire_many_owned(wanted).await;
-                Some(warm.expect("the budget is never closed"))
-            }
-            _ => None,
-        };
-        (self.budget(length).await, warm)
+    /// Leave to warm `length` bytes: of the budget what demand can do without, and of the origin too.
+    pub(crate) async fn leave(&self, key: &CacheKey, length: u64, source: &Arc<dyn Source>) -> Arc<Leave> {
+        let wanted = self.permits(length.min(self.config.inflight_max / 2));
+        let budget = self.warm_budget.clone().acquire_many_owned(wanted).await;
+        let budget = budget.expect("the budget is never closed");
+        Arc::new(Leave { _budget: budget, _turn: source.turn(key).await })
     }
 
     /// Room for `length` bytes, waited for in turn. A request larger than the whole budget takes all of it.

@@ -29,7 +29,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use types::{ByteRange, Distance, FileId, Result, Version};
+use types::{ByteRange, Distance, FileId, Result, Turn, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use extent::{Extent, Lend, Piece};
@@ -63,6 +63,11 @@ pub trait Source: Send + Sync {
     /// How far the origin of this file is, as far as that is known: read-ahead is sized by it.
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
         None
+    }
+
+    /// Wait until the origin of this file has room for a read that nobody waits for.
+    async fn turn(&self, _key: &CacheKey) -> Turn {
+        Turn::default()
     }
 }
 

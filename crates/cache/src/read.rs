@@ -53,7 +53,7 @@ impl Cache {
         let _pin = file.pin(range.blocks());
         let mut waited = false;
         for _ in 0..TRIES_MAX {
-            let flights = self.demand(&file, range, source, Urgency::Demand);
+            let flights = self.demand(&file, range, source, &Urgency::Demand);
             if !ailing {
                 self.read_ahead(&file, range, source); // else nothing of it would be kept
             }
@@ -112,10 +112,18 @@ impl Cache {
         let mut blocks_waiting = 0;
         let distance = source.distance(key).unwrap_or(types::Distance::UNKNOWN);
         let window = readahead::window::share(distance, 1, self.config.inflight_max / 2) / BLOCK_SIZE;
-        for start in (0..total).step_by(PART_BLOCKS as usize) {
-            let end = (start + PART_BLOCKS).min(total);
-            let range = bytes_of_blocks(start..end, key.size);
-            for flight in self.demand(&file, range, source, Urgency::Warm) {
+        let part = part_blocks(source);
+        for start in (0..total).step_by(part as usize) {
+            let blocks = start..(start + part).min(total);
+            let range = bytes_of_blocks(blocks.clone(), key.size);
+            let known = file.ensure(blocks.clone(), part, |_| None);
+            let flights = if known.reached == blocks.end {
+                known.flights
+            } else {
+                let leave = self.leave(key, range.length, source).await;
+                self.demand(&file, range, source, &Urgency::Warm(leave))
+            };
+            for flight in flights {
                 blocks_waiting += flight.blocks.end - flight.blocks.start;
                 waiting.push_back(flight);
             }
@@ -151,10 +159,10 @@ impl Cache {
         file: &Arc<CachedFile>,
         range: ByteRange,
         source: &Arc<dyn Source>,
-        urgency: Urgency,
+        urgency: &Urgency,
     ) -> Vec<Arc<crate::fetch::Flight>> {
         let part = part_blocks(source);
-        let start = |blocks| self.start_fetch(file, blocks, source, urgency);
+        let start = |blocks| self.start_fetch(file, blocks, source, urgency.clone());
         let ensured = file.ensure(range.blocks(), part, start);
         self.metrics.coalesced_waits.inc_by(ensured.joined);
         ensured.flights

@@ -16,7 +16,7 @@ pub mod retry;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, ByteRange, FsStat, Name, Result, Version};
+use types::{Attr, ByteRange, FsStat, Name, Result, Turn, Version};
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -97,4 +97,10 @@ pub trait Origin: Send + Sync + 'static {
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
+
+    /// Wait until a read may be sent for whose answer nobody waits. Only `limit` lets anyone wait; what is above it
+    /// passes the question on.
+    async fn turn(&self) -> Turn {
+        Turn::default()
+    }
 }

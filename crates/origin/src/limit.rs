@@ -1,6 +1,9 @@
 //! Bounds the calls that an origin gets at the same time. Metadata and bytes have separate room, so that a look-up
 //! does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is measured
 //! on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
+//!
+//! Reads that nobody waits for (warm-up) take turns: one gets its turn when no other read waits and a quarter of the room
+//! is free. They wait before they are asked for, so nobody who comes to need the same bytes waits in their place.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,9 +14,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Version};
+use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Turn, Version};
 
 use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
@@ -28,7 +31,7 @@ pub struct LimitConfig {
     /// Fewer and more than these it never becomes. 1024 of 512 KiB at 221 ms is 19 Gbit/s.
     pub reads_least: usize,
     pub reads_most: usize,
-    /// Longest wait for room; then the call fails with `Busy`.
+    /// Longest wait for room; then the call fails with `Busy`, and a turn comes at last.
     pub patience: Duration,
 }
 
@@ -62,7 +65,7 @@ pub struct LimitMetrics {
 pub struct Limit {
     inner: Arc<dyn Origin>,
     metadata: Semaphore,
-    reads: Reads,
+    reads: Arc<Reads>,
     patience: Duration,
     began: Instant,
     state: Mutex<State>,
@@ -82,12 +85,56 @@ struct Reads {
     size: AtomicUsize,
     /// Permits to take away when they come back.
     owed: AtomicUsize,
+    /// Reads that wait for room.
+    waiting: AtomicUsize,
+    /// Turns given and not over. Their reads are in `used` too while they are under way.
+    turns: AtomicUsize,
+    /// Held by the one whose turn is next.
+    next: Semaphore,
+    /// Wakes it: there may be room now.
+    changed: Notify,
+}
+
+/// Of room for `size` reads, what those that nobody waits for may fill.
+fn room_for_turns(size: usize) -> usize {
+    (size - size.div_ceil(4)).max(1)
+}
+
+/// May one more turn be given, with `used` reads under way, `turns` given and `waiting` reads in the queue?
+fn is_free(size: usize, used: usize, turns: usize, waiting: usize) -> bool {
+    waiting == 0 && used.max(turns) < room_for_turns(size)
 }
 
 impl Reads {
     fn new(size: usize) -> Reads {
-        let (used, owed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Reads { room: Semaphore::new(size), used, size: AtomicUsize::new(size), owed }
+        Reads {
+            room: Semaphore::new(size),
+            used: AtomicUsize::new(0),
+            size: AtomicUsize::new(size),
+            owed: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
+            next: Semaphore::new(1),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Only one waits here, the one who has `next`.
+    async fn wait_until_free(&self) {
+        loop {
+            let now = |count: &AtomicUsize| count.load(Ordering::SeqCst);
+            if is_free(now(&self.size), now(&self.used), now(&self.turns), now(&self.waiting)) {
+                return;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// What counts when it is asked whether the room is full: turns that fill what they may would fill more.
+    fn filled(&self) -> usize {
+        let (used, size) = (self.used.load(Ordering::SeqCst), self.size.load(Ordering::SeqCst));
+        let turns = self.turns.load(Ordering::SeqCst);
+        if turns >= room_for_turns(size) { used.max(size) } else { used }
     }
 
     /// Only one caller at a time (under the lock of the state).
@@ -104,6 +151,33 @@ impl Reads {
             let gone = self.room.forget_permits(less);
             self.owed.fetch_add(less - gone, Ordering::Relaxed);
         }
+        self.changed.notify_one();
+    }
+}
+
+/// A read in the queue.
+struct Waiting<'a>(&'a Reads);
+
+impl<'a> Waiting<'a> {
+    fn begin(reads: &'a Reads) -> Waiting<'a> {
+        reads.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(reads)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+struct GivenTurn(Arc<Reads>);
+
+impl Drop for GivenTurn {
+    fn drop(&mut self) {
+        self.0.turns.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
     }
 }
 
@@ -115,13 +189,14 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.reads.used.fetch_sub(1, Ordering::Relaxed);
+        self.reads.used.fetch_sub(1, Ordering::SeqCst);
         let pay = |owed: usize| owed.checked_sub(1);
         if let Some(permit) = self.permit.take()
             && self.reads.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
         {
             permit.forget();
         }
+        self.reads.changed.notify_one();
     }
 }
 
@@ -166,7 +241,7 @@ impl Limit {
         Arc::new(Limit {
             inner,
             metadata: Semaphore::new(config.metadata_calls),
-            reads: Reads::new(adaptive.limit()),
+            reads: Arc::new(Reads::new(adaptive.limit())),
             patience: config.patience,
             began: Instant::now(),
             state: Mutex::new(State { odometer: Odometer::default(), adaptive }),
@@ -187,6 +262,13 @@ impl Limit {
             Ok(permit) => Ok(permit.expect("the semaphore is never closed")),
             Err(_) => Err(Error::new(ErrorKind::Busy, "wait for room to call", self.inner.url())),
         }
+    }
+
+    async fn place(&self) -> Result<Place<'_>> {
+        let _waiting = Waiting::begin(&self.reads);
+        let permit = self.room(&self.reads.room).await?;
+        self.reads.used.fetch_add(1, Ordering::SeqCst);
+        Ok(Place { reads: &self.reads, permit: Some(permit) })
     }
 
     fn send(&self, bytes: u64) -> Trip<'_> {
@@ -236,7 +318,7 @@ impl Limit {
     fn learn(&self, answer: &Result<Bytes>, took: Option<Duration>) {
         let mut state = self.state();
         let distance = state.odometer.distance();
-        let used = self.reads.used.load(Ordering::Relaxed);
+        let used = self.reads.filled();
         match (answer, took) {
             (Ok(_), Some(took)) => state.adaptive.answered(took, distance.latency, used, self.now()),
             (Err(e), _) if e.is_retryable() => state.adaptive.failed(distance.latency, self.now()),
@@ -288,9 +370,7 @@ impl Origin for Limit {
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let permit = self.room(&self.reads.room).await?;
-        self.reads.used.fetch_add(1, Ordering::Relaxed);
-        let _place = Place { reads: &self.reads, permit: Some(permit) };
+        let _place = self.place().await?;
         let trip = self.send(range.length);
         let answer = self.first_answer(object, version, range).await;
         let took = answer.is_ok().then(|| trip.answered());
@@ -300,5 +380,38 @@ impl Origin for Limit {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.ask(self.inner.statfs(object)).await
+    }
+
+    async fn turn(&self) -> Turn {
+        let _next = self.reads.next.acquire().await.expect("the semaphore is never closed");
+        // Who never gets a turn would starve; one in `patience` harms nobody.
+        let _ = tokio::time::timeout(self.patience, self.reads.wait_until_free()).await;
+        self.reads.turns.fetch_add(1, Ordering::SeqCst);
+        Turn::in_place(GivenTurn(self.reads.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_free;
+
+    #[test]
+    fn turns_leave_a_quarter_free_and_let_those_who_wait_go_first() {
+        for (size, used, turns, waiting, free) in [
+            (8, 5, 0, 0, true),
+            (8, 6, 0, 0, false),
+            (8, 0, 5, 0, true),
+            (8, 0, 6, 0, false),
+            (8, 0, 0, 1, false),
+            (1, 0, 0, 0, true),
+            (1, 1, 0, 0, false),
+            (10, 7, 7, 0, false),
+        ] {
+            assert_eq!(
+                is_free(size, used, turns, waiting),
+                free,
+                "{used} of {size}, {turns} turns, {waiting} wait"
+            );
+        }
     }
 }

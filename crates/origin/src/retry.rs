@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
-use types::{ByteRange, FsStat, Name, Result, Version};
+use types::{ByteRange, FsStat, Name, Result, Turn, Version};
 
 use crate::{DirCursor, DirPage, Object, Origin, Reference};
 
@@ -103,5 +103,9 @@ impl Origin for Retry {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.run(|| self.inner.statfs(object)).await
+    }
+
+    async fn turn(&self) -> Turn {
+        self.inner.turn().await
     }
 }

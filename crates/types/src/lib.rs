@@ -10,6 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod name;
 pub mod range;
+pub mod turn;
 
 pub use attr::{Attr, FileKind, FsStat, Timestamp};
 pub use caller::Caller;
@@ -18,3 +19,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::{FileId, JunctionId, Version};
 pub use name::Name;
 pub use range::{BLOCK_SIZE, ByteRange};
+pub use turn::Turn;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cache::{CacheKey, Lend, Piece, Source};
 use namespace::{Ask, Found, Namespace};
 use origin::Origin;
-use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result};
+use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn};
 
 use crate::access;
 use crate::{Node, ReadOut, Vfs, node_of};
@@ -110,6 +110,13 @@ impl Source for OriginSource {
 
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
         self.origin.as_ref()?.distance()
+    }
+
+    async fn turn(&self, _key: &CacheKey) -> Turn {
+        match &self.origin {
+            Some(origin) => origin.turn().await,
+            None => Turn::default(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use cache::{Lend, Source};
+use tokio::sync::Semaphore;
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::harness::*;
@@ -193,6 +194,30 @@ fn warm_fetches_what_is_missing_and_no_more() {
     assert_eq!(source.bytes_read(), key.size, "warm again costs nothing");
     tier.check_all(&source, &key);
     assert_eq!(source.most_often(), 1);
+}
+
+#[test]
+fn a_reader_of_what_a_warm_up_waits_for_does_not_wait_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    let source = TestSource::new();
+    let key = key(1, 1, 4 * MIB);
+    source.turns.forget_permits(Semaphore::MAX_PERMITS - 1);
+    let held = tier.run({
+        let source = source.clone();
+        async move { source.turn(&key).await }
+    });
+    std::thread::scope(|scope| {
+        let warmer = scope.spawn(|| tier.warm(&source, &key));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(source.calls(), 0, "it is not the warm-up's turn");
+        tier.check(&source, &key, ByteRange::new(0, 4096));
+        assert!(!warmer.is_finished());
+        drop(held);
+        warmer.join().unwrap();
+    });
+    assert_eq!(source.bytes_read(), key.size);
+    assert_eq!(source.turns.available_permits(), 1, "each turn is given back");
 }
 
 #[test]

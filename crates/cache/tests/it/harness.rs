@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Config, Lend, Piece, Source};
 use tokio::runtime::Runtime;
-use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Version};
+use tokio::sync::Semaphore;
+use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Turn, Version};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -82,6 +83,8 @@ pub struct TestSource {
     pub read_max: AtomicU32,
     pub in_flight: AtomicU64,
     pub in_flight_peak: AtomicU64,
+    /// Reads that nobody waits for at a time.
+    pub turns: Arc<Semaphore>,
 }
 
 impl TestSource {
@@ -96,6 +99,7 @@ impl TestSource {
             read_max: AtomicU32::new(1 << 20),
             in_flight: AtomicU64::new(0),
             in_flight_peak: AtomicU64::new(0),
+            turns: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
         })
     }
 
@@ -158,6 +162,10 @@ impl Source for TestSource {
 
     fn read_max(&self) -> u32 {
         self.read_max.load(Relaxed)
+    }
+
+    async fn turn(&self, _key: &CacheKey) -> Turn {
+        Turn::in_place(self.turns.clone().acquire_owned().await.expect("never closed"))
     }
 }
 

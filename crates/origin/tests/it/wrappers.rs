@@ -289,3 +289,57 @@ async fn the_origin_in_memory_renames_and_links_as_posix_does() {
     assert!(memory.rename(b"none", b"three").is_err());
     memory.lookup(&root, &name(b"three")).await.expect("a rename that fails removes nothing");
 }
+
+/// Simulated time of a read that comes while 200 others have begun to fill eight places, taking turns or not.
+async fn read_beside_a_flood(with_turns: bool) -> Duration {
+    let origin = Troubled::new(0, ErrorKind::Io, Duration::from_millis(100));
+    let root = origin.memory.root().await.expect("the root");
+    let config = LimitConfig { reads: 8, reads_least: 8, reads_most: 8, ..LimitConfig::default() };
+    let limit = Limit::new(origin, config);
+    let mut flood = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let (limit, reference, version) = (limit.clone(), root.reference.clone(), root.version);
+        flood.spawn(async move {
+            let _turn = if with_turns { limit.turn().await } else { types::Turn::default() };
+            // The answer is an error, a directory has no bytes; what counts is when it comes.
+            let _ = limit.read(&reference, version, ByteRange::new(0, 1)).await;
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let start = Instant::now();
+    let _ = limit.read(&root.reference, root.version, ByteRange::new(0, 1)).await;
+    let took = start.elapsed();
+    while flood.join_next().await.is_some() {}
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_does_not_wait_for_those_that_take_turns_and_does_for_others() {
+    let behind = read_beside_a_flood(false).await;
+    assert!(behind > Duration::from_secs(1), "reads are sent as they came: {behind:?}");
+    let before = read_beside_a_flood(true).await;
+    assert!(before <= Duration::from_millis(110), "a round trip: {before:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_comes_within_its_patience_while_other_reads_never_cease() {
+    let origin = Troubled::new(0, ErrorKind::Io, Duration::from_millis(100));
+    let root = origin.memory.root().await.expect("the root");
+    let config = LimitConfig { reads: 8, reads_least: 8, reads_most: 8, ..LimitConfig::default() };
+    let limit = Limit::new(origin, config);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let (limit, reference, version) = (limit.clone(), root.reference.clone(), root.version);
+        readers.spawn(async move {
+            loop {
+                let _ = limit.read(&reference, version, ByteRange::new(0, 1)).await;
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    let _turn = limit.turn().await;
+    let (took, patience) = (start.elapsed(), config.patience);
+    assert!(took >= patience, "it came before those who wait: {took:?}");
+    assert!(took < patience + Duration::from_secs(1), "it starved: {took:?}");
+}
