@@ -22,6 +22,7 @@ test:
 	@scripts/setup.sh test
 	$(MAKE) check
 	$(CARGO) test --locked --workspace
+	FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --package forebay --test it -- serve:: mount::
 
 check:
 	$(CARGO) fmt --all --check

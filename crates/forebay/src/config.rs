@@ -31,7 +31,7 @@ pub struct Cache {
     pub free_floor: Option<Size>,
     /// Bytes on their way from the origins at any time.
     pub inflight: Option<Size>,
-    /// Farthest read-ahead of a reader; `"0"` switches it off.
+    /// Farthest read-ahead of a reader; `"0"` switches all that is fetched ahead off, directories too.
     pub readahead: Option<Size>,
 }
 

@@ -78,7 +78,14 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         });
     }
 
-    let namespace = Namespace::open(namespace::Config { dir: metadata, ..Default::default() }, junctions)?;
+    let namespace = Namespace::open(
+        namespace::Config {
+            dir: metadata,
+            list_ahead: settings.cache.readahead_max > 0,
+            ..Default::default()
+        },
+        junctions,
+    )?;
     namespace.register(&mut registry);
 
     let vfs = Vfs::new(namespace.clone(), cache.clone());

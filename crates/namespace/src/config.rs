@@ -67,10 +67,17 @@ pub struct Config {
     pub nodes_in_memory: usize,
     /// The database's own page cache, in bytes.
     pub database_cache_bytes: usize,
+    /// List directories before anybody lists them: for who walks a tree, and for who looks up names one by one.
+    pub list_ahead: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { dir: PathBuf::from("."), nodes_in_memory: 100_000, database_cache_bytes: 64 << 20 }
+        Config {
+            dir: PathBuf::from("."),
+            nodes_in_memory: 100_000,
+            database_cache_bytes: 64 << 20,
+            list_ahead: true,
+        }
     }
 }

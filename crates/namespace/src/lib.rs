@@ -107,6 +107,7 @@ pub struct Namespace {
     /// Targets of symbolic links, with the version they were read from.
     links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
     suspects: Mutex<Suspects>,
+    list_ahead: bool,
     walks: Mutex<walk::Walks>,
     /// Counts when something was evicted: what was asked before does not count as known after it.
     evictions: std::sync::atomic::AtomicU64,
@@ -148,6 +149,7 @@ impl Namespace {
             singles: quick_cache::sync::Cache::new(SINGLES_IN_MEMORY),
             links: quick_cache::sync::Cache::new(LINKS_IN_MEMORY),
             suspects: Mutex::default(),
+            list_ahead: config.list_ahead,
             walks: Mutex::default(),
             evictions: Default::default(),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),

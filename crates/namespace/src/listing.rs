@@ -199,7 +199,7 @@ impl Namespace {
 
     /// Note that something in `dir` had to be asked for singly; true if it is time to fetch the directory.
     pub(crate) fn suspect(&self, dir: FileId) -> bool {
-        if dir == DETACHED {
+        if dir == DETACHED || !self.list_ahead {
             return false;
         }
         let huge = self.listing_of(dir).is_ok_and(|l| l.is_some_and(|l| l.entries > LIST_ON_SUSPICION_MAX));

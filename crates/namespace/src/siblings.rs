@@ -73,7 +73,7 @@ impl Namespace {
 
     fn is_to_be_listed(&self, dir: &Node) -> bool {
         let up = self.junction(dir.junction()).is_ok_and(|junction| !junction.is_failing());
-        up && matches!(self.listing_of(dir.id), Ok(None))
+        self.list_ahead && up && matches!(self.listing_of(dir.id), Ok(None))
     }
 
     /// A first name is looked up in a directory: if it is small and was never listed, list it in the meantime.

@@ -68,8 +68,8 @@ impl Walks {
 impl Namespace {
     /// A client begins to list `dir`: list ahead of it.
     pub(crate) fn walk_on(self: &Arc<Self>, dir: FileId, parent: FileId) {
-        if dir == parent {
-            return; // the root of a junction
+        if !self.list_ahead || dir == parent {
+            return; // the root of a junction is its own parent
         }
         let now = self.clock.now_ms();
         let (beside, within) =
@@ -83,7 +83,6 @@ impl Namespace {
         for dir in ahead {
             let Ok(room) = self.walk_room.clone().try_acquire_owned() else { return };
             let this = self.clone();
-            self.metrics.listed_ahead.inc();
             tokio::spawn(async move {
                 let mut answer = this.start_listing_ahead(dir);
                 let _ = crate::flights::wait(&mut answer).await; // who needs it asks again
@@ -102,7 +101,10 @@ impl Namespace {
             match this.listing_of(dir) {
                 // Not with `always`: who joins has asked for a new one.
                 Ok(Some(listing)) if this.is_listed_well(dir) && !this.always_asks(dir) => Ok(listing),
-                _ => this.list(dir).await,
+                _ => {
+                    this.metrics.listed_ahead.inc();
+                    this.list(dir).await
+                }
             }
         })
     }

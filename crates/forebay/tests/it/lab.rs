@@ -5,43 +5,43 @@ use std::time::{Duration, Instant};
 
 use testkit::lab::{EXPORT, Lab, with_lab};
 
-use crate::tier::Tier;
+use crate::tier::{Tier, readahead};
 
-const FAR: Duration = Duration::from_micros(69_500);
+pub const FAR: Duration = Duration::from_micros(69_500);
 /// Ttl of the junctions here, short enough to wait for.
 const TTL: Duration = Duration::from_secs(3);
 
-fn tier_over(lab: &Lab, dir: &Path, more: &str) -> Tier {
+pub fn tier_over(lab: &Lab, dir: &Path, more: &str) -> Tier {
     let url = lab.nas_url();
     Tier::start(dir, &format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{more}\n"))
 }
 
-fn mount_tier(lab: &Lab, tier: &Tier, dir: &str, options: &str) {
+pub fn mount_tier(lab: &Lab, tier: &Tier, dir: &str, options: &str) {
     lab.mount(lab.host(), tier.nfs_port, tier.nfs_port, "/", dir, options);
 }
 
-fn mount_nas(lab: &Lab, dir: &str) {
+pub fn mount_nas(lab: &Lab, dir: &str) {
     lab.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "ro");
 }
 
 /// Forget what the client has cached, so that it asks.
-fn drop_client_caches(lab: &Lab) {
+pub fn drop_client_caches(lab: &Lab) {
     lab.client.must("sync; echo 3 > /proc/sys/vm/drop_caches");
 }
 
 /// Bytes of a repeating but position-dependent pattern, made in the NAS.
-fn make_file(lab: &Lab, path: &str, mib: u32, key: &str) {
+pub fn make_file(lab: &Lab, path: &str, mib: u32, key: &str) {
     lab.nas.must(&format!(
         "head -c {mib}M /dev/zero | openssl enc -aes-128-ctr -nosalt -pass pass:{key} -md sha256 -pbkdf2 -iter 1 2>/dev/null > {path}; sync"
     ));
 }
 
-fn sum_at_nas(lab: &Lab, path: &str) -> String {
+pub fn sum_at_nas(lab: &Lab, path: &str) -> String {
     lab.nas.must(&format!("md5sum < {path}")).stdout
 }
 
 /// Read a file through the client; seconds, and its checksum.
-fn timed_read(lab: &Lab, path: &str) -> (f64, String) {
+pub fn timed_read(lab: &Lab, path: &str) -> (f64, String) {
     let start = Instant::now();
     let sum = lab.client.must(&format!("dd if={path} bs=1M 2>/dev/null | md5sum")).stdout;
     (start.elapsed().as_secs_f64(), sum)
@@ -104,7 +104,7 @@ fn the_tree_is_equal_and_a_second_pass_reads_nothing_at_the_nas() {
             let (took, sum) = timed_read(lab, "/mnt/near/big");
             assert_eq!(sum, expected_sum);
             cold = cold.min(took);
-            if direct / cold >= 3.0 || attempt == COLD_TRIES {
+            if direct / cold >= 3.0 || attempt == COLD_TRIES || readahead() == "0" {
                 break;
             }
             assert!(tier.ask(&["evict", "/big"]).status.success());
@@ -134,7 +134,9 @@ fn the_tree_is_equal_and_a_second_pass_reads_nothing_at_the_nas() {
         );
         assert_eq!((seen, sum), (expected, expected_sum));
         assert_eq!(lab.nas_reads(), reads, "the second pass read at the NAS");
-        assert!(direct / cold >= 3.0, "cold is only {:.2} times as fast as direct", direct / cold);
+        if readahead() != "0" {
+            assert!(direct / cold >= 3.0, "cold is only {:.2} times as fast as direct", direct / cold);
+        }
     });
 }
 

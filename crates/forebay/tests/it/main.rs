@@ -2,6 +2,7 @@
 
 mod bench;
 mod lab;
+mod lab_figures;
 mod mount;
 mod rpcbind;
 mod serve;

@@ -27,14 +27,20 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
+/// Of the tiers under test: the same tests run with nothing fetched ahead too, with FOREBAY_TEST_READAHEAD=0.
+pub fn readahead() -> String {
+    std::env::var("FOREBAY_TEST_READAHEAD").unwrap_or_else(|_| "256MiB".to_owned())
+}
+
 impl Tier {
     /// Start with `junctions` (TOML of the junction tables) and its cache and configuration in `dir`.
     pub fn start(dir: &Path, junctions: &str) -> Tier {
         let (nfs_port, admin) = (free_port(), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         let cache = dir.join("cache");
         let config = dir.join("forebay.toml");
+        let readahead = readahead();
         let text = format!(
-            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\n[nfs]\nlisten = \"0.0.0.0:{nfs_port}\"\n\
+            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\nreadahead = \"{readahead}\"\n[nfs]\nlisten = \"0.0.0.0:{nfs_port}\"\n\
              [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{admin}\"\n{junctions}\n",
             cache.display()
         );

@@ -1,0 +1,119 @@
+//! What the tier buys a real kernel NFS client of a real knfsd that is far away. Measurements, not tests:
+//! `cargo test --release -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
+
+use std::time::{Duration, Instant};
+
+use testkit::lab::{Lab, with_lab};
+
+use crate::lab::{
+    FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read,
+};
+
+const FARTHEST: Duration = Duration::from_micros(221_500);
+const ROUNDS: usize = 6;
+
+/// 10,000 files in 100 directories.
+const MAKE_TREE: &str = r##"
+cd /mnt/export && perl -e '
+    for my $d (1..100) {
+        my $dir = sprintf("tree/d%03d", $d);
+        mkdir("tree"); mkdir($dir);
+        for my $f (1..100) {
+            my $path = sprintf("$dir/file-%04d", $f);
+            open(my $file, ">", $path) or die "$path: $!"; print $file "x" x ($f * 7); close($file);
+        }
+    }
+' && sync
+"##;
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// One line of a table: what was measured in all rounds, and the ratios to the first column within each round.
+fn report(what: &str, columns: &[&str], rounds: &[Vec<f64>]) {
+    eprint!("{what}:");
+    for (number, column) in columns.iter().enumerate() {
+        let seconds = median(rounds.iter().map(|round| round[number]).collect());
+        let ratios: Vec<_> = rounds.iter().map(|round| round[0] / round[number]).collect();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        eprint!(" {column} {seconds:.3} s ({:.1}x, least {least:.1}x);", median(ratios));
+    }
+    eprintln!(" n = {}", rounds.len());
+}
+
+/// `find -ls` of all; seconds.
+fn find(lab: &Lab, root: &str) -> f64 {
+    let start = Instant::now();
+    let lines = lab.client.must(&format!("find {root}/tree -ls | wc -l")).stdout;
+    let took = start.elapsed().as_secs_f64();
+    assert_eq!(lines.trim(), "10101");
+    took
+}
+
+fn fresh_tier<T>(lab: &Lab, measure: impl FnOnce() -> T) -> T {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = tier_over(lab, dir.path(), "files = \"10m\"\ndirectories = \"10m\"");
+    mount_tier(lab, &tier, "/mnt/near", "ro");
+    let measured = measure();
+    lab.client.must("umount /mnt/near");
+    measured
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn a_file_of_1_gib_at_221_ms() {
+    with_lab("a_file_of_1_gib_at_221_ms", FARTHEST, |lab| {
+        make_file(lab, "/mnt/export/big", 1024, "far");
+        let expected = sum_at_nas(lab, "/mnt/export/big");
+        let read = |path| {
+            let (took, sum) = timed_read(lab, path);
+            assert_eq!(sum, expected);
+            took
+        };
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            mount_nas(lab, "/mnt/direct");
+            let direct = read("/mnt/direct/big");
+            lab.client.must("umount /mnt/direct");
+            let (cold, warm) = fresh_tier(lab, || {
+                let cold = read("/mnt/near/big");
+                drop_client_caches(lab);
+                (cold, read("/mnt/near/big"))
+            });
+            eprintln!("direct {direct:.1} s, cold {cold:.2} s, warm {warm:.2} s");
+            rounds.push(vec![direct, cold, warm]);
+        }
+        report("1 GiB at 221.5 ms", &["direct", "cold", "warm"], &rounds);
+    });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn find_ls_of_10_000_files_at_69_5_ms() {
+    with_lab("find_ls_of_10_000_files", FAR, |lab| {
+        lab.nas.must(MAKE_TREE);
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            mount_nas(lab, "/mnt/direct");
+            let direct = find(lab, "/mnt/direct");
+            lab.client.must("umount /mnt/direct");
+            let (cold, warm) = fresh_tier(lab, || {
+                let cold = find(lab, "/mnt/near");
+                drop_client_caches(lab);
+                (cold, find(lab, "/mnt/near"))
+            });
+            let known = {
+                let start = Instant::now();
+                lab.client.must("true");
+                start.elapsed().as_secs_f64()
+            };
+            eprintln!(
+                "direct {direct:.2} s, cold {cold:.3} s, warm {warm:.3} s (to start a command there: {known:.3} s)"
+            );
+            rounds.push(vec![direct, cold, warm]);
+        }
+        report("find -ls of 10,000 files at 69.5 ms", &["direct", "cold", "warm"], &rounds);
+    });
+}

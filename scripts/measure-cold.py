@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Cold reads over a line of 1 Gbit/s at the four distances, and what many clients cost.
+
+    scripts/measure-cold.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--only NAME]
+
+All of it on this machine, without root: a NAS (forebay nas), the line (forebay bench relay), a tier with an empty cache for
+each round, and clients (nfs-cat of libnfs-utils for one stream, forebay bench load for many). The rate of the line is
+1 Gbit/s of TCP payload. Printed are medians, and the range of single rounds.
+"""
+import argparse, json, os, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
+
+LINE = 1e9 / 8
+MIB = 1 << 20
+RTTS = ["1.9ms", "69.5ms", "194ms", "221ms"]
+
+
+def started(command, log):
+    """A process of ours, and what it says of itself in one line of JSON."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(log, "a"), text=True)
+    return process, process.stdout.readline()
+
+
+class Stage:
+    """A NAS behind a line, and a tier in front of it whose cache is empty."""
+
+    def __init__(self, args, base, export, rtt, rate="1Gbit"):
+        self.forebay, self.export, self.processes = args.forebay, export, []
+        self.room = tempfile.mkdtemp(prefix="stage-", dir=base)
+        log = self.room + "/log"
+        nas = self.start(["nas", export], log)
+        relay = self.start(["bench", "relay", "--to", nas, "--rtt", rtt] + (["--rate", rate] if rate else []), log)
+        process, line = started([args.forebay, "serve", "--origin", f"nfs://{relay}/?mountport={relay.split(':')[1]}",
+                                 "--cache", self.room + "/cache", "--cache-size", "8GiB", "--nfs", "127.0.0.1:0",
+                                 "--admin", "127.0.0.1:0", "--json"], log)
+        self.processes.append(process)
+        addresses = json.loads(line)
+        self.admin, nfs = addresses["admin"], addresses["nfs"]
+        self.tier, self.host, port = process.pid, nfs.rsplit(":", 1)[0], nfs.rsplit(":", 1)[1]
+        self.query = f"nfsport={port}&mountport={port}"
+        self.url = f"nfs://{nfs}/?mountport={port}"
+
+    def start(self, command, log):
+        process, line = started([self.forebay, *command], log)
+        self.processes.append(process)
+        return re.search(r"127\.0\.0\.1:\d+", line).group()
+
+    def counter(self, name):
+        text = urllib.request.urlopen(f"http://{self.admin}/metrics").read().decode()
+        return sum(float(l.split()[-1]) for l in text.splitlines() if l.startswith(name + "{") or l.startswith(name + " "))
+
+    def memory(self):
+        status = open(f"/proc/{self.tier}/status").read()
+        return int(next(l for l in status.splitlines() if l.startswith("VmHWM")).split()[1]) / 1024
+
+    def cpu(self):
+        fields = open(f"/proc/{self.tier}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def load(self, data, *args):
+        command = [self.forebay, "bench", "load", "--target", self.url, "--lay-out-at", self.export, "--id", data, "--keep",
+                   "-n", "1", "--verify", "0", "--json", *args]
+        out = subprocess.run(command, capture_output=True, text=True)
+        if out.returncode:
+            sys.exit(f"{' '.join(command)}: {out.stderr}")
+        result = json.loads(out.stdout)
+        values = {m["name"]: m["values"][0] for m in result["measures"] if m["values"]}
+        if "rate" not in values:
+            sys.exit(f"not measured: {result['findings']}")
+        return values
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.room, ignore_errors=True)
+
+
+def stream(stage, path, size):
+    """One reader; seconds, and bytes per second after the first two."""
+    begin = time.monotonic()
+    reader = subprocess.Popen(["nfs-cat", f"nfs://{stage.host}/{path}?{stage.query}"], stdout=subprocess.PIPE, bufsize=0)
+    total = early = 0
+    while data := reader.stdout.read(MIB):
+        total += len(data)
+        if time.monotonic() - begin < 2:
+            early = total
+    took = time.monotonic() - begin
+    if reader.wait() or total != size:
+        sys.exit(f"nfs-cat brought {total} bytes of {size}")
+    return took, (total - early) / (took - 2)
+
+
+def middle(values):
+    return f"{statistics.median(values):.4g} ({min(values):.4g}-{max(values):.4g})"
+
+
+def one_stream(args, base, export):
+    size = 1 << 30
+    with open(export + "/big", "wb") as f:
+        for _ in range(size // MIB):
+            f.write(os.urandom(MIB))
+    times = {}
+    for rtt in RTTS:
+        rows = []
+        for _ in range(args.rounds):
+            with Stage(args, base, export, rtt) as stage:
+                took, rate = stream(stage, "big", size)
+                rows.append((took, rate / LINE, stage.counter("forebay_origin_bytes_total") / size, stage.memory()))
+        times[rtt] = statistics.median(r[0] for r in rows)
+        print(f"1 GiB cold at {rtt}: seconds {middle([r[0] for r in rows])}; rate after 2 s / line "
+              f"{middle([r[1] for r in rows])}; origin bytes / bytes {middle([r[2] for r in rows])}; peak resident MiB "
+              f"{middle([r[3] for r in rows])}; time / time at {RTTS[0]} {times[rtt] / times[RTTS[0]]:.3f}", flush=True)
+    os.remove(export + "/big")
+
+
+def many_readers(args, base, export):
+    cases = {
+        "64 readers of one file of 256 MiB": ("one", 256 * MIB, ["--files", "1", "--file-size", "256MiB"], 64),
+        "64 readers of 64 files of 32 MiB": ("each", 2 << 30, ["--files", "64", "--file-size", "32MiB", "--share",
+                                                               "split"], 1),
+    }
+    for name, (data, unique, load, times) in cases.items():
+        rows = []
+        for number in range(args.rounds + 1):
+            with Stage(args, base, export, "221ms") as stage:
+                values = stage.load(data, "--nodes", "64", "--workers", "1", *load)
+                if number:  # the first one lays out
+                    rows.append((values["rate"] * MIB / LINE, values["rate"] * MIB / LINE / times,
+                                 stage.counter("forebay_origin_bytes_total") / unique, stage.memory()))
+        print(f"{name}, cold at 221ms: rate / line {middle([r[0] for r in rows])}, unique {middle([r[1] for r in rows])}; "
+              f"origin bytes / unique bytes {middle([r[2] for r in rows])}; peak resident MiB "
+              f"{middle([r[3] for r in rows])}", flush=True)
+        shutil.rmtree(f"{export}/forebay-bench-{data}", ignore_errors=True)
+
+
+def small_reads(args, base, export):
+    readers, draws, rtt = 16, 150, 0.0695
+    rows = []
+    for number in range(args.rounds + 1):
+        with Stage(args, base, export, f"{rtt * 1e3}ms") as stage:
+            values = stage.load("small", "--nodes", str(readers), "--workers", "1", "--files", "1", "--file-size", "1GiB",
+                                "--unit", "block", "--block", "4KiB", "--order", "uniform", "--draws", str(draws),
+                                "--seed", str(number + 1))
+            if number:
+                requested = readers * draws * 4096
+                rows.append((values["touches"], values["touches"] / (readers / rtt),
+                             stage.counter("forebay_origin_bytes_total") / requested))
+    print(f"4 KiB random reads of a cold 1 GiB file, 16 readers, 69.5ms: reads/s {middle([r[0] for r in rows])}; / "
+          f"(readers / RTT) {middle([r[1] for r in rows])}; origin bytes / requested bytes {middle([r[2] for r in rows])}",
+          flush=True)
+    shutil.rmtree(f"{export}/forebay-bench-small", ignore_errors=True)
+
+
+def many_clients(args, base, export):
+    loads = {
+        "64 KiB random reads": ["--files", "1", "--file-size", "512MiB", "--unit", "block", "--block", "64KiB", "--order",
+                                "uniform", "--draws"],
+        "4 KiB random reads": ["--files", "1", "--file-size", "512MiB", "--unit", "block", "--block", "4KiB", "--order",
+                               "uniform", "--draws"],
+    }
+    for name, load in loads.items():
+        for clients in [10, 100, 500]:
+            total = 40_000 if name.startswith("64") else 200_000
+            with Stage(args, base, export, "1.9ms", rate=None) as stage:
+                here = [*load, str(total // clients), "--nodes", str(clients), "--workers", "1"]
+                stage.load("clients", *load, "100", "--nodes", "1", "--workers", "1")
+                subprocess.run([args.forebay, "warm", "/", "--admin", stage.admin], check=True, stdout=subprocess.DEVNULL)
+                rows = []
+                for _ in range(args.rounds):
+                    before = stage.cpu()
+                    values = stage.load("clients", *here)
+                    rows.append((values["touches"], (stage.cpu() - before) / total * 1e6, values.get("p99", 0)))
+                print(f"{name}, warm, {clients} clients: reads/s {middle([r[0] for r in rows])}; CPU us/read "
+                      f"{middle([r[1] for r in rows])}; peak resident MiB {stage.memory():.0f}", flush=True)
+    shutil.rmtree(f"{export}/forebay-bench-clients", ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--forebay", default="target/release/forebay")
+    parser.add_argument("--dir")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
+    export = base + "/export"
+    os.makedirs(export)
+    try:
+        for part in [one_stream, many_readers, small_reads, many_clients]:
+            if args.only in part.__name__:
+                part(args, base, export)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+main()
