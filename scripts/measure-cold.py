@@ -99,7 +99,8 @@ def middle(values):
 
 def one_stream(args, base, export):
     size = 1 << 30
-    with open(export + "/big", "wb") as f:
+    os.makedirs(export + "/data")
+    with open(export + "/data/big", "wb") as f:
         for _ in range(size // MIB):
             f.write(os.urandom(MIB))
     times = {}
@@ -107,13 +108,13 @@ def one_stream(args, base, export):
         rows = []
         for _ in range(args.rounds):
             with Stage(args, base, export, rtt) as stage:
-                took, rate = stream(stage, "big", size)
+                took, rate = stream(stage, "data/big", size)
                 rows.append((took, rate / LINE, stage.counter("forebay_origin_bytes_total") / size, stage.memory()))
         times[rtt] = statistics.median(r[0] for r in rows)
         print(f"1 GiB cold at {rtt}: seconds {middle([r[0] for r in rows])}; rate after 2 s / line "
               f"{middle([r[1] for r in rows])}; origin bytes / bytes {middle([r[2] for r in rows])}; peak resident MiB "
               f"{middle([r[3] for r in rows])}; time / time at {RTTS[0]} {times[rtt] / times[RTTS[0]]:.3f}", flush=True)
-    os.remove(export + "/big")
+    shutil.rmtree(export + "/data")
 
 
 def many_readers(args, base, export):
@@ -142,8 +143,7 @@ def small_reads(args, base, export):
     for number in range(args.rounds + 1):
         with Stage(args, base, export, f"{rtt * 1e3}ms") as stage:
             values = stage.load("small", "--nodes", str(readers), "--workers", "1", "--files", "1", "--file-size", "1GiB",
-                                "--unit", "block", "--block", "4KiB", "--order", "uniform", "--draws", str(draws),
-                                "--seed", str(number + 1))
+                                "--unit", "block", "--block", "4KiB", "--order", "uniform", "--draws", str(draws))
             if number:
                 requested = readers * draws * 4096
                 rows.append((values["touches"], values["touches"] / (readers / rtt),

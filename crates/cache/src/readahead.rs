@@ -2,7 +2,7 @@
 //!
 //! Kept per file and not per open (NFSv3 has no open). A file may have several streams: readers at different
 //! offsets, that share what they fetch. How a stream goes on is in `stream.rs` (forward,
-//! backward) and `stride.rs`; what is neither is random and left alone. How far is in `window.rs`: latency x rate of the origin, divided by all streams
+//! backward) and `stride.rs`; what is neither is random and left alone. How far is in `window.rs`: latency x rate of the origin, divided by all stretches
 //! that are read now, over all files.
 
 mod stream;
@@ -37,14 +37,15 @@ pub struct History {
 }
 
 impl History {
-    /// A client reads `range`. Returns the stream that this belongs to, and if it became one in order just now.
+    /// A client reads `range`. Returns the stream that this belongs to, and if one more stretch is read in order now.
     fn note(&mut self, range: ByteRange, now_ms: u64) -> (usize, bool) {
         self.clock += 1;
         let clock = self.clock;
         let (at, was) = self.stream_of(range);
         let stream = &mut self.streams[at];
         (stream.used, stream.used_ms) = (clock, now_ms);
-        (at, was == Pattern::None && stream.pattern() != Pattern::None)
+        let began = was == Pattern::None && stream.pattern() != Pattern::None;
+        (at, began && !self.follows(at))
     }
 
     /// What to fetch besides `range`, that was noted in the stream at `at`, with `window` bytes to spend.
@@ -83,9 +84,26 @@ impl History {
         }
     }
 
-    /// Streams that have a pattern and were read since `since_ms`.
+    /// Does another reader in order pass, or has it passed, where the stream at `at` begins?
+    fn follows(&self, at: usize) -> bool {
+        let begin = self.streams[at].stretch().start;
+        let others =
+            self.streams.iter().enumerate().filter(|(other, s)| *other != at && s.pattern() != Pattern::None);
+        others.map(|(_, s)| s.stretch()).any(|stretch| (stretch.start..=stretch.end).contains(&begin))
+    }
+
+    /// Stretches that are read in order, and were since `since_ms`. Readers of one stretch are one: who leads fetches for
+    /// all who follow, and a share for each of them would leave the leader, and so all, a fraction of the line.
     fn active(&self, since_ms: u64) -> usize {
-        self.streams.iter().filter(|s| s.used_ms >= since_ms && s.pattern() != Pattern::None).count()
+        let active = self.streams.iter().filter(|s| s.used_ms >= since_ms && s.pattern() != Pattern::None);
+        let mut stretches: Vec<_> = active.map(Stream::stretch).collect();
+        stretches.sort_unstable_by_key(|stretch| stretch.start);
+        let (mut count, mut reached) = (0, None);
+        for stretch in stretches {
+            count += usize::from(reached.is_none_or(|reached| stretch.start > reached));
+            reached = reached.max(Some(stretch.end));
+        }
+        count
     }
 }
 
@@ -93,7 +111,7 @@ impl History {
 pub struct Readers {
     files: HashMap<FileId, History>,
     farthest: u64,
-    /// Active streams over all files, and when they were counted.
+    /// Stretches read in order now, over all files, and when they were counted.
     active: usize,
     counted_ms: u64,
 }

@@ -1,5 +1,7 @@
 //! One reader's way through one file: which places it read, which pattern that is, what it wants next.
 
+use std::ops::Range;
+
 use types::{BLOCK_SIZE, ByteRange};
 
 /// Asked for ahead at once when there is that much room: worth a call to the origin.
@@ -101,6 +103,11 @@ impl Stream {
         self.got = self.got.saturating_add(range.length);
         self.planned_up = self.planned_up.max(self.high);
         self.planned_down = self.planned_down.min(self.low);
+    }
+
+    /// From the first byte read to behind the last.
+    pub fn stretch(&self) -> Range<u64> {
+        self.low..self.high
     }
 
     pub fn pattern(&self) -> Pattern {

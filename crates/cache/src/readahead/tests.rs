@@ -208,3 +208,33 @@ fn the_end_of_the_file_and_of_all_numbers_is_respected() {
         }
     }
 }
+
+/// How far ahead of its last reader a file is planned after readers that are `apart` read in turn, and the bytes planned.
+fn frontier(readers: u64, apart: u64, rounds: u64) -> u64 {
+    let far = Distance { latency: Duration::from_millis(221), rate: 125_000_000 };
+    let mut all = Readers::new(256 * MIB);
+    let size = 4 * SIZE;
+    // Not at equal distances: that would be one strided reader.
+    let place = |reader: u64| reader * apart + (reader + 1).pow(3) * 2_654_435_761 % apart.max(1);
+    let mut planned_to = 0;
+    for round in 0..rounds {
+        for reader in 0..readers {
+            let range = ByteRange::new(place(reader) + round * MIB, MIB);
+            let planned = all.plan(FileId([1; 16]), range, size, || far, round * 100);
+            planned_to = planned.iter().map(ByteRange::end).fold(planned_to, u64::max);
+        }
+    }
+    planned_to - (place(readers - 1) + rounds * MIB)
+}
+
+#[test]
+fn readers_that_follow_one_another_leave_the_leader_the_whole_window() {
+    let alone = frontier(1, 0, 20);
+    assert!(alone >= 50 * MIB, "{alone}");
+    for (readers, apart) in [(64, 0), (64, MIB), (16, 5 * MIB)] {
+        let led = frontier(readers, apart, 20);
+        assert!(led >= alone / 2, "{readers} readers {apart} apart: {led} of {alone}");
+    }
+    let apart = frontier(16, 100 * MIB, 20);
+    assert!(apart <= alone / 8, "readers of different parts share the line: {apart} of {alone}");
+}
