@@ -38,6 +38,7 @@ class Stage:
         self.tier, self.host, port = process.pid, nfs.rsplit(":", 1)[0], nfs.rsplit(":", 1)[1]
         self.query = f"nfsport={port}&mountport={port}"
         self.url = f"nfs://{nfs}/?mountport={port}"
+        time.sleep(1)  # a tier is there before its clients, and has looked at the root of its origin
 
     def start(self, command, log):
         process, line = started([self.forebay, *command], log)

@@ -87,6 +87,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         junctions,
     )?;
     namespace.register(&mut registry);
+    namespace.look_at_roots();
 
     let vfs = Vfs::new(namespace.clone(), cache.clone());
     vfs.register(&mut registry);

@@ -76,6 +76,24 @@ impl Namespace {
         self.list_ahead && up && matches!(self.listing_of(dir.id), Ok(None))
     }
 
+    /// Look at the roots of the junctions, and into the small ones, before a client does: whoever comes first need not
+    /// wait for two round trips. Begins it only; an origin that does not answer is everybody's affair later.
+    pub fn look_at_roots(self: &Arc<Self>) {
+        if !self.list_ahead {
+            return;
+        }
+        for root in self.junctions.values().map(|junction| junction.root) {
+            let this = self.clone();
+            tokio::spawn(async move {
+                if let Ok(root) = this.node(root, Ask::Use).await
+                    && this.comes_in_one_call(&root)
+                {
+                    drop(this.start_listing(root.id));
+                }
+            });
+        }
+    }
+
     /// A first name is looked up in a directory: if it is small and was never listed, list it in the meantime.
     pub(crate) fn list_early(self: &Arc<Self>, dir: &Node) {
         if self.is_to_be_listed(dir) && dir.attr().size <= LIST_EARLY_MAX {

@@ -1,5 +1,5 @@
 //! What the tier buys a real kernel NFS client of a real knfsd that is far away. Measurements, not tests:
-//! `cargo test --release -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
+//! `cargo test -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
 
 use std::time::{Duration, Instant};
 

@@ -113,3 +113,20 @@ async fn a_search_that_mostly_misses_costs_one_call_for_each_directory() {
     }
     assert_eq!((t.far.calls("readdir"), t.far.calls("lookup")), (31, 0), "the root and each directory, once");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_first_finds_a_small_root_listed() {
+    let t = tree(3, 2).await;
+    t.ns.look_at_roots();
+    assert_eq!(calls_reach(&t, "readdir", 1).await, 1);
+    // The listing is committed a moment after its last answer.
+    for _ in 0..500 {
+        if t.ns.listed_at(t.ns.root()).is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(4)).await;
+    }
+    let before = t.far.calls_of_all_kinds();
+    t.lookup(b"d1").await.unwrap();
+    assert_eq!(t.far.calls_of_all_kinds(), before, "nothing is asked for it");
+}
