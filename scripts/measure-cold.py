@@ -20,6 +20,15 @@ def started(command, log):
     return process, process.stdout.readline()
 
 
+def bench(forebay, data, *args):
+    """What `forebay bench load` says. Lays the data set out if it is not there."""
+    command = [forebay, "bench", "load", "--id", data, "--keep", "-n", "1", "--verify", "0", "--json", *args]
+    out = subprocess.run(command, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(f"{' '.join(command)}: {out.stderr}")
+    return json.loads(out.stdout)
+
+
 class Stage:
     """A NAS behind a line, and a tier in front of it whose cache is empty."""
 
@@ -58,15 +67,10 @@ class Stage:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def load(self, data, *args):
-        command = [self.forebay, "bench", "load", "--target", self.url, "--lay-out-at", self.export, "--id", data, "--keep",
-                   "-n", "1", "--verify", "0", "--json", *args]
-        out = subprocess.run(command, capture_output=True, text=True)
-        if out.returncode:
-            sys.exit(f"{' '.join(command)}: {out.stderr}")
-        result = json.loads(out.stdout)
+        result = bench(self.forebay, data, "--target", self.url, "--lay-out-at", self.export, *args)
         values = {m["name"]: m["values"][0] for m in result["measures"] if m["values"]}
         if "rate" not in values:
-            sys.exit(f"not measured: {result['findings']}")
+            sys.exit(f"not measured: {result['tables'][0]}")
         return values
 
     def __enter__(self):
@@ -124,14 +128,14 @@ def many_readers(args, base, export):
         "64 readers of 64 files of 32 MiB": ("each", 2 << 30, ["--files", "64", "--file-size", "32MiB", "--share",
                                                                "split"], 1),
     }
-    for name, (data, unique, load, times) in cases.items():
+    for name, (data, unique, what, times) in cases.items():
+        bench(args.forebay, data, "--target", export, *what)
         rows = []
-        for number in range(args.rounds + 1):
+        for _ in range(args.rounds):
             with Stage(args, base, export, "221ms") as stage:
-                values = stage.load(data, "--nodes", "64", "--workers", "1", *load)
-                if number:  # the first one lays out
-                    rows.append((values["rate"] * MIB / LINE, values["rate"] * MIB / LINE / times,
-                                 stage.counter("forebay_origin_bytes_total") / unique, stage.memory()))
+                values = stage.load(data, "--nodes", "64", "--workers", "1", *what)
+                rows.append((values["rate"] * MIB / LINE, values["rate"] * MIB / LINE / times,
+                             stage.counter("forebay_origin_bytes_total") / unique, stage.memory()))
         print(f"{name}, cold at 221ms: rate / line {middle([r[0] for r in rows])}, unique {middle([r[1] for r in rows])}; "
               f"origin bytes / unique bytes {middle([r[2] for r in rows])}; peak resident MiB "
               f"{middle([r[3] for r in rows])}", flush=True)
@@ -140,15 +144,16 @@ def many_readers(args, base, export):
 
 def small_reads(args, base, export):
     readers, draws, rtt = 16, 150, 0.0695
+    what = ["--files", "1", "--file-size", "1GiB", "--unit", "block", "--block", "4KiB", "--order", "uniform", "--draws",
+            str(draws)]
+    bench(args.forebay, "small", "--target", export, *what)
     rows = []
-    for number in range(args.rounds + 1):
+    for _ in range(args.rounds):
         with Stage(args, base, export, f"{rtt * 1e3}ms") as stage:
-            values = stage.load("small", "--nodes", str(readers), "--workers", "1", "--files", "1", "--file-size", "1GiB",
-                                "--unit", "block", "--block", "4KiB", "--order", "uniform", "--draws", str(draws))
-            if number:
-                requested = readers * draws * 4096
-                rows.append((values["touches"], values["touches"] / (readers / rtt),
-                             stage.counter("forebay_origin_bytes_total") / requested))
+            values = stage.load("small", "--nodes", str(readers), "--workers", "1", *what)
+            requested = readers * draws * 4096
+            rows.append((values["touches"], values["touches"] / (readers / rtt),
+                         stage.counter("forebay_origin_bytes_total") / requested))
     print(f"4 KiB random reads of a cold 1 GiB file, 16 readers, 69.5ms: reads/s {middle([r[0] for r in rows])}; / "
           f"(readers / RTT) {middle([r[1] for r in rows])}; origin bytes / requested bytes {middle([r[2] for r in rows])}",
           flush=True)
@@ -162,12 +167,12 @@ def many_clients(args, base, export):
         "4 KiB random reads": ["--files", "1", "--file-size", "512MiB", "--unit", "block", "--block", "4KiB", "--order",
                                "uniform", "--draws"],
     }
-    for name, load in loads.items():
+    for name, what in loads.items():
+        bench(args.forebay, "clients", "--target", export, *what, "100")
         for clients in [10, 100, 500]:
             total = 40_000 if name.startswith("64") else 200_000
             with Stage(args, base, export, "1.9ms", rate=None) as stage:
-                here = [*load, str(total // clients), "--nodes", str(clients), "--workers", "1"]
-                stage.load("clients", *load, "100", "--nodes", "1", "--workers", "1")
+                here = [*what, str(total // clients), "--nodes", str(clients), "--workers", "1"]
                 subprocess.run([args.forebay, "warm", "/", "--admin", stage.admin], check=True, stdout=subprocess.DEVNULL)
                 rows = []
                 for _ in range(args.rounds):

@@ -54,13 +54,17 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run(forebay, url, export, data, args):
-    command = [forebay, "bench", "load", "--target", url, "--lay-out-at", export, "--id", data, "--keep", "-n", "1",
-               "--verify", "0", "--json", *args]
+def bench(forebay, data, load, *place):
+    """What `forebay bench load` says. Lays the data set out if it is not there."""
+    command = [forebay, "bench", "load", *place, "--id", data, "--keep", "-n", "1", "--verify", "0", "--json", *load]
     out = subprocess.run(command, capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(command)}: {out.stderr}")
-    result = json.loads(out.stdout)
+    return json.loads(out.stdout)
+
+
+def run(forebay, url, export, data, load):
+    result = bench(forebay, data, load, "--target", url, "--lay-out-at", export)
     values = {m["name"]: m["values"][0] for m in result["measures"]}
     if "rate" not in values:
         sys.exit(f"not measured: {result['findings']}")
@@ -83,6 +87,9 @@ def main():
     export = base + "/export"
     os.makedirs(export)
     processes, theirs = ganesha(base, export)
+    chosen = {name: load for name, load in loads(args.mib).items() if args.only in name}
+    for data, load in chosen.values():
+        bench(args.forebay, data, load, "--target", export)
     tier = subprocess.Popen([args.forebay, "serve", "--origin", f"file://{export}", "--cache", base + "/cache",
                              "--cache-size", "8GiB", "--nfs", f"127.0.0.1:{TIER}", "--admin", "127.0.0.1:0"],
                             stdout=subprocess.DEVNULL, stderr=open(base + "/tier.log", "w"))
@@ -91,10 +98,8 @@ def main():
     time.sleep(3)
     print(f"{'load':32} {'ganesha':>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
     try:
-        for name, (data, load) in loads(args.mib).items():
-            if args.only not in name:
-                continue
-            for url, _ in servers.values():  # lay out, and warm
+        for name, (data, load) in chosen.items():
+            for url, _ in servers.values():  # warm
                 run(args.forebay, url, export, data, load)
             seen = {server: [] for server in servers}
             for number in range(args.rounds):
