@@ -73,6 +73,15 @@ class Stage:
             sys.exit(f"not measured: {result['tables'][0]}")
         return values
 
+    def latency(self, data, *args):
+        """99th percentile of a touch, ms."""
+        command = [self.forebay, "bench", "load", "--id", data, "--keep", "-n", "1", "--verify", "0", "--target", self.url,
+                   "--lay-out-at", self.export, *args]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        titles = next(line.split("|") for line in lines if line.startswith("| Operation"))
+        values = next(line.split("|") for line in lines if line.startswith("| touch, once begun"))
+        return float(values[[title.strip() for title in titles].index("p99 (ms)")])
+
     def __enter__(self):
         return self
 
@@ -102,12 +111,16 @@ def middle(values):
     return f"{statistics.median(values):.4g} ({min(values):.4g}-{max(values):.4g})"
 
 
-def one_stream(args, base, export):
-    size = 1 << 30
+def big_file(export, size):
     os.makedirs(export + "/data")
     with open(export + "/data/big", "wb") as f:
         for _ in range(size // MIB):
             f.write(os.urandom(MIB))
+
+
+def one_stream(args, base, export):
+    size = 1 << 30
+    big_file(export, size)
     times = {}
     for rtt in RTTS:
         rows = []
@@ -120,6 +133,43 @@ def one_stream(args, base, export):
               f"{middle([r[1] for r in rows])}; origin bytes / bytes {middle([r[2] for r in rows])}; peak resident MiB "
               f"{middle([r[3] for r in rows])}; time / time at {RTTS[0]} {times[rtt] / times[RTTS[0]]:.3f}", flush=True)
     shutil.rmtree(export + "/data")
+
+
+def growth(args, base, export):
+    for size in [256 * MIB, 1 << 30, 4 << 30]:
+        big_file(export, size)
+        took = []
+        for _ in range(args.rounds):
+            with Stage(args, base, export, "69.5ms") as stage:
+                took.append(stream(stage, "data/big", size)[0])
+        print(f"{size // MIB} MiB cold at 69.5ms: seconds {middle(took)}; seconds / GiB "
+              f"{statistics.median(took) / size * 2**30:.4g}", flush=True)
+        shutil.rmtree(export + "/data")
+
+
+def metadata_beside_bulk(args, base, export):
+    size = 1 << 30
+    big_file(export, size)
+    what = ["--files", "1000", "--file-size", "4KiB", "--operation", "stat", "--epochs", "1000", "--seconds", "5s"]
+    bench(args.forebay, "names", "--target", export, *what)
+    rows = []
+    for _ in range(args.rounds):
+        with Stage(args, base, export, "69.5ms") as stage:
+            subprocess.run([args.forebay, "warm", "/forebay-bench-names", "--admin", stage.admin], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            alone = stage.latency("names", "--nodes", "1", "--workers", "1", *what)
+            reader = subprocess.Popen(["nfs-cat", f"nfs://{stage.host}/data/big?{stage.query}"], stdout=subprocess.DEVNULL)
+            time.sleep(1)
+            beside = stage.latency("names", "--nodes", "1", "--workers", "1", *what)
+            if reader.poll() is not None:
+                sys.exit("the bulk read was over first")
+            reader.kill()
+            reader.wait()
+            rows.append((alone, beside))
+    print(f"cached GETATTR, one at a time, p99 in ms: alone {middle([r[0] for r in rows])}; while a cold read fills the "
+          f"line {middle([r[1] for r in rows])}", flush=True)
+    shutil.rmtree(export + "/data")
+    shutil.rmtree(f"{export}/forebay-bench-names")
 
 
 def many_readers(args, base, export):
@@ -173,7 +223,8 @@ def many_clients(args, base, export):
             total = 40_000 if name.startswith("64") else 200_000
             with Stage(args, base, export, "1.9ms", rate=None) as stage:
                 here = [*what, str(total // clients), "--nodes", str(clients), "--workers", "1"]
-                subprocess.run([args.forebay, "warm", "/", "--admin", stage.admin], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run([args.forebay, "warm", "/", "--admin", stage.admin], check=True, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
                 rows = []
                 for _ in range(args.rounds):
                     before = stage.cpu()
@@ -195,7 +246,7 @@ def main():
     export = base + "/export"
     os.makedirs(export)
     try:
-        for part in [one_stream, many_readers, small_reads, many_clients]:
+        for part in [one_stream, growth, many_readers, small_reads, metadata_beside_bulk, many_clients]:
             if args.only in part.__name__:
                 part(args, base, export)
     finally:
