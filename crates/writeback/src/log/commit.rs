@@ -1,0 +1,213 @@
+//! Making durable: the group commit, and the step from one segment to the next.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use types::Result;
+
+use super::{Full, Log, Tail, Writer, is_full, place_of};
+use crate::disk::DiskFile;
+use crate::index::Segment;
+use crate::sabotage::Bug;
+use crate::segment::{self, HEADER_BYTES, Header};
+use crate::step::Step;
+
+/// Size of the reserve, and of every new segment.
+const RESERVE_NAME: &str = "RESERVE";
+
+impl Log {
+    /// One fdatasync for all that has been written until now; returns the sequence up to which all is durable.
+    /// Appends go on meanwhile.
+    pub fn commit(&self) -> Result<u64> {
+        let _commits = self.commits.lock().expect("nobody panics in a commit");
+        let (file, number, end, last) = {
+            let writer = self.writer();
+            self.usable()?;
+            let last = writer.next_sequence - 1;
+            match &writer.tail {
+                Some(tail) if tail.end > tail.covered => (tail.file.clone(), tail.number, tail.end, last),
+                // A segment is left and begun durable.
+                _ => return Ok(self.now_durable(last)),
+            }
+        };
+        self.step(Step::BeforeSync);
+        if self.sabotage.is(Bug::AcknowledgeBeforeSync) {
+            self.now_durable(last);
+        }
+        self.sync_file(file.as_ref(), number, end)?;
+        let mut writer = self.writer();
+        // A latch between the sync and here does not take back what the sync has done, and what was latched is
+        // another file's or a later write's failure. But nobody is told of anything good any more.
+        self.usable()?;
+        if let Some(tail) = writer.tail.as_mut().filter(|tail| tail.number == number) {
+            tail.covered = tail.covered.max(end);
+        }
+        drop(writer);
+        self.now_durable(last);
+        self.step(Step::AfterSync);
+        Ok(last)
+    }
+
+    fn now_durable(&self, last: u64) -> u64 {
+        self.durable.send_if_modified(|durable| {
+            let grown = last > *durable;
+            *durable = last.max(*durable);
+            grown
+        });
+        last
+    }
+
+    fn sync_file(&self, file: &dyn DiskFile, number: u64, end: u64) -> Result<()> {
+        if self.sabotage.is(Bug::SkipSync) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        match file.sync() {
+            Err(_) if self.sabotage.is(Bug::IgnoreFailedSync) => {}
+            Err(e) => return Err(self.latch("sync journal", &place_of(number, end), e)),
+            Ok(()) => {}
+        }
+        self.metrics.sync_seconds.observe(begun.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Bytes that a commit would have to bring to the disk now.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.writer().tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
+    }
+
+    /// Room for an entry's record at the tail; the reason if there is none.
+    pub(super) fn make_room(&self, writer: &mut Writer, span: u64) -> Result<Option<Full>> {
+        if !writer.reserve {
+            // Without the reserve the last room is for what frees room.
+            if let Some(full) = self.make_reserve(writer)? {
+                return Ok(Some(full));
+            }
+        }
+        if self.fits(writer, span) {
+            return Ok(None);
+        }
+        if self.held_bytes() + 2 * self.segment_size > self.size_max {
+            return Ok(Some(Full::Quota));
+        }
+        let name = segment::unborn_name(writer.next_number);
+        match self.disk.create(&name, self.segment_size) {
+            Ok(file) => self.begin(writer, file).map(|()| None),
+            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
+            Err(e) => Err(self.latch("create journal segment", &name, e)),
+        }
+    }
+
+    /// Room for what helps to free room (Done, Moved): from the reserve, if there is no other.
+    pub(super) fn make_room_from_reserve(&self, writer: &mut Writer, span: u64) -> Result<bool> {
+        if self.fits(writer, span) {
+            return Ok(true);
+        }
+        let within = self.held_bytes() + 2 * self.segment_size <= self.size_max;
+        let name = segment::unborn_name(writer.next_number);
+        let fail = |e| self.latch("create journal segment", &name, e);
+        let file = match self.disk.create(&name, self.segment_size) {
+            Ok(file) if within => file,
+            Err(e) if !is_full(&e) => return Err(fail(e)),
+            outcome => {
+                if outcome.is_ok() {
+                    self.disk.remove(&name).map_err(fail)?;
+                }
+                if !writer.reserve {
+                    return Ok(false);
+                }
+                self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
+                writer.reserve = false;
+                self.step(Step::ReserveTaken);
+                self.disk.open(&name).map_err(fail)?
+            }
+        };
+        self.begin(writer, file)?;
+        Ok(true)
+    }
+
+    fn fits(&self, writer: &Writer, span: u64) -> bool {
+        writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
+    }
+
+    /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
+    /// written before is durable, and so is the new segment's name.
+    fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
+        let number = writer.next_number;
+        self.step(Step::SegmentCreated);
+        self.seal(writer)?;
+        let header = Header {
+            journal: self.state.journal,
+            number,
+            first_sequence: writer.next_sequence,
+            previous_end: writer.previous_end,
+            size: self.segment_size as u32,
+        };
+        let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
+        file.write_at(0, &header.encode()).map_err(fail)?;
+        self.step(Step::HeaderWritten);
+        file.sync().map_err(fail)?;
+        self.disk.rename(&segment::unborn_name(number), &segment::name(number)).map_err(fail)?;
+        if !self.sabotage.is(Bug::SkipSyncDir) {
+            self.disk.sync_dir().map_err(fail)?;
+        }
+        self.step(Step::SegmentNamed);
+        self.index().segments.insert(number, Segment::new(file.clone(), HEADER_BYTES));
+        writer.next_number += 1;
+        writer.tail = Some(Tail { number, file, end: HEADER_BYTES, covered: HEADER_BYTES });
+        Ok(())
+    }
+
+    /// Make the tail durable at its length; it is written no more.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let Some(tail) = &writer.tail else { return Ok(()) };
+        let fail = |e| self.latch("seal journal segment", &place_of(tail.number, tail.end), e);
+        tail.file.truncate(tail.end).map_err(fail)?;
+        if !self.sabotage.is(Bug::SkipSyncOnSeal) {
+            self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
+        }
+        writer.previous_end = tail.end as u32;
+        writer.tail = None;
+        self.now_durable(writer.next_sequence - 1);
+        self.step(Step::SegmentSealed);
+        Ok(())
+    }
+
+    /// Bytes that the segments hold on the disk, the tail as far as it is written.
+    fn held_bytes(&self) -> u64 {
+        self.index().bytes()
+    }
+
+    /// At open: the reserve from last time, or a new one if there is room.
+    pub(super) fn find_reserve(&self) -> Result<()> {
+        let fail = |e| types::Error::io("open journal", self.disk.place(), e);
+        let mut writer = self.writer();
+        let there = self.disk.list().map_err(fail)?.iter().any(|name| name == RESERVE_NAME);
+        if there && self.disk.open(RESERVE_NAME).and_then(|file| file.length()).map_err(fail)? == self.segment_size
+        {
+            writer.reserve = true;
+            return Ok(());
+        }
+        if there {
+            self.disk.remove(RESERVE_NAME).map_err(fail)?;
+        }
+        self.make_reserve(&mut writer).map(|_| ())
+    }
+
+    /// Set a segment's room aside again. Its name needs no sync: a reserve that is lost is made anew.
+    pub(super) fn make_reserve(&self, writer: &mut Writer) -> Result<Option<Full>> {
+        let tail = writer.tail.as_ref().map_or(0, |tail| self.segment_size - tail.end);
+        if self.held_bytes() + tail + self.segment_size > self.size_max {
+            return Ok(Some(Full::Quota));
+        }
+        match self.disk.create(RESERVE_NAME, self.segment_size) {
+            Ok(_) => {
+                writer.reserve = true;
+                self.step(Step::ReserveMade);
+                Ok(None)
+            }
+            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
+            Err(e) => Err(self.latch("create journal reserve in", &self.disk.place(), e)),
+        }
+    }
+}
