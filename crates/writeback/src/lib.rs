@@ -9,22 +9,26 @@
 mod dirty;
 mod disk;
 mod index;
+mod journal;
 mod log;
 mod metrics;
 mod quota;
 #[cfg(test)]
 mod random;
 mod recovery;
+mod replica;
 mod sabotage;
 mod scan;
 mod segment;
 mod state;
 mod step;
 
-pub use disk::{Disk, DiskFile, RealDisk};
 pub use index::Position;
+pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};
+pub use log::Compacted;
 pub use metrics::Metrics;
 pub use recovery::Damage;
+pub use replica::{Entry, Replica};
 pub use segment::{DATA_MAX, HEAD_MAX};
 pub use step::{Hook, Step, abort_at};
 

@@ -6,7 +6,9 @@
 //! Locks, in the order in which they are taken: `maintenance`, `commits`, `writer`, `index`.
 
 mod commit;
-pub mod space;
+mod space;
+
+pub use space::Compacted;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -194,11 +196,6 @@ impl Log {
 
     /// Write an entry behind all others. Not durable before a commit.
     pub fn append(&self, head: &[u8], data: &[u8]) -> Result<Append> {
-        self.append_and(head, data, |_| {})
-    }
-
-    /// `follow` is called for each entry in the order of the sequences.
-    pub fn append_and(&self, head: &[u8], data: &[u8], follow: impl FnOnce(u64)) -> Result<Append> {
         self.usable()?;
         self.check_lengths(head, data)?;
         let (head_crc, data_crc) = (crc32c::crc32c(head), segment::data_crc(data, self.sabotage));
@@ -224,7 +221,8 @@ impl Log {
         };
         writer.next_sequence += 1;
         self.index().insert(Live::new(position, &frame));
-        follow(position.sequence);
+        self.metrics.appended_entries.inc();
+        self.metrics.appended_bytes.inc_by((head.len() + data.len()) as u64);
         self.step(Step::EntryWritten);
         Ok(Append::Written(position))
     }
@@ -348,6 +346,16 @@ impl Log {
 
     pub fn live_sequences(&self) -> Vec<u64> {
         self.index().live.keys().copied().collect()
+    }
+
+    /// The live entry with the lowest sequence above `sequence`.
+    pub fn next_live(&self, sequence: u64) -> Option<u64> {
+        self.index().live.range(sequence.checked_add(1)?..).next().map(|(sequence, _)| *sequence)
+    }
+
+    /// The highest sequence that was given out.
+    pub fn last_sequence(&self) -> u64 {
+        self.writer().next_sequence - 1
     }
 
     fn find(&self, sequence: u64) -> Result<(Live, Arc<dyn DiskFile>)> {

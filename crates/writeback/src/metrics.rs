@@ -46,7 +46,11 @@ impl Metrics {
             ("appended_entries", "Entries written to the journal", &self.appended_entries),
             ("appended_bytes", "Bytes of their operations and data", &self.appended_bytes),
             ("waited_for_room", "Appends that waited because the journal was full", &self.waited_for_room),
-            ("compacted_bytes", "Bytes of entries moved so that their segment could go", &self.compacted_bytes),
+            (
+                "compacted_bytes",
+                "Bytes of entries moved so that their segment could go",
+                &self.compacted_bytes,
+            ),
         ];
         for (name, help, counter) in counters {
             registry.register(format!("forebay_journal_{name}"), help, counter.clone());

@@ -174,8 +174,8 @@ impl Opening<'_> {
             let is_last = Some(candidate.number) == last;
             let extent = self.extent(candidate, candidates.get(at + 1), told)?;
             let fail = |e| Error::io("read journal segment", segment::name(candidate.number), e);
-            let scan =
-                scan::scan(candidate.file.as_ref(), &candidate.header, extent, self.sabotage).map_err(fail)?;
+            let scan = scan::scan(candidate.file.as_ref(), &candidate.header, extent, self.sabotage)
+                .map_err(fail)?;
             for Bad { offset, what } in &scan.damage {
                 self.damaged(candidate.number, *offset, what);
             }
@@ -198,7 +198,8 @@ impl Opening<'_> {
             whole_end: previous_end,
             next_sequence,
         };
-        let next_number = u64::from(whole_segment).max(told.map_or(0, |state| state.whole_segment.into())) + 1;
+        let next_number =
+            u64::from(whole_segment).max(told.map_or(0, |state| state.whole_segment.into())) + 1;
         Ok(Recovery { state, index, next_number, previous_end, damage: self.damage })
     }
 
@@ -298,4 +299,3 @@ pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()
     hook(Step::StateWritten);
     Ok(())
 }
-

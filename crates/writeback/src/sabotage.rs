@@ -44,7 +44,7 @@ pub struct Sabotage(pub Option<Bug>);
 
 #[cfg(not(test))]
 #[derive(Clone, Copy, Default)]
-pub struct Sabotage;
+pub struct Sabotage(());
 
 impl Sabotage {
     #[cfg(test)]

@@ -48,13 +48,12 @@ pub struct Scan {
 pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabotage) -> io::Result<Scan> {
     let length = file.length()?;
     let mut reader = Reader { file, header, window: Vec::new(), start: 0 };
-    let extent = match extent {
-        Extent::Sealed { .. } if sabotage.is(Bug::CutSealed) => Extent::Last { whole: 0 },
-        extent => extent,
-    };
     match extent {
         Extent::Sealed { end } => {
             let (records, mut bad, reached) = reader.records(end)?;
+            if sabotage.is(Bug::CutSealed) {
+                return Ok(cut(records, bad, end, 0));
+            }
             if reached < end {
                 bad.push(Bad { offset: reached, what: "what was here is missing" });
             }
@@ -64,9 +63,6 @@ pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabo
             let (records, mut bad, mut end) = reader.records(length)?;
             let told = records.iter().map(|found| u64::from(found.frame.covered)).max().unwrap_or(0);
             let covered = whole.max(told).max(HEADER_BYTES);
-            if sabotage.is(Bug::CutSealed) {
-                return Ok(cut(records, bad, end, 0));
-            }
             if end < covered {
                 bad.push(Bad { offset: end, what: "what was here is missing" });
                 end = covered;

@@ -66,11 +66,12 @@ impl Header {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Header, BadHeader> {
-        let bytes: &[u8; HEADER_BYTES as usize] =
-            bytes.first_chunk().ok_or(BadHeader::Damaged).and_then(|bytes: &[u8; HEADER_BYTES as usize]| {
+        let bytes: &[u8; HEADER_BYTES as usize] = bytes.first_chunk().ok_or(BadHeader::Damaged).and_then(
+            |bytes: &[u8; HEADER_BYTES as usize]| {
                 let whole = bytes[..8] == MAGIC && crc32c::crc32c(&bytes[..60]) == u32_at(bytes, 60);
                 if whole { Ok(bytes) } else { Err(BadHeader::Damaged) }
-            })?;
+            },
+        )?;
         let format = u32_at(bytes, 8);
         if format != FORMAT {
             let writer = &bytes[12..12 + WRITER_BYTES];

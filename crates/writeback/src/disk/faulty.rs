@@ -138,10 +138,6 @@ impl FaultyDisk {
             }
         }
     }
-
-    pub fn length_of(&self, name: &str) -> u64 {
-        self.names.lock().unwrap().get(name).unwrap().length().unwrap()
-    }
 }
 
 impl Disk for FaultyDisk {

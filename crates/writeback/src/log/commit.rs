@@ -183,7 +183,8 @@ impl Log {
         let fail = |e| types::Error::io("open journal", self.disk.place(), e);
         let mut writer = self.writer();
         let there = self.disk.list().map_err(fail)?.iter().any(|name| name == RESERVE_NAME);
-        if there && self.disk.open(RESERVE_NAME).and_then(|file| file.length()).map_err(fail)? == self.segment_size
+        if there
+            && self.disk.open(RESERVE_NAME).and_then(|file| file.length()).map_err(fail)? == self.segment_size
         {
             writer.reserve = true;
             return Ok(());

@@ -95,6 +95,7 @@ impl Log {
                 }
             }
         }
+        self.metrics.compacted_bytes.inc_by(moved);
         self.reclaim_in_maintenance()?;
         Ok(Compacted::Moved(moved))
     }

@@ -64,7 +64,10 @@ fn planted_bugs_are_found() {
     let mut found = BTreeMap::new();
     for bug in BUGS {
         let first = (1..=2_500).find_map(|seed| play(seed, Some(bug)).err().map(|what| (seed, what)));
-        println!("{bug:?}: {}", first.as_ref().map_or("NOT FOUND".into(), |(seed, what)| format!("seed {seed}: {what}")));
+        println!(
+            "{bug:?}: {}",
+            first.as_ref().map_or("NOT FOUND".into(), |(seed, what)| format!("seed {seed}: {what}"))
+        );
         found.insert(format!("{bug:?}"), first);
     }
     let missed: Vec<_> = found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug).collect();

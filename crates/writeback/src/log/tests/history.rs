@@ -8,8 +8,7 @@ use types::{ByteRange, ErrorKind};
 
 use super::model::{Content, Model};
 use crate::disk::faulty::FaultyDisk;
-use crate::log::space::Compacted;
-use crate::log::{Append, Log, Options};
+use crate::log::{Append, Compacted, Log, Options};
 use crate::random::Random;
 use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{self, FRAME_BYTES};
@@ -112,7 +111,9 @@ impl History {
         let (fuse, faults) = (self.fuse.clone(), self.disk.faults.clone());
         let hook = move |step| {
             let mut fuse = fuse.lock().unwrap();
-            let Some((awaited, left)) = fuse.armed.as_mut().filter(|(awaited, _)| *awaited == step) else { return };
+            let Some((awaited, left)) = fuse.armed.as_mut().filter(|(awaited, _)| *awaited == step) else {
+                return;
+            };
             *left -= 1;
             if *left == 0 {
                 fuse.blown = Some(*awaited);
@@ -203,7 +204,8 @@ impl History {
     fn commit(&mut self) -> Verdict {
         match self.log().commit() {
             Ok(last) => {
-                self.model.committed(last);
+                let owed = self.log().writer().owed.clone();
+                self.model.committed(last, &owed);
                 Ok(())
             }
             Err(error) => self.excuse(&error),
@@ -247,7 +249,8 @@ impl History {
         }
         let sequence = live[self.random.below(live.len() as u64) as usize];
         let data = &self.model.appended[&sequence].data;
-        let range = ByteRange::new(self.random.below(1500), self.random.below(700)).clamp_to(data.len() as u64);
+        let range =
+            ByteRange::new(self.random.below(1500), self.random.below(700)).clamp_to(data.len() as u64);
         let (position, _) = self.log().head(sequence).map_err(|e| format!("head of {sequence}: {e}"))?;
         let read = self.log().read(position, range).map_err(|e| format!("read of {sequence}: {e}"))?;
         if read != data[range.offset as usize..range.end() as usize] {
@@ -261,7 +264,8 @@ impl History {
             return self.excuse(&error);
         }
         self.outcome.clean_ends += 1;
-        self.model.committed(u64::MAX);
+        let owed = self.log().writer().owed.clone();
+        self.model.committed(u64::MAX, &owed);
         self.fuse.lock().unwrap().armed = None;
         let cut = self.random.below(2) == 0;
         self.log = None;
@@ -325,8 +329,8 @@ impl History {
             self.disk = self.disk.after_power_cut(&mut self.random);
         }
         self.fuse.lock().unwrap().armed = None;
-        let before = std::mem::replace(&mut self.verifier, self.log().verifier());
-        if before == self.verifier {
+        let now = self.log().verifier();
+        if std::mem::replace(&mut self.verifier, now) == now {
             return Err("the verifier stayed over an unclean end".into());
         }
         self.model.check_recovered(self.log.as_ref().unwrap())
@@ -349,7 +353,8 @@ impl History {
         self.outcome.rotten += 1;
         let name = segment::name(victim.segment.into());
         let in_data = victim.data_length > 0 && self.random.below(3) == 0;
-        let room = if in_data { victim.data_length.into() } else { FRAME_BYTES + u64::from(victim.head_length) };
+        let room =
+            if in_data { victim.data_length.into() } else { FRAME_BYTES + u64::from(victim.head_length) };
         let skip = if in_data { FRAME_BYTES + u64::from(victim.head_length) } else { 0 };
         let at = u64::from(victim.offset) + skip + self.random.below(room);
         self.log = None;

@@ -49,10 +49,11 @@ impl Model {
         self.promised.extend(self.live.range(..=last));
     }
 
-    /// A commit succeeded: Done records are durable too.
-    pub fn committed(&mut self, last: u64) {
+    /// A commit succeeded: Done records are durable too, except those for which there was no room.
+    pub fn committed(&mut self, last: u64, owed: &[u64]) {
         self.promised_up_to(last);
-        self.gone.append(&mut self.done);
+        let written = self.done.extract_if(.., |sequence| !owed.contains(sequence));
+        self.gone.extend(written);
     }
 
     pub fn finished(&mut self, sequence: u64) {
