@@ -23,6 +23,7 @@ mod segment;
 mod state;
 mod step;
 
+pub use dirty::{Overlay, Piece};
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};
 pub use log::Compacted;
