@@ -167,7 +167,7 @@ impl Opening<'_> {
     ) -> Result<Recovery> {
         let mut index = Index::default();
         let mut done = BTreeSet::new();
-        let mut next_sequence = told.map_or(1, |state| state.next_sequence);
+        let mut next_sequence = told.map_or(1, |state| state.next_sequence.max(1));
         let last = candidates.last().map(|candidate| candidate.number);
         let mut previous_end = 0;
         for (at, candidate) in candidates.iter().enumerate() {

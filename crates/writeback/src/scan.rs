@@ -7,6 +7,7 @@
 
 use std::io;
 
+use crate::SEGMENT_SIZE_MAX;
 use crate::disk::DiskFile;
 use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{ALIGN, FRAME_BYTES, Frame, HEADER_BYTES, Header, Kind, Place, data_crc};
@@ -46,11 +47,11 @@ pub struct Scan {
 }
 
 pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabotage) -> io::Result<Scan> {
-    let length = file.length()?;
+    let length = file.length()?.min(SEGMENT_SIZE_MAX.into());
     let mut reader = Reader { file, header, window: Vec::new(), start: 0 };
     match extent {
         Extent::Sealed { end } => {
-            let (records, mut bad, reached) = reader.records(end)?;
+            let (records, mut bad, reached) = reader.records(end.min(length))?;
             if sabotage.is(Bug::CutSealed) {
                 return Ok(cut(records, bad, end, 0));
             }

@@ -127,6 +127,12 @@ impl FaultyDisk {
         self.clone()
     }
 
+    /// Of all files.
+    pub fn bytes(&self) -> u64 {
+        let names = self.names.lock().unwrap();
+        names.now.values().map(|file| file.content.lock().unwrap().now.len() as u64).sum()
+    }
+
     /// Change a byte behind everybody's back, durably.
     pub fn rot(&self, name: &str, offset: u64) {
         let file = self.names.lock().unwrap().get(name).unwrap();

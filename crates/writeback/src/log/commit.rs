@@ -103,19 +103,15 @@ impl Log {
         if self.fits(writer, span) {
             return Ok(true);
         }
-        let within = self.held_bytes() + 2 * self.segment_size <= self.size_max;
         let name = segment::unborn_name(writer.next_number);
         let fail = |e| self.latch("create journal segment", &name, e);
-        let file = match self.disk.create(&name, self.segment_size) {
-            Ok(file) if within => file,
-            Err(e) if !is_full(&e) => return Err(fail(e)),
-            outcome => {
-                if outcome.is_ok() {
-                    self.disk.remove(&name).map_err(fail)?;
-                }
-                if !writer.reserve {
-                    return Ok(false);
-                }
+        let within = self.held_bytes() + 2 * self.segment_size <= self.size_max;
+        let created = if within { Some(self.disk.create(&name, self.segment_size)) } else { None };
+        let file = match created {
+            Some(Ok(file)) => file,
+            Some(Err(e)) if !is_full(&e) => return Err(fail(e)),
+            _ if !writer.reserve => return Ok(false),
+            _ => {
                 self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
                 writer.reserve = false;
                 self.step(Step::ReserveTaken);
@@ -134,6 +130,11 @@ impl Log {
     /// written before is durable, and so is the new segment's name.
     fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
         let number = writer.next_number;
+        let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
+        if number > u32::MAX.into() {
+            // Names and positions end here. Not in our time, unless somebody put such a name there.
+            return Err(fail(std::io::ErrorKind::FileTooLarge.into()));
+        }
         self.step(Step::SegmentCreated);
         self.seal(writer)?;
         let header = Header {
@@ -143,7 +144,6 @@ impl Log {
             previous_end: writer.previous_end,
             size: self.segment_size as u32,
         };
-        let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
         file.write_at(0, &header.encode()).map_err(fail)?;
         self.step(Step::HeaderWritten);
         file.sync().map_err(fail)?;

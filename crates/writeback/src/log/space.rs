@@ -72,12 +72,16 @@ impl Log {
             let Some((number, _)) = index.oldest() else { return Ok(Compacted::Nothing) };
             index.live_in(number)
         };
-        let mut copies = Vec::new();
+        let (mut copies, mut no_room) = (Vec::new(), false);
         for sequence in sequences {
             match self.copy_forward(sequence)? {
                 Copied::To(live) => copies.push(live),
                 Copied::Done => {}
-                Copied::NoRoom => return Ok(Compacted::NoRoom),
+                // What was copied until now stays where it is, so that the next attempt has less to do.
+                Copied::NoRoom => {
+                    no_room = true;
+                    break;
+                }
             }
         }
         if !self.sabotage.is(Bug::RemoveBeforeCopy) {
@@ -97,7 +101,7 @@ impl Log {
         }
         self.metrics.compacted_bytes.inc_by(moved);
         self.reclaim_in_maintenance()?;
-        Ok(Compacted::Moved(moved))
+        Ok(if no_room { Compacted::NoRoom } else { Compacted::Moved(moved) })
     }
 
     fn copy_forward(&self, sequence: u64) -> Result<Copied> {

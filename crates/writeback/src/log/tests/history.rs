@@ -15,6 +15,7 @@ use crate::segment::{self, FRAME_BYTES};
 use crate::step::Step;
 
 const SEGMENT: u64 = 4096;
+const QUOTA: u64 = 8 * SEGMENT;
 const STEPS: u64 = 90;
 
 /// What happened, over all histories.
@@ -90,6 +91,10 @@ pub fn play(seed: u64, bug: Option<Bug>) -> Result<Outcome, String> {
     history.verifier = history.log().verifier();
     for _ in 0..STEPS {
         history.act()?;
+        // The state file is not counted.
+        if history.disk.bytes() > QUOTA + 128 {
+            return Err(format!("{} bytes on the disk, {QUOTA} allowed", history.disk.bytes()));
+        }
         if history.is_off() {
             history.cut_power()?;
         }
@@ -124,7 +129,7 @@ impl History {
         let mut fresh = [0; 16];
         fresh.copy_from_slice(&self.random.bytes(16));
         let options = Options {
-            size_max: 8 * SEGMENT,
+            size_max: QUOTA,
             segment_size: SEGMENT,
             fresh,
             hook: Arc::new(hook),
@@ -336,20 +341,15 @@ impl History {
         self.model.check_recovered(self.log.as_ref().unwrap())
     }
 
-    /// A byte of a live entry goes bad in a sealed segment while the journal is closed: it is named, everything else
+    /// A byte of a live entry goes bad while the journal is closed: it is named, everything else
     /// stays readable. Then the byte is mended, so that the history goes on.
     fn rot(&mut self) -> Verdict {
         self.kill()?;
-        let sealed: Vec<_> = {
-            let index = self.log().index();
-            let newest = index.segments.last_key_value().map_or(0, |(number, _)| *number);
-            let sealed = index.live.values().filter(|live| u64::from(live.position.segment) != newest);
-            sealed.map(|live| live.position).collect()
-        };
-        if sealed.is_empty() {
+        let live: Vec<_> = self.log().index().live.values().map(|live| live.position).collect();
+        if live.is_empty() {
             return Ok(());
         }
-        let victim = sealed[self.random.below(sealed.len() as u64) as usize];
+        let victim = live[self.random.below(live.len() as u64) as usize];
         self.outcome.rotten += 1;
         let name = segment::name(victim.segment.into());
         let in_data = victim.data_length > 0 && self.random.below(3) == 0;
