@@ -33,6 +33,8 @@ pub trait DiskFile: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     fn truncate(&self, length: u64) -> io::Result<()>;
+    /// Room on the disk for this length, and at least this length; what is added reads as zeros.
+    fn allocate(&self, length: u64) -> io::Result<()>;
     /// Contents and length as they are now are durable (fdatasync).
     fn sync(&self) -> io::Result<()>;
 }
@@ -76,7 +78,7 @@ impl Disk for RealDisk {
     fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?);
-        if let Err(e) = allocate(&file, length) {
+        if let Err(e) = DiskFile::allocate(&file, length) {
             // What has no room must not keep what it got of it.
             let _ = self.remove(name);
             return Err(e);
@@ -106,18 +108,6 @@ impl Disk for RealDisk {
     }
 }
 
-/// Room for the whole file now, so that a later write into it finds the file system full only where it copies on
-/// write. A file system without the call gives the length alone.
-fn allocate(file: &File, length: u64) -> io::Result<()> {
-    if length == 0 {
-        return Ok(());
-    }
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, length) {
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(length),
-        done => Ok(done?),
-    }
-}
-
 impl DiskFile for File {
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
@@ -142,6 +132,18 @@ impl DiskFile for File {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.set_len(length)
+    }
+
+    /// So that a later write finds the file system full only where it copies on write. A file system without the
+    /// call gives the length alone.
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, length) {
+            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(length.max(self.metadata()?.len())),
+            done => Ok(done?),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -6,6 +6,7 @@
 //! Locks, in the order in which they are taken: `maintenance`, `commits`, `writer`, `index`.
 
 mod commit;
+mod room;
 mod space;
 
 pub use space::Compacted;
@@ -21,7 +22,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::index::{Index, Live, Position};
 use crate::metrics::Metrics;
 use crate::recovery::{self, Damage};
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{self, DATA_MAX, FRAME_BYTES, Frame, HEAD_MAX, HEADER_BYTES, JournalId, Kind, Place};
 use crate::state::State;
 use crate::step::{Hook, Step};
@@ -81,6 +82,8 @@ struct Writer {
     previous_end: u32,
     /// The reserve file is there: entries may be appended.
     reserve: bool,
+    /// The spare file is there.
+    spare: bool,
     /// Done, and not written for lack of room.
     owed: Vec<u64>,
 }
@@ -106,6 +109,7 @@ impl Log {
             next_number: recovery.next_number,
             previous_end: recovery.previous_end,
             reserve: false,
+            spare: false,
             owed: Vec::new(),
         };
         let log = Log {
@@ -285,7 +289,8 @@ impl Log {
     ) -> Result<Option<Position>> {
         let tail = writer.tail.as_mut().expect("room was made in a tail");
         let frame = Frame { covered: tail.covered as u32, ..frame };
-        let place = Place { journal: &self.state.journal, segment: tail.number, offset: tail.end };
+        let number = if self.sabotage.is(Bug::UnboundFrame) { 0 } else { tail.number };
+        let place = Place { journal: &self.state.journal, segment: number, offset: tail.end };
         let mut bytes = Vec::with_capacity(FRAME_BYTES as usize + head.len());
         bytes.extend_from_slice(&frame.encode(place));
         bytes.extend_from_slice(head);

@@ -24,6 +24,8 @@ pub enum Bug {
     RemoveOutOfOrder,
     /// The data's checksum covers the first half of it.
     ShortCrc,
+    /// A record's checksum says nothing of its segment.
+    UnboundFrame,
     /// The verifier stays after an unclean end.
     KeepVerifier,
     /// Bad bytes in a sealed segment are taken for a torn tail.

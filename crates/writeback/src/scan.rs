@@ -48,7 +48,7 @@ pub struct Scan {
 
 pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabotage) -> io::Result<Scan> {
     let length = file.length()?.min(SEGMENT_SIZE_MAX.into());
-    let mut reader = Reader { file, header, window: Vec::new(), start: 0 };
+    let mut reader = Reader { file, header, window: Vec::new(), start: 0, sabotage };
     match extent {
         Extent::Sealed { end } => {
             let (records, mut bad, reached) = reader.records(end.min(length))?;
@@ -70,7 +70,7 @@ pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabo
             }
             if !sabotage.is(Bug::TrustTail) {
                 for found in records.iter().filter(|found| found.offset >= covered) {
-                    if !reader.data_is_whole(found, sabotage)? {
+                    if !reader.data_is_whole(found)? {
                         bad.push(Bad { offset: found.offset, what: "torn data" });
                     }
                 }
@@ -95,6 +95,7 @@ struct Reader<'a> {
     window: Vec<u8>,
     /// Offset of the window's first byte.
     start: u64,
+    sabotage: Sabotage,
 }
 
 impl Reader<'_> {
@@ -125,7 +126,8 @@ impl Reader<'_> {
     }
 
     fn frame_at(&mut self, offset: u64, limit: u64) -> io::Result<Option<Frame>> {
-        let (journal, segment) = (self.header.journal, self.header.number);
+        let journal = self.header.journal;
+        let segment = if self.sabotage.is(Bug::UnboundFrame) { 0 } else { self.header.number };
         let bytes = self.bytes(offset, FRAME_BYTES as usize)?;
         let place = Place { journal: &journal, segment, offset };
         Ok(Frame::decode(bytes, place).filter(|frame| offset + frame.span() <= limit))
@@ -148,10 +150,10 @@ impl Reader<'_> {
         Ok(head.len() == frame.head_length as usize && crc32c::crc32c(head) == frame.head_crc)
     }
 
-    fn data_is_whole(&self, found: &Found, sabotage: Sabotage) -> io::Result<bool> {
+    fn data_is_whole(&self, found: &Found) -> io::Result<bool> {
         let mut data = vec![0; found.frame.data_length as usize];
         let count = self.file.read_at(found.offset + found.frame.data_at(), &mut data)?;
-        Ok(count == data.len() && data_crc(&data, sabotage) == found.frame.data_crc)
+        Ok(count == data.len() && data_crc(&data, self.sabotage) == found.frame.data_crc)
     }
 
     /// `length` bytes from `offset`; fewer at the end of the file.

@@ -164,12 +164,12 @@ impl Disk for FaultyDisk {
         };
         let file = Arc::new(MemoryFile { content: Mutex::new(content), faults: self.faults.clone() });
         self.names.lock().unwrap().change(NameChange::Set(name.into(), file.clone()));
-        Ok(file)
+        Ok(Arc::new(Handle(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.faults.powered()?;
-        Ok(self.names.lock().unwrap().get(name)?)
+        Ok(Arc::new(Handle(self.names.lock().unwrap().get(name)?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -277,15 +277,18 @@ impl Content {
     }
 }
 
-impl DiskFile for MemoryFile {
+/// An open file: who holds one is counted.
+struct Handle(Arc<MemoryFile>);
+
+impl DiskFile for Handle {
     fn length(&self) -> io::Result<u64> {
-        self.faults.powered()?;
-        Ok(self.content.lock().unwrap().now.len() as u64)
+        self.0.faults.powered()?;
+        Ok(self.0.content.lock().unwrap().now.len() as u64)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.faults.powered()?;
-        let content = self.content.lock().unwrap();
+        self.0.faults.powered()?;
+        let content = self.0.content.lock().unwrap();
         let from = content.now.get(offset as usize..).unwrap_or_default();
         let length = from.len().min(buffer.len());
         buffer[..length].copy_from_slice(&from[..length]);
@@ -293,24 +296,37 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.faults.powered()?;
-        self.content.lock().unwrap().change(Change::Write(offset as usize, bytes.to_vec()));
+        self.0.faults.powered()?;
+        self.0.content.lock().unwrap().change(Change::Write(offset as usize, bytes.to_vec()));
         Ok(())
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.faults.powered()?;
-        self.content.lock().unwrap().change(Change::Length(length as usize));
+        self.0.faults.powered()?;
+        self.0.content.lock().unwrap().change(Change::Length(length as usize));
+        Ok(())
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.0.faults.powered()?;
+        let mut content = self.0.content.lock().unwrap();
+        let grows = length as usize > content.now.len();
+        if grows && self.0.faults.full.load(SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if grows {
+            content.change(Change::Length(length as usize));
+        }
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.faults.powered()?;
-        self.faults.syncs.fetch_add(1, SeqCst);
-        let mut content = self.content.lock().unwrap();
-        let left = self.faults.sync_fails_in.load(SeqCst);
+        self.0.faults.powered()?;
+        self.0.faults.syncs.fetch_add(1, SeqCst);
+        let mut content = self.0.content.lock().unwrap();
+        let left = self.0.faults.sync_fails_in.load(SeqCst);
         if left > 0 {
-            self.faults.sync_fails_in.store(left - 1, SeqCst);
+            self.0.faults.sync_fails_in.store(left - 1, SeqCst);
             if left == 1 {
                 content.pending.clear();
                 return Err(io::Error::from_raw_os_error(5));

@@ -5,15 +5,12 @@ use std::time::Instant;
 
 use types::Result;
 
-use super::{Full, Log, Tail, Writer, is_full, place_of};
+use super::{Log, Tail, Writer, place_of};
 use crate::disk::DiskFile;
 use crate::index::Segment;
 use crate::sabotage::Bug;
 use crate::segment::{self, HEADER_BYTES, Header};
 use crate::step::Step;
-
-/// Size of the reserve, and of every new segment.
-const RESERVE_NAME: &str = "RESERVE";
 
 impl Log {
     /// One fdatasync for all that has been written until now; returns the sequence up to which all is durable.
@@ -76,59 +73,9 @@ impl Log {
         self.writer().tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
     }
 
-    /// Room for an entry's record at the tail; the reason if there is none.
-    pub(super) fn make_room(&self, writer: &mut Writer, span: u64) -> Result<Option<Full>> {
-        if !writer.reserve {
-            // Without the reserve the last room is for what frees room.
-            if let Some(full) = self.make_reserve(writer)? {
-                return Ok(Some(full));
-            }
-        }
-        if self.fits(writer, span) {
-            return Ok(None);
-        }
-        if self.held_bytes() + 2 * self.segment_size > self.size_max {
-            return Ok(Some(Full::Quota));
-        }
-        let name = segment::unborn_name(writer.next_number);
-        match self.disk.create(&name, self.segment_size) {
-            Ok(file) => self.begin(writer, file).map(|()| None),
-            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
-            Err(e) => Err(self.latch("create journal segment", &name, e)),
-        }
-    }
-
-    /// Room for what helps to free room (Done, Moved): from the reserve, if there is no other.
-    pub(super) fn make_room_from_reserve(&self, writer: &mut Writer, span: u64) -> Result<bool> {
-        if self.fits(writer, span) {
-            return Ok(true);
-        }
-        let name = segment::unborn_name(writer.next_number);
-        let fail = |e| self.latch("create journal segment", &name, e);
-        let within = self.held_bytes() + 2 * self.segment_size <= self.size_max;
-        let created = if within { Some(self.disk.create(&name, self.segment_size)) } else { None };
-        let file = match created {
-            Some(Ok(file)) => file,
-            Some(Err(e)) if !is_full(&e) => return Err(fail(e)),
-            _ if !writer.reserve => return Ok(false),
-            _ => {
-                self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
-                writer.reserve = false;
-                self.step(Step::ReserveTaken);
-                self.disk.open(&name).map_err(fail)?
-            }
-        };
-        self.begin(writer, file)?;
-        Ok(true)
-    }
-
-    fn fits(&self, writer: &Writer, span: u64) -> bool {
-        writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
-    }
-
     /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
     /// written before is durable, and so is the new segment's name.
-    fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
+    pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
         let number = writer.next_number;
         let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
         if number > u32::MAX.into() {
@@ -171,44 +118,5 @@ impl Log {
         self.now_durable(writer.next_sequence - 1);
         self.step(Step::SegmentSealed);
         Ok(())
-    }
-
-    /// Bytes that the segments hold on the disk, the tail as far as it is written.
-    fn held_bytes(&self) -> u64 {
-        self.index().bytes()
-    }
-
-    /// At open: the reserve from last time, or a new one if there is room.
-    pub(super) fn find_reserve(&self) -> Result<()> {
-        let fail = |e| types::Error::io("open journal", self.disk.place(), e);
-        let mut writer = self.writer();
-        let there = self.disk.list().map_err(fail)?.iter().any(|name| name == RESERVE_NAME);
-        if there
-            && self.disk.open(RESERVE_NAME).and_then(|file| file.length()).map_err(fail)? == self.segment_size
-        {
-            writer.reserve = true;
-            return Ok(());
-        }
-        if there {
-            self.disk.remove(RESERVE_NAME).map_err(fail)?;
-        }
-        self.make_reserve(&mut writer).map(|_| ())
-    }
-
-    /// Set a segment's room aside again. Its name needs no sync: a reserve that is lost is made anew.
-    pub(super) fn make_reserve(&self, writer: &mut Writer) -> Result<Option<Full>> {
-        let tail = writer.tail.as_ref().map_or(0, |tail| self.segment_size - tail.end);
-        if self.held_bytes() + tail + self.segment_size > self.size_max {
-            return Ok(Some(Full::Quota));
-        }
-        match self.disk.create(RESERVE_NAME, self.segment_size) {
-            Ok(_) => {
-                writer.reserve = true;
-                self.step(Step::ReserveMade);
-                Ok(None)
-            }
-            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
-            Err(e) => Err(self.latch("create journal reserve in", &self.disk.place(), e)),
-        }
     }
 }

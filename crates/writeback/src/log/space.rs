@@ -1,9 +1,12 @@
 //! Giving room back: segments that nobody needs leave, oldest first; an entry that is stuck moves out of the way.
 
+use std::sync::Arc;
+
 use types::{ByteRange, Result};
 
 use super::Log;
-use crate::index::{Live, Position};
+use super::room::SPARE_NAME;
+use crate::index::{Live, Position, Segment};
 use crate::sabotage::Bug;
 use crate::segment::{self, Frame, Kind};
 use crate::step::Step;
@@ -33,13 +36,7 @@ impl Log {
         let mut removed = 0;
         while let Some(number) = self.removable() {
             self.usable()?;
-            let name = segment::name(number);
-            let fail = |e| self.latch("remove journal segment", &name, e);
-            self.disk.remove(&name).map_err(fail)?;
-            if !self.sabotage.is(Bug::SkipSyncDirOnRemove) {
-                self.disk.sync_dir().map_err(fail)?;
-            }
-            self.index().segments.remove(&number);
+            self.let_go(number)?;
             removed += 1;
             self.step(Step::SegmentRemoved);
         }
@@ -48,6 +45,31 @@ impl Log {
             self.make_reserve(&mut writer)?;
         }
         Ok(removed)
+    }
+
+    /// As the spare, if there is room for one and nobody reads the segment: who does keeps its file, and would see it
+    /// written over. Nobody can begin to read it, since nothing in it is live.
+    fn let_go(&self, number: u64) -> Result<()> {
+        let name = segment::name(number);
+        let fail = |e| self.latch("remove journal segment", &name, e);
+        let unread = |one: &&Segment| Arc::strong_count(&one.file) == 1;
+        let unread = self.index().segments.get(&number).filter(unread).map(|one| one.end);
+        let mut writer = self.writer();
+        if unread.is_some_and(|end| self.spare_fits(&writer, end)) {
+            self.disk.rename(&name, SPARE_NAME).map_err(fail)?;
+            // Before anybody writes into it: its old name must not come back with new bytes.
+            self.disk.sync_dir().map_err(fail)?;
+            writer.spare = true;
+            self.index().segments.remove(&number);
+            return Ok(());
+        }
+        drop(writer);
+        self.disk.remove(&name).map_err(fail)?;
+        if !self.sabotage.is(Bug::SkipSyncDirOnRemove) {
+            self.disk.sync_dir().map_err(fail)?;
+        }
+        self.index().segments.remove(&number);
+        Ok(())
     }
 
     fn removable(&self) -> Option<u64> {

@@ -6,9 +6,14 @@ mod model;
 
 use std::collections::BTreeMap;
 
+use std::sync::Arc;
+
 use history::{Outcome, play};
 
-use crate::sabotage::Bug;
+use super::{Append, Log, Options};
+use crate::disk::Disk;
+use crate::disk::faulty::FaultyDisk;
+use crate::sabotage::{Bug, Sabotage};
 use crate::step::Step;
 
 #[test]
@@ -42,7 +47,7 @@ fn what_was_acknowledged_survives_every_cut() {
 
 #[test]
 fn planted_bugs_are_found() {
-    const BUGS: [Bug; 17] = [
+    const BUGS: [Bug; 18] = [
         Bug::SkipSync,
         Bug::AcknowledgeBeforeSync,
         Bug::IgnoreFailedSync,
@@ -54,6 +59,7 @@ fn planted_bugs_are_found() {
         Bug::RemoveBeforeCopy,
         Bug::RemoveOutOfOrder,
         Bug::ShortCrc,
+        Bug::UnboundFrame,
         Bug::KeepVerifier,
         Bug::CutSealed,
         Bug::TrustTail,
@@ -73,4 +79,53 @@ fn planted_bugs_are_found() {
     let missed: Vec<_> = found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug).collect();
     println!("planted bugs found: {}/{}", found.len() - missed.len(), found.len());
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+fn log_on(disk: &Arc<FaultyDisk>) -> Log {
+    let sabotage = Sabotage::default();
+    let (size_max, segment_size, fresh) = (8 * 4096, 4096, [1; 16]);
+    let hook: crate::step::Hook = Arc::new(|_| {});
+    Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage }).unwrap()
+}
+
+/// Entries of a quarter segment each, done as soon as they are written.
+fn append_done(log: &Log, count: u64, fill: u8) {
+    for _ in 0..count {
+        let Append::Written(position) = log.append(b"op", &[fill; 900]).unwrap() else { panic!("full") };
+        log.done(position.sequence).unwrap();
+        log.reclaim().unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_leaves_is_written_again_as_the_next_one() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    append_done(&log, 5, 1);
+    let has_spare = || disk.list().unwrap().iter().any(|name| name == "SPARE");
+    assert!(has_spare());
+    // A full disk does not matter as long as there is the spare.
+    disk.faults.full.store(true, std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..4 {
+        assert!(matches!(log.append(b"op", &[2; 900]), Ok(Append::Written(_))) || !has_spare());
+    }
+    assert!(!has_spare());
+    drop(log);
+    assert_eq!(log_on(&disk).damage(), []);
+}
+
+#[test]
+fn a_reader_of_a_segment_that_leaves_keeps_its_bytes() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    let Append::Written(position) = log.append(b"op", &[7; 900]).unwrap() else { panic!("full") };
+    // A read is under way: it has looked up its place, and not read yet.
+    let (_, file) = log.find(position.sequence).unwrap();
+    log.done(position.sequence).unwrap();
+    append_done(&log, 40, 1);
+    assert!(log.find(position.sequence).is_err());
+    let mut bytes = [0; 900];
+    let at = u64::from(position.offset) + crate::segment::FRAME_BYTES + 2;
+    assert_eq!(file.read_at(at, &mut bytes).unwrap(), 900);
+    assert_eq!(bytes, [7; 900]);
 }
