@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,6 +35,8 @@ const APPENDS_MAX: usize = 64;
 const UNSYNCED_MAX: u64 = 8 << 20;
 /// A file system that is full is asked again after this; nobody tells us when others have made room.
 const FULL_RETRY: Duration = Duration::from_secs(1);
+/// The age of what waits grows while nothing happens; it is shown as of so long ago at most.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Config {
     /// Ours alone; made if need be.
@@ -79,6 +81,7 @@ pub struct Ticket {
     pub position: Position,
 }
 
+/// Dropping it waits for the sync that is under way, and is an unclean end: [`Journal::close`] makes a clean one.
 pub struct Journal {
     log: Arc<Log>,
     committer: Worker,
@@ -138,8 +141,9 @@ impl Journal {
     }
 
     /// Go on with what is readable, knowing that entries may be missing.
-    pub fn accept_damage(&self) {
-        self.log.accept_damage();
+    pub async fn accept_damage(&self) -> Result<()> {
+        let log = self.log.clone();
+        off_runtime(move || log.accept_damage()).await
     }
 
     /// A write or a sync failed: nothing is accepted before the journal is opened anew.
@@ -267,6 +271,11 @@ impl Journal {
         (self.log.used_bytes(), self.log.entries_max())
     }
 
+    /// Since the oldest entry that is not done was written.
+    pub fn oldest_age(&self) -> Option<Duration> {
+        self.log.oldest_age()
+    }
+
     /// End cleanly: all is durable, and the verifier will stay. Nothing is accepted afterwards.
     pub async fn close(&self) -> Result<()> {
         let log = self.log.clone();
@@ -382,7 +391,15 @@ fn commit_on(bell: &Receiver<()>, log: &Log, wanted: &AtomicU64) {
 }
 
 fn keep_room_on(bell: &Receiver<()>, log: &Log, room: &Notify) {
-    while bell.recv().is_ok() {
+    loop {
+        match bell.recv_timeout(NOTE_EVERY) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                log.note();
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
         if let Err(error) = keep_room(log)
             && !log.is_latched()
         {

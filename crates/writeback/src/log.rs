@@ -11,8 +11,9 @@ mod space;
 
 pub use space::Compacted;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -64,6 +65,8 @@ pub struct Log {
     commits: Mutex<()>,
     writer: Mutex<Writer>,
     index: Mutex<Index>,
+    /// The highest sequence that was given out.
+    last_sequence: AtomicU64,
     /// All entries up to this sequence are on disk.
     durable: watch::Sender<u64>,
     /// The first failure; nothing is appended or called durable after it.
@@ -101,8 +104,6 @@ impl Log {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Log> {
         let Options { size_max, segment_size, fresh, hook, sabotage } = options;
         let recovery = recovery::recover(disk.as_ref(), &hook, sabotage, fresh)?;
-        recovery::write_state(disk.as_ref(), &hook, &recovery.state)
-            .map_err(|e| Error::io("write the journal's state in", disk.place(), e))?;
         let writer = Writer {
             tail: None,
             next_sequence: recovery.state.next_sequence,
@@ -124,11 +125,16 @@ impl Log {
             commits: Mutex::default(),
             writer: Mutex::new(writer),
             index: Mutex::new(recovery.index),
+            last_sequence: AtomicU64::new(recovery.state.next_sequence - 1),
             durable: watch::Sender::new(recovery.state.next_sequence - 1),
             latched: OnceLock::new(),
             damage: recovery.damage,
             damage_accepted: OnceLock::new(),
         };
+        // A damaged journal stays as it was found until somebody accepts that.
+        if log.damage.is_empty() {
+            log.begin_epoch()?;
+        }
         log.find_reserve()?;
         log.note();
         Ok(log)
@@ -143,8 +149,16 @@ impl Log {
     }
 
     /// Go on with what is readable. The damage is found again at the next open, until its segment has left.
-    pub fn accept_damage(&self) {
+    pub fn accept_damage(&self) -> Result<()> {
+        self.begin_epoch()?;
         self.damage_accepted.get_or_init(|| ());
+        Ok(())
+    }
+
+    /// From here on the journal counts as ended uncleanly, and the verifier is the new one.
+    fn begin_epoch(&self) -> Result<()> {
+        recovery::write_state(self.disk.as_ref(), &self.hook, &self.state)
+            .map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))
     }
 
     pub fn durable(&self) -> watch::Receiver<u64> {
@@ -224,6 +238,7 @@ impl Log {
             return Ok(Append::Full(Full::Disk));
         };
         writer.next_sequence += 1;
+        self.last_sequence.store(frame.sequence, Ordering::SeqCst);
         self.index().insert(Live::new(position, &frame));
         self.metrics.appended_entries.inc();
         self.metrics.appended_bytes.inc_by((head.len() + data.len()) as u64);
@@ -360,7 +375,7 @@ impl Log {
 
     /// The highest sequence that was given out.
     pub fn last_sequence(&self) -> u64 {
-        self.writer().next_sequence - 1
+        self.last_sequence.load(Ordering::SeqCst)
     }
 
     fn find(&self, sequence: u64) -> Result<(Live, Arc<dyn DiskFile>)> {
@@ -412,15 +427,21 @@ impl Log {
         Ok(())
     }
 
+    /// Since the oldest entry that is not done was written.
+    pub fn oldest_age(&self) -> Option<Duration> {
+        let oldest = self.index().live.values().next().map(|live| live.written_ms)?;
+        Some(Duration::from_millis(now_ms().saturating_sub(oldest)))
+    }
+
     /// Bring the gauges up to date.
     pub fn note(&self) {
+        let oldest = self.oldest_age().unwrap_or_default();
+        self.metrics.oldest_seconds.set(oldest.as_secs_f64());
+        self.metrics.max_bytes.set(self.size_max as i64);
         let index = self.index();
         self.metrics.entries.set(index.live.len() as i64);
         self.metrics.live_bytes.set(index.live_bytes() as i64);
         self.metrics.used_bytes.set(index.bytes() as i64);
-        self.metrics.max_bytes.set(self.size_max as i64);
-        let oldest = index.live.values().next().map_or(0, |live| now_ms().saturating_sub(live.written_ms));
-        self.metrics.oldest_seconds.set(oldest as f64 / 1000.0);
     }
 }
 

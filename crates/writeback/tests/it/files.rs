@@ -161,9 +161,40 @@ async fn damage_is_named_and_the_rest_stays_readable_and_nothing_goes_on_unasked
     let refused = journal.append(head(0), data(0), soon()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert!(refused.to_string().contains("00000001.journal at 64"), "{refused}");
-    journal.accept_damage();
+    drop(journal);
+    let (journal, _) = Journal::open(config(dir.path(), 16)).unwrap();
+    assert_eq!(journal.damage().len(), 1, "it stays known while nobody accepts it");
+    journal.accept_damage().await.unwrap();
     append(&journal, 100..101).await;
     drop(journal);
     let (journal, _) = Journal::open(config(dir.path(), 16)).unwrap();
     assert_eq!(journal.damage().len(), 1, "it stays known until its segment leaves");
+}
+
+#[tokio::test]
+async fn a_lost_state_and_a_lost_last_segment_are_damage_until_accepted() {
+    for lost in ["STATE", "00000003.journal"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(config(dir.path(), 16)).unwrap();
+        let verifier = journal.verifier();
+        append(&journal, 0..100).await;
+        journal.close().await.unwrap();
+        drop(journal);
+        assert_eq!(segments(dir.path()).len(), 3, "the one that is lost is the last");
+        fs::remove_file(dir.path().join(lost)).unwrap();
+        for _ in 0..2 {
+            let (journal, _) = Journal::open(config(dir.path(), 16)).unwrap();
+            assert_eq!(journal.damage()[0].file, lost);
+            assert_ne!(journal.verifier(), verifier);
+        }
+        let (journal, recovered) = Journal::open(config(dir.path(), 16)).unwrap();
+        journal.accept_damage().await.unwrap();
+        let found = check_all(&journal, recovered).await;
+        let next = append(&journal, 100..101).await;
+        assert!(next > 100 && found.len() <= 100, "no sequence is given out again");
+        drop(journal);
+        let (journal, recovered) = Journal::open(config(dir.path(), 16)).unwrap();
+        assert_eq!(journal.damage().iter().filter(|damage| damage.file == "STATE").count(), 0);
+        assert_eq!(check_all(&journal, recovered).await.len(), found.len() + 1);
+    }
 }
