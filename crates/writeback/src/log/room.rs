@@ -33,7 +33,7 @@ impl Log {
         if self.fits(writer, span) {
             return Ok(None);
         }
-        if self.held_bytes() + 2 * self.segment_size > self.size_max {
+        if !self.another_fits(writer) {
             return Ok(Some(Full::Quota));
         }
         let name = segment::unborn_name(writer.next_number);
@@ -51,8 +51,7 @@ impl Log {
         }
         let name = segment::unborn_name(writer.next_number);
         let fail = |e| self.latch("create journal segment", &name, e);
-        let within = self.held_bytes() + 2 * self.segment_size <= self.size_max;
-        let created = if within { Some(self.unborn(writer, &name)) } else { None };
+        let created = if self.another_fits(writer) { Some(self.unborn(writer, &name)) } else { None };
         let file = match created {
             Some(Ok(file)) => file,
             Some(Err(e)) if !is_full(&e) => return Err(fail(e)),
@@ -70,6 +69,11 @@ impl Log {
 
     fn fits(&self, writer: &Writer, span: u64) -> bool {
         writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
+    }
+
+    /// One more segment beside the reserve. The tail is cut to its length only after the new one is made.
+    fn another_fits(&self, writer: &Writer) -> bool {
+        self.held_bytes() + self.tail_rest(writer) + 2 * self.segment_size <= self.size_max
     }
 
     /// A file for a new segment, under this name: the spare, or a new one.
@@ -111,7 +115,9 @@ impl Log {
         let there = |wanted: &str| names.iter().any(|name| name == wanted);
         if there(RESERVE_NAME) {
             let file = self.disk.open(RESERVE_NAME).map_err(fail)?;
-            writer.reserve = file.length().map_err(fail)? == self.segment_size;
+            // A crash, or another configuration, can leave one for which there is no room.
+            let fits = self.held_bytes() + self.segment_size <= self.size_max;
+            writer.reserve = fits && file.length().map_err(fail)? == self.segment_size;
             if !writer.reserve {
                 self.disk.remove(RESERVE_NAME).map_err(fail)?;
             }
