@@ -85,6 +85,9 @@ async fn no_space_is_said_when_the_quota_is_used_up_and_room_wakes_who_waits() {
     let journal = Arc::new(journal);
     let (sequences, error) = fill(&journal).await;
     assert_eq!(error.kind(), ErrorKind::NoSpace);
+    let position = journal.log.head(1).unwrap().0;
+    let read = journal.read(position, ByteRange::new(0, 4000)).await.unwrap();
+    assert_eq!(read, data(4000), "readers do not notice");
     // Seven segments of entries and one in reserve; four entries fit into each.
     assert_eq!(sequences.len(), 7 * 4);
     let waiter = {
@@ -237,4 +240,34 @@ fn a_journal_too_small_for_its_largest_entry_is_refused() {
         assert!(config.check().is_err_and(|e| e.kind() == ErrorKind::Config));
     }
     assert!(Config::new("unused").check().is_ok());
+}
+
+#[tokio::test]
+async fn what_operators_see_is_what_is_there() {
+    let (journal, _) = open(&Arc::default(), 64, None);
+    let mut last = 0;
+    for _ in 0..3 {
+        last = journal.append(Bytes::from_static(b"op"), data(98), soon()).await.unwrap().sequence;
+    }
+    journal.synced(last).await.unwrap();
+    journal.done(1).await.unwrap();
+    journal.log.note();
+    let mut registry = prometheus_client::registry::Registry::default();
+    journal.metrics().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let shown = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("forebay_journal_{name} ")));
+        line.unwrap_or_else(|| panic!("{name} in {text}")).rsplit(' ').next().unwrap().to_string()
+    };
+    assert_eq!(shown("appended_entries_total"), "3");
+    assert_eq!(shown("appended_bytes_total"), "300");
+    assert_eq!(shown("entries"), "2");
+    assert_eq!(shown("live_bytes"), (2 * 152).to_string());
+    assert_eq!(shown("used_bytes"), (64 + 3 * 152 + 48).to_string());
+    assert_eq!(shown("max_bytes"), (64 * SEGMENT).to_string());
+    assert_eq!(shown("latched"), "0");
+    assert_eq!(shown("sync_seconds_count"), "1");
+    assert!(shown("oldest_entry_seconds").parse::<f64>().unwrap() < 3600.0);
+    assert!(journal.oldest_age().is_some());
 }

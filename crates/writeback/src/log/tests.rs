@@ -136,3 +136,51 @@ fn a_reader_of_a_segment_that_leaves_keeps_its_bytes() {
     assert_eq!(file.read_at(at, &mut bytes).unwrap(), 900);
     assert_eq!(bytes, [7; 900]);
 }
+
+fn append(log: &Log) -> crate::Position {
+    let Append::Written(position) = log.append(b"op", &[7; 300]).unwrap() else { panic!("full") };
+    position
+}
+
+/// Killed, with a byte gone bad before the next open.
+fn killed_and_rotten(disk: &Arc<FaultyDisk>, log: Log, position: crate::Position, at: u64) -> Log {
+    drop(log);
+    disk.rot(&crate::segment::name(position.segment.into()), u64::from(position.offset) + at);
+    log_on(disk)
+}
+
+#[test]
+fn a_bad_entry_below_a_later_entrys_sync_is_damage() {
+    for (at, readable) in [(0, vec![2]), (20, vec![2]), (48, vec![2]), (60, vec![1, 2])] {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        let first = append(&log);
+        log.commit().unwrap();
+        append(&log);
+        let log = killed_and_rotten(&disk, log, first, at);
+        assert_eq!(log.live_sequences(), readable, "byte {at}");
+        if at < 50 {
+            assert_eq!(log.damage()[0].offset, u64::from(first.offset), "byte {at}");
+            assert!(log.append(b"", b"").is_err());
+        } else {
+            // Data is checked when it is read.
+            let read = log.read(first, types::ByteRange::new(0, 300));
+            assert!(read.is_err_and(|e| e.kind() == types::ErrorKind::Corrupt));
+        }
+    }
+}
+
+#[test]
+fn a_bad_entry_that_no_sync_covered_is_cut_with_all_behind_it() {
+    for at in [0, 20, 48, 60] {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        append(&log);
+        log.commit().unwrap();
+        let second = append(&log);
+        let last = append(&log);
+        let log = killed_and_rotten(&disk, log, second, at);
+        assert_eq!((log.damage(), log.live_sequences()), (&[][..], vec![1]), "byte {at}");
+        assert!(append(&log).sequence > last.sequence, "the sequences of what was cut are used up");
+    }
+}
