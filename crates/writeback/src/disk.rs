@@ -1,0 +1,155 @@
+//! The border to the file system: what the journal asks of a disk, and the real one.
+//!
+//! Small on purpose, so that the tests' disk can lose at a power cut all that a real one may lose: what a call
+//! leaves in memory until the matching `sync` (of a file) or `sync_dir` (of names) is not durable.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use types::{Error, ErrorKind, Result};
+
+/// One directory, ours alone.
+pub trait Disk: Send + Sync {
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// A new file of `length` zeros with room on the disk for all of it; replaces one of that name.
+    fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>>;
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Replaces `to`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Names made, changed and removed until now are durable.
+    fn sync_dir(&self) -> io::Result<()>;
+    /// For messages.
+    fn place(&self) -> String;
+}
+
+pub trait DiskFile: Send + Sync {
+    fn length(&self) -> io::Result<u64>;
+    /// As many bytes as there are; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    fn truncate(&self, length: u64) -> io::Result<()>;
+    /// Room on the disk for this length, and at least this length; what is added reads as zeros.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+    /// Contents and length as they are now are durable (fdatasync).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the file system.
+pub struct RealDisk {
+    path: PathBuf,
+    directory: File,
+    /// Held while we live: a second process on the same directory is refused.
+    _lock: File,
+}
+
+impl RealDisk {
+    /// Create the directory if need be, and lock it.
+    pub fn claim(path: &Path) -> Result<RealDisk> {
+        let refuse = |what: &str, e: io::Error| {
+            let message = format!("cannot {what} {}: {e}", path.display());
+            Error::new(ErrorKind::Config, "journal directory:", message)
+        };
+        std::fs::create_dir_all(path).map_err(|e| refuse("create", e))?;
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(|e| refuse("sync above", e))?;
+        }
+        let lock = File::create(path.join("LOCK")).map_err(|e| refuse("write in", e))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            let message =
+                format!("{} is in use by another tier; give this one a directory of its own", path.display());
+            Error::new(ErrorKind::Config, "journal directory:", message)
+        })?;
+        let directory = File::open(path).map_err(|e| refuse("open", e))?;
+        Ok(RealDisk { path: path.to_path_buf(), directory, _lock: lock })
+    }
+}
+
+impl Disk for RealDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>()?;
+        Ok(entries.iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
+    fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+        if let Err(e) = DiskFile::allocate(&file, length) {
+            // What has no room must not keep what it got of it.
+            let _ = self.remove(name);
+            return Err(e);
+        }
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(Arc::new(File::from(rustix::fs::openat(&self.directory, name, flags, Mode::empty())?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.directory, from, &self.directory, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.directory, name, rustix::fs::AtFlags::empty())?)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl DiskFile for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    /// So that a later write finds the file system full only where it copies on write. A file system without the
+    /// call gives the length alone.
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, length) {
+            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(length.max(self.metadata()?.len())),
+            done => Ok(done?),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+#[cfg(test)]
+pub mod faulty;

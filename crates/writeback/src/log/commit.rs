@@ -1,0 +1,122 @@
+//! Making durable: the group commit, and the step from one segment to the next.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use types::Result;
+
+use super::{Log, Tail, Writer, place_of};
+use crate::disk::DiskFile;
+use crate::index::Segment;
+use crate::sabotage::Bug;
+use crate::segment::{self, HEADER_BYTES, Header};
+use crate::step::Step;
+
+impl Log {
+    /// One fdatasync for all that has been written until now; returns the sequence up to which all is durable.
+    /// Appends go on meanwhile.
+    pub fn commit(&self) -> Result<u64> {
+        let _commits = self.commits.lock().expect("nobody panics in a commit");
+        let (file, number, end, last) = {
+            let writer = self.writer();
+            self.usable()?;
+            let last = writer.next_sequence - 1;
+            match &writer.tail {
+                Some(tail) if tail.end > tail.covered => (tail.file.clone(), tail.number, tail.end, last),
+                // A segment is left and begun durable.
+                _ => return Ok(self.now_durable(last)),
+            }
+        };
+        self.step(Step::BeforeSync);
+        if self.sabotage.is(Bug::AcknowledgeBeforeSync) {
+            self.now_durable(last);
+        }
+        self.sync_file(file.as_ref(), number, end)?;
+        let mut writer = self.writer();
+        // A latch between the sync and here does not take back what the sync has done, and what was latched is
+        // another file's or a later write's failure. But nobody is told of anything good any more.
+        self.usable()?;
+        if let Some(tail) = writer.tail.as_mut().filter(|tail| tail.number == number) {
+            tail.covered = tail.covered.max(end);
+        }
+        drop(writer);
+        self.now_durable(last);
+        self.step(Step::AfterSync);
+        Ok(last)
+    }
+
+    fn now_durable(&self, last: u64) -> u64 {
+        self.durable.send_if_modified(|durable| {
+            let grown = last > *durable;
+            *durable = last.max(*durable);
+            grown
+        });
+        last
+    }
+
+    fn sync_file(&self, file: &dyn DiskFile, number: u64, end: u64) -> Result<()> {
+        if self.sabotage.is(Bug::SkipSync) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        match file.sync() {
+            Err(_) if self.sabotage.is(Bug::IgnoreFailedSync) => {}
+            Err(e) => return Err(self.latch("sync journal", &place_of(number, end), e)),
+            Ok(()) => {}
+        }
+        self.metrics.sync_seconds.observe(begun.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Bytes that a commit would have to bring to the disk now.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.writer().tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
+    }
+
+    /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
+    /// written before is durable, and so is the new segment's name.
+    pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
+        let number = writer.next_number;
+        let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
+        if number > u32::MAX.into() {
+            // Names and positions end here. Not in our time, unless somebody put such a name there.
+            return Err(fail(std::io::ErrorKind::FileTooLarge.into()));
+        }
+        self.step(Step::SegmentCreated);
+        self.seal(writer)?;
+        let header = Header {
+            journal: self.state.journal,
+            number,
+            first_sequence: writer.next_sequence,
+            previous_end: writer.previous_end,
+            size: self.segment_size as u32,
+        };
+        file.write_at(0, &header.encode()).map_err(fail)?;
+        self.step(Step::HeaderWritten);
+        file.sync().map_err(fail)?;
+        self.disk.rename(&segment::unborn_name(number), &segment::name(number)).map_err(fail)?;
+        if !self.sabotage.is(Bug::SkipSyncDir) {
+            self.disk.sync_dir().map_err(fail)?;
+        }
+        self.step(Step::SegmentNamed);
+        self.index().segments.insert(number, Segment::new(file.clone(), HEADER_BYTES));
+        writer.next_number += 1;
+        writer.tail = Some(Tail { number, file, end: HEADER_BYTES, covered: HEADER_BYTES });
+        Ok(())
+    }
+
+    /// Make the tail durable at its length; it is written no more.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let Some(tail) = &writer.tail else { return Ok(()) };
+        let fail = |e| self.latch("seal journal segment", &place_of(tail.number, tail.end), e);
+        tail.file.truncate(tail.end).map_err(fail)?;
+        if !self.sabotage.is(Bug::SkipSyncOnSeal) {
+            self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
+        }
+        writer.previous_end = tail.end as u32;
+        writer.tail = None;
+        self.now_durable(writer.next_sequence - 1);
+        self.step(Step::SegmentSealed);
+        Ok(())
+    }
+}

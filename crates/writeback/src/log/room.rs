@@ -1,0 +1,152 @@
+//! Room for records: the next segment's file, the reserve for what helps when nothing else is left, and the spare.
+//!
+//! A segment that leaves becomes the spare, and the spare the next segment: a sync after a write into blocks that were
+//! written before has no allocation to make durable, and takes about half the time. Old records in it do not count,
+//! because a frame's checksum names its segment.
+//!
+//! On the disk there are never more bytes than the quota: the segments, the rest of the tail, the reserve, the spare.
+
+use std::io;
+use std::sync::Arc;
+
+use types::Result;
+
+use super::{Full, Log, Writer, is_full};
+use crate::disk::DiskFile;
+use crate::segment;
+use crate::step::Step;
+
+/// As large as a segment.
+pub const RESERVE_NAME: &str = "RESERVE";
+/// A segment that has left; as large as a segment once it is used.
+pub const SPARE_NAME: &str = "SPARE";
+
+impl Log {
+    /// Room for an entry's record at the tail; the reason if there is none.
+    pub(super) fn make_room(&self, writer: &mut Writer, span: u64) -> Result<Option<Full>> {
+        if !writer.reserve {
+            // Without the reserve the last room is for what frees room.
+            if let Some(full) = self.make_reserve(writer)? {
+                return Ok(Some(full));
+            }
+        }
+        if self.fits(writer, span) {
+            return Ok(None);
+        }
+        if !self.another_fits(writer) {
+            return Ok(Some(Full::Quota));
+        }
+        let name = segment::unborn_name(writer.next_number);
+        match self.unborn(writer, &name) {
+            Ok(file) => self.begin(writer, file).map(|()| None),
+            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
+            Err(e) => Err(self.latch("create journal segment", &name, e)),
+        }
+    }
+
+    /// Room for what helps to free room (Done, Moved): from the reserve, if there is no other.
+    pub(super) fn make_room_from_reserve(&self, writer: &mut Writer, span: u64) -> Result<bool> {
+        if self.fits(writer, span) {
+            return Ok(true);
+        }
+        let name = segment::unborn_name(writer.next_number);
+        let fail = |e| self.latch("create journal segment", &name, e);
+        let created = if self.another_fits(writer) { Some(self.unborn(writer, &name)) } else { None };
+        let file = match created {
+            Some(Ok(file)) => file,
+            Some(Err(e)) if !is_full(&e) => return Err(fail(e)),
+            _ if !writer.reserve => return Ok(false),
+            _ => {
+                self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
+                writer.reserve = false;
+                self.step(Step::ReserveTaken);
+                self.disk.open(&name).map_err(fail)?
+            }
+        };
+        self.begin(writer, file)?;
+        Ok(true)
+    }
+
+    fn fits(&self, writer: &Writer, span: u64) -> bool {
+        writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
+    }
+
+    /// One more segment beside the reserve. The tail is cut to its length only after the new one is made.
+    fn another_fits(&self, writer: &Writer) -> bool {
+        self.held_bytes() + self.tail_rest(writer) + 2 * self.segment_size <= self.size_max
+    }
+
+    /// A file for a new segment, under this name: the spare, or a new one.
+    fn unborn(&self, writer: &mut Writer, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if writer.spare { self.take_spare(writer, name) } else { self.disk.create(name, self.segment_size) }
+    }
+
+    fn take_spare(&self, writer: &mut Writer, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.rename(SPARE_NAME, name)?;
+        writer.spare = false;
+        let file = self.disk.open(name)?;
+        if let Err(e) = file.allocate(self.segment_size) {
+            self.disk.remove(name)?;
+            return Err(e);
+        }
+        Ok(file)
+    }
+
+    /// Bytes that the segments hold on the disk, the tail as far as it is written.
+    fn held_bytes(&self) -> u64 {
+        self.index().bytes()
+    }
+
+    /// May a segment of `end` bytes that leaves stay on the disk as the spare?
+    pub(super) fn spare_fits(&self, writer: &Writer, end: u64) -> bool {
+        let left = self.held_bytes() - end + self.tail_rest(writer) + 2 * self.segment_size;
+        writer.reserve && !writer.spare && left <= self.size_max
+    }
+
+    fn tail_rest(&self, writer: &Writer) -> u64 {
+        writer.tail.as_ref().map_or(0, |tail| self.segment_size - tail.end)
+    }
+
+    /// At open: spare and reserve from last time, or a new reserve if there is room.
+    pub(super) fn find_reserve(&self) -> Result<()> {
+        let fail = |e| types::Error::io("open journal", self.disk.place(), e);
+        let mut writer = self.writer();
+        let names = self.disk.list().map_err(fail)?;
+        let there = |wanted: &str| names.iter().any(|name| name == wanted);
+        if there(RESERVE_NAME) {
+            let file = self.disk.open(RESERVE_NAME).map_err(fail)?;
+            // A crash, or another configuration, can leave one for which there is no room.
+            let fits = self.held_bytes() + self.segment_size <= self.size_max;
+            writer.reserve = fits && file.length().map_err(fail)? == self.segment_size;
+            if !writer.reserve {
+                self.disk.remove(RESERVE_NAME).map_err(fail)?;
+            }
+        }
+        writer.spare = there(SPARE_NAME);
+        if !writer.reserve {
+            self.make_reserve(&mut writer)?;
+        }
+        let fits = writer.reserve && self.held_bytes() + 2 * self.segment_size <= self.size_max;
+        if writer.spare && !fits {
+            self.disk.remove(SPARE_NAME).map_err(fail)?;
+            writer.spare = false;
+        }
+        Ok(())
+    }
+
+    /// Set a segment's room aside again. Its name needs no sync: a reserve that is lost is made anew.
+    pub(super) fn make_reserve(&self, writer: &mut Writer) -> Result<Option<Full>> {
+        if self.held_bytes() + self.tail_rest(writer) + self.segment_size > self.size_max {
+            return Ok(Some(Full::Quota));
+        }
+        match self.unborn(writer, RESERVE_NAME) {
+            Ok(_) => {
+                writer.reserve = true;
+                self.step(Step::ReserveMade);
+                Ok(None)
+            }
+            Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
+            Err(e) => Err(self.latch("create journal reserve in", &self.disk.place(), e)),
+        }
+    }
+}

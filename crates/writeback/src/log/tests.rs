@@ -1,0 +1,186 @@
+//! Random histories with power cuts, kills, failed syncs, full disks and rot, against a model; and proof that the
+//! same harness finds planted bugs.
+
+mod history;
+mod model;
+
+use std::collections::BTreeMap;
+
+use std::sync::Arc;
+
+use history::{Outcome, play};
+
+use super::{Append, Log, Options};
+use crate::disk::Disk;
+use crate::disk::faulty::FaultyDisk;
+use crate::sabotage::{Bug, Sabotage};
+use crate::step::Step;
+
+#[test]
+fn what_was_acknowledged_survives_every_cut() {
+    let mut total = Outcome::default();
+    // WRITEBACK_SEEDS=FIRST..LAST plays others: more for the record, one to look at.
+    let asked = std::env::var("WRITEBACK_SEEDS").ok();
+    let asked = asked.as_deref().and_then(|text| text.split_once(".."));
+    let seeds = asked.map(|(first, last)| first.parse().expect("a seed")..=last.parse().expect("a seed"));
+    for seed in seeds.clone().unwrap_or(1..=2_500) {
+        match play(seed, None) {
+            Ok(outcome) => total.add(&outcome),
+            Err(violation) => panic!("seed {seed}: {violation}"),
+        }
+    }
+    println!("seeds {:?}: {total:#?}", seeds.as_ref().unwrap_or(&(1..=2_500)));
+    if seeds.is_some() {
+        return;
+    }
+    // The harness would find nothing if these did not happen.
+    for step in Step::ALL {
+        assert!(total.cuts_at.contains_key(&format!("{step:?}")), "no cut at {step:?}");
+    }
+    for (what, count) in [
+        ("cuts with acknowledged entries", total.cuts_with_acknowledged),
+        ("cuts with unacknowledged entries", total.cuts_with_unacknowledged),
+        ("entries lost that nobody was promised", total.lost_unacknowledged),
+        ("failed syncs", total.failed_syncs),
+        ("kills", total.kills),
+        ("clean ends", total.clean_ends),
+        ("appends refused for lack of room", total.refused_for_room),
+        ("segments compacted", total.compacted),
+        ("rotten bytes", total.rotten),
+    ] {
+        assert!(count >= 100, "{what}: {count}");
+    }
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    const BUGS: [Bug; 18] = [
+        Bug::SkipSync,
+        Bug::AcknowledgeBeforeSync,
+        Bug::IgnoreFailedSync,
+        Bug::SkipSyncDir,
+        Bug::SkipSyncDirOnRemove,
+        Bug::SkipSyncOnSeal,
+        Bug::ReuseSequence,
+        Bug::DoneBeforeMove,
+        Bug::RemoveBeforeCopy,
+        Bug::RemoveOutOfOrder,
+        Bug::ShortCrc,
+        Bug::UnboundFrame,
+        Bug::KeepVerifier,
+        Bug::CutSealed,
+        Bug::TrustTail,
+        Bug::TrustCache,
+        Bug::ForgetDone,
+        Bug::StalePosition,
+    ];
+    let mut found = BTreeMap::new();
+    for bug in BUGS {
+        let first = (1..=2_500).find_map(|seed| play(seed, Some(bug)).err().map(|what| (seed, what)));
+        println!(
+            "{bug:?}: {}",
+            first.as_ref().map_or("NOT FOUND".into(), |(seed, what)| format!("seed {seed}: {what}"))
+        );
+        found.insert(format!("{bug:?}"), first);
+    }
+    let missed: Vec<_> = found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug).collect();
+    println!("planted bugs found: {}/{}", found.len() - missed.len(), found.len());
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+fn log_on(disk: &Arc<FaultyDisk>) -> Log {
+    let sabotage = Sabotage::default();
+    let (size_max, segment_size, fresh) = (8 * 4096, 4096, [1; 16]);
+    let hook: crate::step::Hook = Arc::new(|_| {});
+    Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage }).unwrap()
+}
+
+/// Entries of a quarter segment each, done as soon as they are written.
+fn append_done(log: &Log, count: u64, fill: u8) {
+    for _ in 0..count {
+        let Append::Written(position) = log.append(b"op", &[fill; 900]).unwrap() else { panic!("full") };
+        log.done(position.sequence).unwrap();
+        log.reclaim().unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_leaves_is_written_again_as_the_next_one() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    append_done(&log, 5, 1);
+    let has_spare = || disk.list().unwrap().iter().any(|name| name == "SPARE");
+    assert!(has_spare());
+    // A full disk does not matter as long as there is the spare.
+    disk.faults.full.store(true, std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..4 {
+        assert!(matches!(log.append(b"op", &[2; 900]), Ok(Append::Written(_))) || !has_spare());
+    }
+    assert!(!has_spare());
+    drop(log);
+    assert_eq!(log_on(&disk).damage(), []);
+}
+
+#[test]
+fn a_reader_of_a_segment_that_leaves_keeps_its_bytes() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    let Append::Written(position) = log.append(b"op", &[7; 900]).unwrap() else { panic!("full") };
+    // A read is under way: it has looked up its place, and not read yet.
+    let (_, file) = log.find(position.sequence).unwrap();
+    log.done(position.sequence).unwrap();
+    append_done(&log, 40, 1);
+    assert!(log.find(position.sequence).is_err());
+    let mut bytes = [0; 900];
+    let at = u64::from(position.offset) + crate::segment::FRAME_BYTES + 2;
+    assert_eq!(file.read_at(at, &mut bytes).unwrap(), 900);
+    assert_eq!(bytes, [7; 900]);
+}
+
+fn append(log: &Log) -> crate::Position {
+    let Append::Written(position) = log.append(b"op", &[7; 300]).unwrap() else { panic!("full") };
+    position
+}
+
+/// Killed, with a byte gone bad before the next open.
+fn killed_and_rotten(disk: &Arc<FaultyDisk>, log: Log, position: crate::Position, at: u64) -> Log {
+    drop(log);
+    disk.rot(&crate::segment::name(position.segment.into()), u64::from(position.offset) + at);
+    log_on(disk)
+}
+
+#[test]
+fn a_bad_entry_below_a_later_entrys_sync_is_damage() {
+    for (at, readable) in [(0, vec![2]), (20, vec![2]), (48, vec![2]), (60, vec![1, 2])] {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        let first = append(&log);
+        log.commit().unwrap();
+        append(&log);
+        let log = killed_and_rotten(&disk, log, first, at);
+        assert_eq!(log.live_sequences(), readable, "byte {at}");
+        if at < 50 {
+            assert_eq!(log.damage()[0].offset, u64::from(first.offset), "byte {at}");
+            assert!(log.append(b"", b"").is_err());
+        } else {
+            // Data is checked when it is read.
+            let read = log.read(first, types::ByteRange::new(0, 300));
+            assert!(read.is_err_and(|e| e.kind() == types::ErrorKind::Corrupt));
+        }
+    }
+}
+
+#[test]
+fn a_bad_entry_that_no_sync_covered_is_cut_with_all_behind_it() {
+    for at in [0, 20, 48, 60] {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        append(&log);
+        log.commit().unwrap();
+        let second = append(&log);
+        let last = append(&log);
+        let log = killed_and_rotten(&disk, log, second, at);
+        assert_eq!((log.damage(), log.live_sequences()), (&[][..], vec![1]), "byte {at}");
+        assert!(append(&log).sequence > last.sequence, "the sequences of what was cut are used up");
+    }
+}

@@ -1,0 +1,301 @@
+//! Opening a journal: what is in its directory, what of it counts, and which damage nobody may overlook.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use types::{Error, ErrorKind, Result};
+
+use crate::disk::{Disk, DiskFile};
+use crate::index::{Index, Live, Segment};
+use crate::sabotage::{Bug, Sabotage};
+use crate::scan::{self, Bad, Extent, Scan};
+use crate::segment::{self, BadHeader, FRAME_BYTES, HEADER_BYTES, Header, JournalId, Kind};
+use crate::state::State;
+use crate::step::{Hook, Step};
+use crate::{Position, SEGMENT_SIZE_MAX};
+
+pub const STATE_NAME: &str = "STATE";
+const STATE_UNBORN: &str = "STATE.new";
+
+/// A place in the journal whose bytes are not what was once written and synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub file: String,
+    pub offset: u64,
+    pub what: &'static str,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.file, self.offset, self.what)
+    }
+}
+
+/// What the directory holds.
+pub struct Recovery {
+    pub state: State,
+    pub index: Index,
+    pub next_number: u64,
+    /// Bytes of the last segment; 0 without one.
+    pub previous_end: u32,
+    pub damage: Vec<Damage>,
+}
+
+/// The parts of the work that stay the same through it.
+struct Opening<'a> {
+    disk: &'a dyn Disk,
+    hook: &'a Hook,
+    sabotage: Sabotage,
+    /// Of the journal, if there is none yet.
+    fresh: JournalId,
+    damage: Vec<Damage>,
+}
+
+/// One segment's file, before it is read.
+struct Candidate {
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    header: Header,
+    /// The header did not check out; what stands in `header` is what the name and the journal tell.
+    lost_header: bool,
+}
+
+pub fn recover(disk: &dyn Disk, hook: &Hook, sabotage: Sabotage, fresh: JournalId) -> Result<Recovery> {
+    let mut opening = Opening { disk, hook, sabotage, fresh, damage: Vec::new() };
+    let fail = |e: io::Error| Error::io("open journal", disk.place(), e);
+    let names = disk.list().map_err(fail)?;
+    for name in names.iter().filter(|name| segment::is_unborn(name) || *name == STATE_UNBORN) {
+        disk.remove(name).map_err(fail)?;
+    }
+    let numbers: BTreeSet<u64> = names.iter().filter_map(|name| segment::parse_name(name)).collect();
+    let told = opening.read_state(&names, !numbers.is_empty()).map_err(fail)?;
+    let candidates = opening.read_headers(&numbers, told.map_or(fresh, |state| state.journal))?;
+    let journal = told.map(|state| state.journal).unwrap_or_else(|| {
+        candidates.iter().find(|candidate| !candidate.lost_header).map_or(fresh, |one| one.header.journal)
+    });
+    opening.look_for_gaps(&numbers, told);
+    opening.read_segments(candidates, told, journal)
+}
+
+impl Opening<'_> {
+    fn damaged(&mut self, number: u64, offset: u64, what: &'static str) {
+        self.damage.push(Damage { file: segment::name(number), offset, what });
+    }
+
+    fn read_state(&mut self, names: &[String], segments: bool) -> io::Result<Option<State>> {
+        let state = if names.iter().any(|name| name == STATE_NAME) {
+            let mut bytes = [0; crate::state::STATE_BYTES];
+            let count = self.disk.open(STATE_NAME)?.read_at(0, &mut bytes)?;
+            State::decode(&bytes[..count])
+        } else if segments {
+            None
+        } else {
+            return Ok(None);
+        };
+        if state.is_none() {
+            let what = "the state is missing or does not check out";
+            self.damage.push(Damage { file: STATE_NAME.into(), offset: 0, what });
+        }
+        Ok(state)
+    }
+
+    fn read_headers(&mut self, numbers: &BTreeSet<u64>, journal: JournalId) -> Result<Vec<Candidate>> {
+        let mut journal = Some(journal).filter(|journal| *journal != self.fresh);
+        let mut candidates = Vec::new();
+        for &number in numbers {
+            let name = segment::name(number);
+            let fail = |e| Error::io("open journal segment", &name, e);
+            let file = self.disk.open(&name).map_err(fail)?;
+            let mut bytes = [0; HEADER_BYTES as usize];
+            let count = file.read_at(0, &mut bytes).map_err(fail)?;
+            let read = Header::decode(&bytes[..count]);
+            if let Err(BadHeader::Foreign { format, writer }) = read {
+                let message = format!(
+                    "{name} in {} has format {format}, written by Forebay {writer}; this one reads format {}: \
+                     start that version to flush it",
+                    self.disk.place(),
+                    segment::FORMAT
+                );
+                return Err(Error::new(ErrorKind::Config, "open journal:", message));
+            }
+            let good = read.ok().filter(|header| {
+                header.number == number && header.journal == *journal.get_or_insert(header.journal)
+            });
+            if good.is_none() {
+                self.damaged(number, 0, "the segment's header does not check out");
+            }
+            let guess = Header {
+                journal: journal.unwrap_or(self.fresh),
+                number,
+                first_sequence: 0,
+                previous_end: 0,
+                size: SEGMENT_SIZE_MAX,
+            };
+            candidates.push(Candidate {
+                number,
+                file,
+                header: good.unwrap_or(guess),
+                lost_header: good.is_none(),
+            });
+        }
+        Ok(candidates)
+    }
+
+    /// Segments leave oldest first, so between the oldest and the newest none may be missing.
+    fn look_for_gaps(&mut self, numbers: &BTreeSet<u64>, told: Option<State>) {
+        let mut expected = numbers.first().copied().unwrap_or(0);
+        for &number in numbers {
+            if number != expected {
+                self.damaged(expected, 0, "the segment is missing");
+            }
+            expected = number + 1;
+        }
+        if let Some(state) = told
+            && numbers.last().copied().unwrap_or(0) < u64::from(state.whole_segment)
+        {
+            self.damaged(state.whole_segment.into(), 0, "the segment is missing");
+        }
+    }
+
+    fn read_segments(
+        mut self,
+        candidates: Vec<Candidate>,
+        told: Option<State>,
+        journal: JournalId,
+    ) -> Result<Recovery> {
+        let mut index = Index::default();
+        let mut done = BTreeSet::new();
+        let mut next_sequence = told.map_or(1, |state| state.next_sequence.max(1));
+        let last = candidates.last().map(|candidate| candidate.number);
+        let mut previous_end = 0;
+        for (at, candidate) in candidates.iter().enumerate() {
+            let is_last = Some(candidate.number) == last;
+            let extent = self.extent(candidate, candidates.get(at + 1), told)?;
+            let fail = |e| Error::io("read journal segment", segment::name(candidate.number), e);
+            let scan = scan::scan(candidate.file.as_ref(), &candidate.header, extent, self.sabotage)
+                .map_err(fail)?;
+            for Bad { offset, what } in &scan.damage {
+                self.damaged(candidate.number, *offset, what);
+            }
+            next_sequence = next_sequence.max(sequence_after(candidate, &scan, extent, self.sabotage));
+            if is_last && matches!(extent, Extent::Last { .. }) && scan.damage.is_empty() {
+                self.cut_tail(candidate, &scan).map_err(fail)?;
+            }
+            previous_end = scan.end as u32;
+            index.segments.insert(candidate.number, Segment::new(candidate.file.clone(), scan.end));
+            enter(&mut index, &mut done, candidate.number, &scan, self.sabotage);
+        }
+        index.live.retain(|sequence, _| !done.contains(sequence));
+        index.count_live();
+        let whole_segment = last.unwrap_or(0) as u32;
+        let state = State {
+            journal,
+            epoch: self.epoch(told),
+            clean: false,
+            whole_segment,
+            whole_end: previous_end,
+            next_sequence,
+        };
+        let next_number =
+            u64::from(whole_segment).max(told.map_or(0, |state| state.whole_segment.into())) + 1;
+        Ok(Recovery { state, index, next_number, previous_end, damage: self.damage })
+    }
+
+    fn extent(&self, one: &Candidate, next: Option<&Candidate>, told: Option<State>) -> Result<Extent> {
+        let length =
+            || one.file.length().map_err(|e| Error::io("read journal segment", segment::name(one.number), e));
+        let told = told.filter(|state| u64::from(state.whole_segment) == one.number);
+        Ok(match (next, told) {
+            (Some(next), _) if next.lost_header || next.number != one.number + 1 => {
+                Extent::Sealed { end: length()? }
+            }
+            (Some(next), _) => Extent::Sealed { end: next.header.previous_end.into() },
+            (None, Some(state)) if state.clean => Extent::Sealed { end: state.whole_end.into() },
+            (None, told) => Extent::Last { whole: told.map_or(0, |state| state.whole_end.into()) },
+        })
+    }
+
+    /// What was found beyond the last sync that is known to have succeeded can be read, and may still not be on the
+    /// disk: a failed sync leaves pages that look clean. So it is written once more before it is believed.
+    fn cut_tail(&self, candidate: &Candidate, scan: &Scan) -> io::Result<()> {
+        let file = &candidate.file;
+        if !self.sabotage.is(Bug::TrustCache) {
+            let mut piece = vec![0; 1 << 20];
+            let mut offset = scan.covered.min(scan.end);
+            while offset < scan.end {
+                let length = piece.len().min((scan.end - offset) as usize);
+                let count = file.read_at(offset, &mut piece[..length])?;
+                if count == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                file.write_at(offset, &piece[..count])?;
+                offset += count as u64;
+            }
+        }
+        file.truncate(scan.end)?;
+        file.sync()?;
+        (self.hook)(Step::TailCut);
+        Ok(())
+    }
+
+    fn epoch(&self, told: Option<State>) -> u64 {
+        match told {
+            Some(state) if self.sabotage.is(Bug::KeepVerifier) => state.epoch,
+            Some(state) if state.clean && self.damage.is_empty() => state.epoch,
+            Some(state) => state.epoch.wrapping_add(1),
+            // The count is lost: one that was hardly there before.
+            None if !self.damage.is_empty() => segment::u64_at(&self.fresh, 8),
+            None => 0,
+        }
+    }
+}
+
+/// No sequence from here on was ever given out, as far as this segment tells.
+fn sequence_after(candidate: &Candidate, scan: &Scan, extent: Extent, sabotage: Sabotage) -> u64 {
+    let seen = scan.records.iter().map(|found| found.frame.sequence.saturating_add(1)).max().unwrap_or(0);
+    let torn = matches!(extent, Extent::Last { .. }) || !scan.damage.is_empty();
+    if !torn || sabotage.is(Bug::ReuseSequence) {
+        seen
+    } else if candidate.lost_header {
+        // At most as many as fit into the room of a largest segment.
+        seen.saturating_add(u64::from(SEGMENT_SIZE_MAX) / FRAME_BYTES)
+    } else {
+        seen.max(candidate.header.sequence_after())
+    }
+}
+
+/// The records of a segment into the books. Of two copies of an entry the later one counts; what is done, stays so.
+fn enter(index: &mut Index, done: &mut BTreeSet<u64>, number: u64, scan: &Scan, sabotage: Sabotage) {
+    for found in &scan.records {
+        let frame = &found.frame;
+        match frame.kind {
+            Kind::Done if sabotage.is(Bug::ForgetDone) => {}
+            Kind::Done => {
+                done.insert(frame.sequence);
+            }
+            Kind::Entry | Kind::Moved => {
+                let position = Position {
+                    sequence: frame.sequence,
+                    segment: number as u32,
+                    offset: found.offset as u32,
+                    head_length: frame.head_length,
+                    data_length: frame.data_length,
+                };
+                index.live.insert(frame.sequence, Live::new(position, frame));
+            }
+        }
+    }
+}
+
+/// Replace the state file, durably.
+pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()> {
+    let file = disk.create(STATE_UNBORN, 0)?;
+    file.write_at(0, &state.encode())?;
+    file.sync()?;
+    disk.rename(STATE_UNBORN, STATE_NAME)?;
+    disk.sync_dir()?;
+    hook(Step::StateWritten);
+    Ok(())
+}

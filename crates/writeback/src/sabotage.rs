@@ -1,0 +1,61 @@
+//! Planted bugs: what the harness must find if it were so. Only tests can switch one on.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A commit does not sync the segment.
+    SkipSync,
+    /// A commit says that it is durable, and then makes it so.
+    AcknowledgeBeforeSync,
+    /// A commit believes that all is well although the sync failed.
+    IgnoreFailedSync,
+    /// A new segment's name is not synced.
+    SkipSyncDir,
+    /// Removed names are not synced one by one.
+    SkipSyncDirOnRemove,
+    /// A full segment is left without a sync.
+    SkipSyncOnSeal,
+    /// After a crash, sequences go on from what was found.
+    ReuseSequence,
+    /// Compaction marks what it moves as done.
+    DoneBeforeMove,
+    /// Compaction removes the old segment before the copies are durable.
+    RemoveBeforeCopy,
+    /// Any segment without live entries is removed, not the oldest only.
+    RemoveOutOfOrder,
+    /// The data's checksum covers the first half of it.
+    ShortCrc,
+    /// A record's checksum says nothing of its segment.
+    UnboundFrame,
+    /// The verifier stays after an unclean end.
+    KeepVerifier,
+    /// Bad bytes in a sealed segment are taken for a torn tail.
+    CutSealed,
+    /// Torn data at the tail is believed.
+    TrustTail,
+    /// What is found after a crash is believed to be on disk because it can be read.
+    TrustCache,
+    /// Done records are forgotten at recovery.
+    ForgetDone,
+    /// A position after the journal's compaction is the one from before.
+    StalePosition,
+}
+
+#[cfg(test)]
+#[derive(Clone, Copy, Default)]
+pub struct Sabotage(pub Option<Bug>);
+
+#[cfg(not(test))]
+#[derive(Clone, Copy, Default)]
+pub struct Sabotage(());
+
+impl Sabotage {
+    #[cfg(test)]
+    pub fn is(self, bug: Bug) -> bool {
+        self.0 == Some(bug)
+    }
+
+    #[cfg(not(test))]
+    pub fn is(self, _bug: Bug) -> bool {
+        false
+    }
+}
