@@ -6,17 +6,22 @@
 //! implement the trait by holding another one.
 
 pub mod adaptive;
+pub mod change;
 pub mod count;
 pub mod delay;
 pub mod distance;
+mod exclusive;
 pub mod limit;
 pub mod memory;
 pub mod posix;
+mod reconcile;
 pub mod retry;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, ByteRange, FsStat, Name, Result, Version};
+use types::{Attr, ByteRange, FsStat, Name, Result, Stability, Version};
+
+pub use change::{Change, Changed, Committed, Written};
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -97,4 +102,27 @@ pub trait Origin: Send + Sync + 'static {
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
+
+    /// Makes one change of names or attributes, durably. Any error but `OutcomeUnknown` says that it was not made, or
+    /// that it may be asked for again without a difference ([`Change::is_repeatable`]).
+    ///
+    /// A rename onto what cannot be replaced is `NotEmpty`, `IsADirectory` or `NotADirectory`; an NFS server may say
+    /// `Exists` to each.
+    async fn change(&self, change: &Change) -> Result<Changed>;
+
+    /// Most bytes that one [`Origin::write`] should carry.
+    fn write_max(&self) -> u32;
+
+    /// Writes all of `data` at `offset`, behind the end too: what lies between is zeros. May be asked for again, as
+    /// long as nothing else was written there meanwhile. Of the bytes in front of an error some may be written.
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written>;
+
+    /// Has what was written to `range` put on stable storage. A range of no length goes to the end of the file.
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed>;
 }

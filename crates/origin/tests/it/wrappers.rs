@@ -11,9 +11,9 @@ use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
-use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 use tokio::time::Instant;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 /// Fails the first calls of `root` with a kind of error; `getattr` and `read` take long.
 struct Troubled {
@@ -86,6 +86,28 @@ impl Origin for Troubled {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.memory.statfs(object).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.memory.change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.memory.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.memory.write(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.memory.commit(object, range).await
     }
 }
 
