@@ -202,6 +202,11 @@ impl State {
     }
 
     pub fn set(&mut self, id: u64, set: &SetAttr) -> Result<()> {
+        for change in [set.atime, set.mtime] {
+            if matches!(change, TimeChange::To(time) if time.nanos >= 1_000_000_000) {
+                return Err(Error::new(ErrorKind::InvalidArgument, "set a time of", id));
+            }
+        }
         let now = self.tick();
         let inode = self.inode(id)?;
         if let Some(size) = set.size {
