@@ -166,3 +166,15 @@ pub fn end_of_write(offset: u64, length: usize) -> Result<u64> {
         Error::new(ErrorKind::InvalidArgument, "write", context)
     })
 }
+
+/// Longest target of a symbolic link: PATH_MAX.
+const TARGET_MAX: usize = 4096;
+
+/// Fails for what no symbolic link can lead to.
+pub fn check_target(target: &[u8]) -> Result<()> {
+    if (1..=TARGET_MAX).contains(&target.len()) {
+        return Ok(());
+    }
+    let context = format!("whose target has {} bytes and not 1 to {TARGET_MAX}", target.len());
+    Err(Error::new(ErrorKind::InvalidArgument, "make a link", context))
+}

@@ -24,12 +24,6 @@ pub fn is_repetition(found: &Attr, verifier: CreateVerifier) -> bool {
     found.is_file() && found.size == 0 && (found.atime, found.mtime) == times_of(verifier)
 }
 
-/// What an exclusive create sets: times that hold a verifier are nobody's, they are set with whatever else is.
-pub fn with_times(set: SetAttr) -> SetAttr {
-    let real = |change| if change == TimeChange::Keep { TimeChange::Now } else { change };
-    SetAttr { atime: real(set.atime), mtime: real(set.mtime), ..set }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

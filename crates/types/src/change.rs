@@ -28,6 +28,14 @@ pub struct SetAttr {
     pub mtime: TimeChange,
 }
 
+impl SetAttr {
+    /// What follows an exclusive create: times that hold its verifier are nobody's, they are set with whatever else is.
+    pub fn with_times(self) -> SetAttr {
+        let real = |change| if change == TimeChange::Keep { TimeChange::Now } else { change };
+        SetAttr { atime: real(self.atime), mtime: real(self.mtime), ..self }
+    }
+}
+
 /// Chosen by the caller, another one for each file: with it the origin knows a repeated exclusive create.
 pub type CreateVerifier = [u8; 8];
 

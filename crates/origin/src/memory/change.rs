@@ -7,10 +7,8 @@ use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAtt
 use super::contents::Body;
 use super::id_in;
 use super::tree::State;
+use crate::change::check_target;
 use crate::{Change, Object, exclusive};
-
-/// Longest target of a symbolic link: PATH_MAX.
-const TARGET_MAX: usize = 4096;
 
 impl State {
     pub fn apply(&mut self, change: &Change) -> Result<Option<Object>> {
@@ -20,10 +18,7 @@ impl State {
                 self.made(id_in(dir)?, name, FileKind::Directory, Body::Dir(BTreeMap::new()), set)?
             }
             Change::Symlink { dir, name, target, set } => {
-                if target.is_empty() || target.len() > TARGET_MAX {
-                    let context = format!("a target of {} bytes", target.len());
-                    return Err(Error::new(ErrorKind::InvalidArgument, "make a link with", context));
-                }
+                check_target(target)?;
                 self.made(id_in(dir)?, name, FileKind::Symlink, Body::Link(target.clone()), set)?
             }
             Change::Mknod { dir, name, node, set } => self.mknod(id_in(dir)?, name, *node, set)?,
@@ -79,7 +74,7 @@ impl State {
             }
             CreateHow::Exclusive(verifier) if exclusive::is_repetition(&attr, verifier) => {
                 if *set != SetAttr::default() {
-                    self.set(id, &exclusive::with_times(*set))?;
+                    self.set(id, &set.with_times())?;
                 }
                 Ok(id)
             }

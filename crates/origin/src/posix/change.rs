@@ -11,6 +11,7 @@ use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAtt
 
 use super::set;
 use super::{Inner, attr_of, join, stat};
+use crate::change::check_target;
 use crate::{Change, Object, Reference, exclusive};
 
 /// How often a create begins again because others make and remove the same name at the same time.
@@ -43,6 +44,7 @@ impl Inner {
             Change::Create { dir, name, how, set } => self.create(&self.dir(dir)?, name, *how, set).map(Some),
             Change::Mkdir { dir, name, set } => self.mkdir(&self.dir(dir)?, name, set).map(Some),
             Change::Symlink { dir, name, target, set } => {
+                check_target(target)?;
                 let dir = self.dir(dir)?;
                 let made = rustix::fs::symlinkat(OsStr::from_bytes(target), &dir.fd, os(name));
                 made.map_err(|e| dir.failed("make a link", name, e))?;
@@ -102,7 +104,7 @@ impl Inner {
             CreateHow::Unchecked if attr.is_file() => SetAttr { size: set.size, ..SetAttr::default() },
             CreateHow::Exclusive(verifier) if exclusive::is_repetition(&attr, verifier) => match set {
                 set if *set == SetAttr::default() => *set,
-                set => exclusive::with_times(*set),
+                set => set.with_times(),
             },
             _ => return Err(exists(dir, name)),
         };

@@ -237,6 +237,9 @@ impl Changes {
         assert_eq!((link.attr.kind, link.attr.size), (FileKind::Symlink, 15));
         assert_eq!(self.origin.readlink(&link.reference).await.expect("read"), &b"../some where/\xff"[..]);
         assert_eq!(kind_of(self.symlink("link", b"x").await), ErrorKind::Exists);
+        for nowhere in [&b""[..], &[b'x'; 4097]] {
+            assert_eq!(kind_of(self.symlink("nowhere", nowhere).await), ErrorKind::InvalidArgument);
+        }
         let (uid, gid) = owner();
         let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
         self.set(&link, set, None).await.expect("the link's own");
@@ -340,7 +343,7 @@ impl Changes {
     async fn sets_attributes_and_times(&self) {
         let file = self.file("file").await;
         let mtime = Timestamp { seconds: 1_234_567_890, nanos: 123_456_789 };
-        let atime = Timestamp { seconds: 2_000_000_000, nanos: 1 };
+        let atime = Timestamp { seconds: 4_000_000_000, nanos: 1 };
         let (uid, gid) = owner();
         let set = SetAttr {
             mode: Some(0o1711),

@@ -221,12 +221,16 @@ impl Chance {
     }
 
     /// Mostly one that is there.
-    fn old(&mut self, known: &Known) -> String {
-        if known.all.is_empty() || self.below(6) == 0 { self.new(known) } else { self.one_of(&known.all) }
+    fn old_path(&mut self, known: &Known) -> String {
+        if known.all.is_empty() || self.below(6) == 0 {
+            self.new_path(known)
+        } else {
+            self.one_of(&known.all)
+        }
     }
 
     /// Mostly one that is not there, in a directory. Few names, so that changes meet.
-    fn new(&mut self, known: &Known) -> String {
+    fn new_path(&mut self, known: &Known) -> String {
         let any = self.below(10) == 0;
         let dir = self.one_of(if any { &known.all } else { &known.dirs });
         format!("{dir}/{}", ["a", "b", "c", "d", "e"][self.below(5) as usize])
@@ -267,19 +271,28 @@ impl Chance {
                 let how = self.how();
                 let plain = matches!(how, CreateHow::Exclusive(_)) && self.below(2) == 0;
                 let mode = self.mode();
-                Step::Create(self.new(known), how, if plain { SetAttr::default() } else { with_mode(mode) })
+                Step::Create(
+                    self.new_path(known),
+                    how,
+                    if plain { SetAttr::default() } else { with_mode(mode) },
+                )
             }
-            4..=6 => Step::Mkdir(self.new(known)),
-            7 => Step::Symlink(self.new(known), b"a/b".to_vec()),
-            8 => Step::Fifo(self.new(known)),
-            9 => Step::Link(self.old(known), self.new(known)),
-            10 => Step::Remove(self.old(known)),
-            11 => Step::Rmdir(self.old(known)),
-            12 | 13 => Step::Rename(self.old(known), self.new(known)),
-            14 => Step::Rename(self.old(known), self.old(known)),
-            15 => Step::Set(self.old(known), self.set()),
-            16 => Step::Commit(self.old(known)),
-            _ => Step::Write(self.old(known), self.below(5000), self.below(5000) as usize, self.stability()),
+            4..=6 => Step::Mkdir(self.new_path(known)),
+            7 => Step::Symlink(self.new_path(known), b"a/b".to_vec()),
+            8 => Step::Fifo(self.new_path(known)),
+            9 => Step::Link(self.old_path(known), self.new_path(known)),
+            10 => Step::Remove(self.old_path(known)),
+            11 => Step::Rmdir(self.old_path(known)),
+            12 | 13 => Step::Rename(self.old_path(known), self.new_path(known)),
+            14 => Step::Rename(self.old_path(known), self.old_path(known)),
+            15 => Step::Set(self.old_path(known), self.set()),
+            16 => Step::Commit(self.old_path(known)),
+            _ => Step::Write(
+                self.old_path(known),
+                self.below(5000),
+                self.below(5000) as usize,
+                self.stability(),
+            ),
         }
     }
 }
