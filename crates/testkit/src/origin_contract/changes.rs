@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use origin::{Change, Changed, Committed, DirCursor, Object, Origin, Reference, Written};
 use types::{
-    ByteRange, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr, Stability, TimeChange, Timestamp,
+    Attr, ByteRange, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr, Stability, TimeChange,
+    Timestamp,
 };
 
 use super::{kind_of, name, pattern};
@@ -57,7 +58,9 @@ impl Changes {
         // A look right after it sees the same.
         if let Some(object) = &changed.object {
             let now = self.origin.getattr(&object.reference).await.expect("it is there");
-            assert_eq!((&now.identity, now.attr), (&object.identity, object.attr), "after {}", change.kind());
+            // A server may look at what it made, and a look may set this time.
+            let told = Attr { atime: now.attr.atime, ..object.attr };
+            assert_eq!((&now.identity, now.attr), (&object.identity, told), "after {}", change.kind());
         }
         Ok(changed)
     }
@@ -278,7 +281,12 @@ impl Changes {
         assert_eq!(self.look("two").await.expect("one name is left").attr.nlink, 1);
         let dir = self.mkdir("dir").await;
         let refused = kind_of(self.link(&dir, "three").await);
-        let fitting = [ErrorKind::IsADirectory, ErrorKind::AccessDenied, ErrorKind::InvalidArgument];
+        let fitting = [
+            ErrorKind::IsADirectory,
+            ErrorKind::AccessDenied,
+            ErrorKind::InvalidArgument,
+            ErrorKind::NotSupported,
+        ];
         assert!(fitting.contains(&refused), "a directory has one name: {refused:?}");
         self.remove("two").await.expect("removed");
         self.rmdir("dir").await.expect("removed");
@@ -293,7 +301,8 @@ impl Changes {
         let now = self.look("dir/to").await.expect("there");
         assert_eq!((&now.identity, now.attr.mode), (&file.identity, 0o644));
         if let Some(object) = renamed.object {
-            assert_eq!(object, now, "as it is at its new place");
+            let told = (object.reference, object.identity, object.version);
+            assert_eq!(told, (now.reference, now.identity, now.version), "as it is at its new place");
         }
         assert_eq!(kind_of(self.look("from").await), ErrorKind::NotFound);
         match self.origin.getattr(&replaced.reference).await {
