@@ -11,10 +11,11 @@ use rpc_nfs3::nfs3::create::{self, CreateArgs, CreateOk, MkdirArgs, MknodArgs, N
 use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::SetattrArgs;
 use rpc_nfs3::nfs3::{DirOp, FileHandle, procedure, wcc};
-use types::{CreateHow, Error, Name, NewNode, Result, SetAttr, Timestamp};
+use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timestamp};
 
 use crate::attributes::{wire_attributes, wire_time};
 use crate::delivery::{Done, Procedure, Twice};
+use crate::errors::failure;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object};
 use crate::pool::Lane;
 
@@ -74,6 +75,10 @@ impl NfsOrigin {
         let args = CreateArgs { place: dir_op(dir, name)?, how: wire_how };
         let create = metadata("create a file at", procedure::CREATE, twice(how));
         let made = self.make(create, &args.place, |e| args.encode(e)).await?;
+        if !made.value.attr.is_file() {
+            // Linux's server takes whatever has the name, and says so as if it were a new file.
+            return Err(failure(ErrorKind::Exists, create.what, self.place(), "the name is that of no file"));
+        }
         if !matches!(how, CreateHow::Exclusive(_)) || *set == SetAttr::default() {
             return Ok(made);
         }

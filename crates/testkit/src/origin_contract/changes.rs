@@ -183,6 +183,12 @@ impl Changes {
         assert_eq!(new.attr.mode, 0o604);
         let below_file = self.create_in(&file.reference, "x", CreateHow::Guarded, with_mode(0o600)).await;
         assert_eq!(kind_of(below_file), ErrorKind::NotADirectory);
+        self.mkdir("dir").await;
+        for how in [CreateHow::Unchecked, CreateHow::Guarded, CreateHow::Exclusive([1; 8])] {
+            let over_dir = self.create("dir", how, with_mode(0o600)).await;
+            assert!(over_dir.is_err(), "{how:?}: a directory is no file");
+        }
+        self.rmdir("dir").await.expect("removed");
         // No mask of a process narrows it.
         let open = self.create("open", CreateHow::Guarded, with_mode(0o666)).await.expect("new");
         assert_eq!(open.attr.mode, 0o666);
