@@ -103,8 +103,9 @@ pub trait Origin: Send + Sync + 'static {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
 
-    /// Makes one change of names or attributes, durably. Any error but `OutcomeUnknown` says that it was not made, or
-    /// that it may be asked for again without a difference ([`Change::is_repeatable`]).
+    /// Makes one change of names or attributes, durably. An error says that it was not made, or that it may be asked
+    /// for again without a difference ([`Change::is_repeatable`]), but for two: `OutcomeUnknown`, and `Io`, after which
+    /// nobody knows what is on the origin's disk.
     ///
     /// A rename onto what cannot be replaced is `NotEmpty`, `IsADirectory` or `NotADirectory`; an NFS server may say
     /// `Exists` to each.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use origin::{Change, Origin, Reference};
 use origin_nfs::{Config, NfsOrigin};
+use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::create::{self, CreateOk};
-use rpc_nfs3::nfs3::wcc::WccData;
+use rpc_nfs3::nfs3::wcc::{WccAttr, WccData};
 use rpc_nfs3::nfs3::write::{self, CommitOk, StableHow, WriteArgs, WriteOk};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
-use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability};
+use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability, Timestamp, Version};
 
 use crate::server::{Act, Call, Server, Tree, results};
 
@@ -160,6 +161,64 @@ async fn a_server_that_writes_nothing_or_promises_too_little_is_an_error_and_no_
         let error = origin.write(&file(), 0, pattern(10), Stability::DataSync).await.expect_err("broken");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_eq!(server.calls(procedure::WRITE), 1);
+    }
+}
+
+fn second(size: u64, second: u32) -> WccAttr {
+    let time = Nfstime3 { seconds: second, nanos: 7 };
+    WccAttr { size, mtime: time, ctime: time }
+}
+
+/// A server that tells what the file was before and after each WRITE, a second of its clock for each; `foreign` writes
+/// come between the first and the second.
+async fn telling(foreign: u32) -> (Server, WccAttr) {
+    let server = Server::start(Tree::sample(), move |call| {
+        if !call.is(procedure::WRITE) {
+            return Act::Honest;
+        }
+        let (args, at) = (args(call), call.before as u32);
+        let skipped = if at == 0 { 0 } else { foreign };
+        let size = args.offset + args.data.len() as u64;
+        let after = Fattr3 {
+            kind: FileType::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size,
+            used: size,
+            rdev: (0, 0),
+            fsid: 1,
+            fileid: 2,
+            atime: Nfstime3::default(),
+            mtime: second(0, at + 1 + skipped).mtime,
+            ctime: second(0, at + 1 + skipped).ctime,
+        };
+        let wcc = WccData { before: Some(second(args.offset, at + skipped)), after: Some(after) };
+        let (count, committed) = (args.data.len() as u32, StableHow::FileSync);
+        let ok = WriteOk { wcc, count, committed, verifier: [1; 8] };
+        Act::Results(results(|e| write::encode_write(e, &Ok(ok))))
+    })
+    .await;
+    (server, second(0, 0))
+}
+
+#[tokio::test]
+async fn a_write_tells_what_the_file_was_before_unless_others_came_between() {
+    let version = |wcc: WccAttr| {
+        let time = Timestamp { seconds: wcc.mtime.seconds.into(), nanos: wcc.mtime.nanos };
+        Version::from_times(wcc.size, time, time)
+    };
+    for foreign in [0, 1] {
+        let (server, first) = telling(foreign).await;
+        let origin = server.connect().await;
+        let written = origin.write(&file(), 0, pattern(100_000), Stability::FileSync).await.expect("written");
+        assert_eq!(server.calls(procedure::WRITE), 2, "two pieces");
+        assert_eq!(written.before, (foreign == 0).then_some(version(first)));
+        let after = written.after.expect("told");
+        assert_eq!((after.attr.size, after.version), (100_000, version(second(100_000, 2 + foreign))));
+        assert_eq!(after.version, Version::from_attr(&after.attr));
+        assert_eq!(after.reference, file());
     }
 }
 

@@ -151,18 +151,13 @@ impl Inner {
     /// What `fd` shows, once it and its name are on the disk.
     fn settled(&self, dir: &Dir, name: &Name, fd: &OwnedFd) -> Result<Object> {
         let path = join(&dir.path, name);
-        let settle = || {
-            self.sync_object(fd).map_err(|e| Error::io("sync", path.escape_ascii(), e.into()))?;
-            self.sync_names(dir)?;
+        self.store(fd, &path)?;
+        self.store(&dir.fd, &dir.path)?;
+        let look = || {
             let found = stat(fd).map_err(|e| dir.failed("look at the new", name, e))?;
             self.object(&path, &found)
         };
-        settle().map_err(|error| Error::doubtful("make", path.escape_ascii(), error))
-    }
-
-    fn sync_names(&self, dir: &Dir) -> Result<()> {
-        let synced = self.sync_object(&dir.fd).map(|_| ());
-        synced.map_err(|e| Error::io("sync directory", dir.path.escape_ascii(), e.into()))
+        look().map_err(|error| Error::doubtful("make", path.escape_ascii(), error))
     }
 
     fn link(&self, file: &Reference, dir: &Dir, name: &Name) -> Result<Object> {
@@ -175,13 +170,9 @@ impl Inner {
         // The opened file and not its path, without the privilege that AT_EMPTY_PATH takes here.
         let linked = rustix::fs::linkat(CWD, set::in_proc(&fd), &dir.fd, os(name), AtFlags::SYMLINK_FOLLOW);
         linked.map_err(failed)?;
-        self.named(dir, name).map_err(|e| Error::doubtful(WHAT, self.shown(file), e))
-    }
-
-    /// What has the name now, once the name is on the disk.
-    fn named(&self, dir: &Dir, name: &Name) -> Result<Object> {
-        self.sync_names(dir)?;
-        self.child(&dir.fd, &dir.path, name)
+        self.store(&dir.fd, &dir.path)?;
+        let found = self.child(&dir.fd, &dir.path, name);
+        found.map_err(|e| Error::doubtful(WHAT, self.shown(file), e))
     }
 
     fn unlink(&self, dir: &Dir, name: &Name, how: AtFlags) -> Result<Option<Object>> {
@@ -190,7 +181,7 @@ impl Inner {
             Errno::EXIST => Error::new(ErrorKind::NotEmpty, WHAT, join(&dir.path, name).escape_ascii()),
             e => dir.failed(WHAT, name, e),
         })?;
-        self.sync_names(dir).map_err(|e| Error::doubtful(WHAT, name, e))?;
+        self.store(&dir.fd, &dir.path)?;
         Ok(None)
     }
 
@@ -202,7 +193,9 @@ impl Inner {
             e => from_dir.failed(WHAT, from, e),
         })?;
         // The new name first: whatever a crash leaves, it is not nothing.
-        let found = self.named(to_dir, to).and_then(|found| self.sync_names(from_dir).map(|()| found));
+        self.store(&to_dir.fd, &to_dir.path)?;
+        self.store(&from_dir.fd, &from_dir.path)?;
+        let found = self.child(&to_dir.fd, &to_dir.path, to);
         found.map(Some).map_err(|e| Error::doubtful(WHAT, from, e))
     }
 }

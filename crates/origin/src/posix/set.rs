@@ -24,11 +24,9 @@ impl Inner {
             return Err(Error::new(kind, "set the size of", path.escape_ascii()));
         }
         apply(&fd, attr.kind, set).map_err(failed)?;
-        let settle = || {
-            self.sync_object(&fd).map_err(failed)?;
-            self.object(&path, &stat(&fd).map_err(failed)?)
-        };
-        settle().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))
+        self.store(&fd, &path)?;
+        let look = || self.object(&path, &stat(&fd).map_err(failed)?);
+        look().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))
     }
 }
 

@@ -83,10 +83,19 @@ impl Inner {
         self.verifier.load(Ordering::SeqCst).to_be_bytes()
     }
 
+    /// As `sync_object`, behind a change of names or attributes. That was made, and whether it outlives a crash nobody
+    /// knows if this fails: `Io`, whatever the kernel says, so that nobody takes it for a change that was not made.
+    pub fn store(&self, fd: &OwnedFd, path: &[u8]) -> Result<()> {
+        let failed = |e: Errno| {
+            Error::new(ErrorKind::Io, "sync", path.escape_ascii()).with_source(std::io::Error::from(e))
+        };
+        self.sync_object(fd).map(|_| ()).map_err(failed)
+    }
+
     /// Has the object that `fd` names on the disk, with its attributes, and tells the verifier that is true of what was
     /// written to it before. Links and special files have no sync of their own: they come to the disk with their
     /// directory.
-    pub fn sync_object(&self, fd: &OwnedFd) -> rustix::io::Result<WriteVerifier> {
+    fn sync_object(&self, fd: &OwnedFd) -> rustix::io::Result<WriteVerifier> {
         let attr = attr_of(&stat(fd)?);
         if !attr.is_file() && !attr.is_dir() {
             return Ok(self.verifier());
@@ -99,9 +108,19 @@ impl Inner {
             rustix::fs::openat(CWD, in_proc(fd), flags, Mode::empty())
         };
         // A file that its owner may not read may be one that he may write.
-        let opened = open(OFlags::RDONLY).or_else(|e| open(OFlags::WRONLY).map_err(|_| e))?;
-        self.told(rustix::fs::fsync(opened))?;
+        let synced = match open(OFlags::RDONLY).or_else(|e| open(OFlags::WRONLY).map_err(|_| e)) {
+            Ok(opened) => rustix::fs::fsync(opened),
+            Err(Errno::ACCESS) => self.sync_everything(),
+            Err(e) => return Err(e),
+        };
+        self.told(synced)?;
         Ok(self.verifier())
+    }
+
+    /// For what we have made and may not open.
+    fn sync_everything(&self) -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::syncfs(rustix::fs::openat(&self.root, c".", flags, Mode::empty())?)
     }
 
     fn sync(
@@ -122,6 +141,27 @@ impl Inner {
                 Err(e)
             }
             Ok(()) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::posix::PosixOrigin;
+
+    #[test]
+    fn a_sync_that_fails_once_is_told_to_everybody_by_another_verifier() {
+        let origin = PosixOrigin::open(&std::env::temp_dir()).expect("opened");
+        let inner = &origin.inner;
+        let before = inner.verifier();
+        assert_eq!(inner.told(Ok(())), Ok(()));
+        assert_eq!(inner.told(Err(Errno::INVAL)), Ok(()), "a file system that cannot sync cannot fail to");
+        assert_eq!(inner.verifier(), before);
+        for error in [Errno::IO, Errno::NOSPC] {
+            let before = inner.verifier();
+            assert_eq!(inner.told(Err(error)), Err(error));
+            assert_ne!(inner.verifier(), before);
         }
     }
 }
