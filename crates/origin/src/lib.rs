@@ -115,7 +115,8 @@ pub trait Origin: Send + Sync + 'static {
     fn write_max(&self) -> u32;
 
     /// Writes all of `data` at `offset`, behind the end too: what lies between is zeros. May be asked for again, as
-    /// long as nothing else was written there meanwhile. Of the bytes in front of an error some may be written.
+    /// long as nothing else was written there meanwhile. Of the bytes in front of an error some may be written; after
+    /// `OutcomeUnknown` some may be written even later.
     async fn write(
         &self,
         object: &Reference,

@@ -66,6 +66,7 @@ struct Inner {
     /// The write verifier; see `write.rs`.
     verifier: AtomicU64,
     stripes: Vec<Mutex<()>>,
+    has_proc: bool,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -120,8 +121,9 @@ impl PosixOrigin {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let verifier = AtomicU64::new(u64::try_from(since.as_nanos()).unwrap_or(0));
         let stripes = (0..SYNC_STRIPES).map(|_| Mutex::default()).collect();
+        let has_proc = Path::new(&set::in_proc(&root)).exists();
         let path = path.to_owned();
-        let inner = Inner { path, root, home, listings, next_listing, verifier, stripes };
+        let inner = Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
@@ -147,6 +149,10 @@ impl PosixOrigin {
         what: &'static str,
         call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if !self.inner.has_proc {
+            let reason = "anything here: /proc is not mounted, by which opened files are changed";
+            return Err(Error::new(ErrorKind::NotSupported, "change", reason));
+        }
         let permit = tokio::time::timeout(PATIENCE, self.permit(room)).await;
         let permit = permit.map_err(|_| self.no_answer(PATIENCE))?;
         let answer = tokio::time::timeout(PATIENCE_CHANGING, self.in_a_thread(permit, call)).await;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
-use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAttr};
+use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr};
 
 use super::set;
 use super::{Inner, attr_of, join, stat};
@@ -39,7 +39,17 @@ fn first_mode(set: &SetAttr, default: u32) -> Mode {
 }
 
 impl Inner {
+    /// A mount that does not answer in time (`ETIMEDOUT`, `EINTR`) may have carried the call out.
     pub fn change(&self, change: &Change) -> Result<Option<Object>> {
+        self.attempt(change).map_err(|error| match error.kind() {
+            ErrorKind::Unavailable if !change.is_repeatable() => {
+                Error::doubtful(change.kind(), self.shown(change.place()), error)
+            }
+            _ => error,
+        })
+    }
+
+    fn attempt(&self, change: &Change) -> Result<Option<Object>> {
         match change {
             Change::Create { dir, name, how, set } => self.create(&self.dir(dir)?, name, *how, set).map(Some),
             Change::Mkdir { dir, name, set } => self.mkdir(&self.dir(dir)?, name, set).map(Some),
@@ -133,9 +143,12 @@ impl Inner {
     /// Sets what was asked for of an object just made. Where that cannot be, it is not made.
     fn dress(&self, dir: &Dir, name: &Name, set: &SetAttr, how_to_remove: AtFlags) -> Result<Object> {
         let dressed = open_child(dir, name).and_then(|fd| {
-            let kind = attr_of(&stat(&fd)?).kind;
-            let size = set.size.filter(|_| kind == FileKind::Regular);
-            set::apply(&fd, kind, &SetAttr { size, ..*set })?;
+            let attr = attr_of(&stat(&fd)?);
+            let size = set.size.filter(|_| attr.is_file());
+            // A directory has setgid from the one it is in.
+            let inherited = if attr.is_dir() { attr.mode & 0o2000 } else { 0 };
+            let mode = set.mode.map(|mode| mode | inherited);
+            set::apply(&fd, attr.kind, &SetAttr { size, mode, ..*set })?;
             Ok(fd)
         });
         let fd = dressed.map_err(|e| {

@@ -169,3 +169,17 @@ async fn what_cannot_be_made_as_asked_is_not_made() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_keeps_what_it_has_from_the_one_it_is_in() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o2775)).expect("set");
+    let origin = PosixOrigin::open(dir.path()).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    let set = SetAttr { mode: Some(0o750), ..SetAttr::default() };
+    let (how, dir) = (CreateHow::Guarded, root.clone());
+    let made = origin.change(&Change::Mkdir { dir: dir.clone(), name: name("dir"), set }).await;
+    assert_eq!(made.expect("made").made().expect("told").attr.mode, 0o2750);
+    let made = origin.change(&Change::Create { dir, name: name("file"), how, set }).await;
+    assert_eq!(made.expect("made").made().expect("told").attr.mode, 0o750);
+}
