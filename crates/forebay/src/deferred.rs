@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 use origin_nfs::NfsOrigin;
 use tokio::sync::OnceCell;
 use tracing::info;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 /// A call waits this long for the connection.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -78,5 +78,27 @@ impl Origin for Deferred {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.connected().await?.statfs(object).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.connected().await?.change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.origin.get().map_or(1 << 16, |origin| origin.write_max())
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.connected().await?.write(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.connected().await?.commit(object, range).await
     }
 }

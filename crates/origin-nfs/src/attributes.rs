@@ -1,40 +1,30 @@
-//! Attributes to be set, in the tier's words and in the wire's.
+//! Attributes to be set, and how durable a write is, from the tier's words into the wire's and back.
 
 use rpc_nfs3::nfs3::attr::Nfstime3;
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime};
-use types::{ErrorKind, Result, Timestamp};
+use rpc_nfs3::nfs3::write::StableHow;
+use types::{ErrorKind, Result, SetAttr, Stability, TimeChange, Timestamp};
 
 use crate::errors::failure;
 
-/// What a time becomes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimeChange {
-    #[default]
-    Keep,
-    /// The server's clock.
-    Now,
-    /// 1970 to 2106: NFSv3 has 32 unsigned bits of seconds.
-    To(Timestamp),
+pub fn wire_attributes(set: &SetAttr) -> Result<Sattr3> {
+    let SetAttr { mode, uid, gid, size, atime, mtime } = *set;
+    Ok(Sattr3 { mode, uid, gid, size, atime: set_time(atime)?, mtime: set_time(mtime)? })
 }
 
-/// Attributes to set; `None` and `Keep` leave one as it is, or to the server where the object is new.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAttr {
-    /// Permission bits and setuid, setgid, sticky: 0 to 0o7777.
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    /// Bytes: a file is cut, or made longer with zeros. A file that is there already and is created unchecked
-    /// is cut too.
-    pub size: Option<u64>,
-    pub atime: TimeChange,
-    pub mtime: TimeChange,
+pub fn wire_stability(stability: Stability) -> StableHow {
+    match stability {
+        Stability::Unstable => StableHow::Unstable,
+        Stability::DataSync => StableHow::DataSync,
+        Stability::FileSync => StableHow::FileSync,
+    }
 }
 
-impl SetAttr {
-    pub(crate) fn to_wire(self) -> Result<Sattr3> {
-        let SetAttr { mode, uid, gid, size, atime, mtime } = self;
-        Ok(Sattr3 { mode, uid, gid, size, atime: set_time(atime)?, mtime: set_time(mtime)? })
+pub fn stability_of(told: StableHow) -> Stability {
+    match told {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
     }
 }
 
@@ -47,7 +37,7 @@ fn set_time(change: TimeChange) -> Result<SetTime> {
 }
 
 /// Fails with `InvalidArgument` for a time that the protocol has no number for.
-pub(crate) fn wire_time(time: Timestamp) -> Result<Nfstime3> {
+pub fn wire_time(time: Timestamp) -> Result<Nfstime3> {
     match u32::try_from(time.seconds) {
         Ok(seconds) if time.nanos < 1_000_000_000 => Ok(Nfstime3 { seconds, nanos: time.nanos }),
         _ => {

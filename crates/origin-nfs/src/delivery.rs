@@ -8,30 +8,22 @@
 //! carried out twice without a difference (WRITE, COMMIT, and others where it is said) keep their errors as
 //! they are, so that these may simply be asked for again.
 
-use std::error::Error as _;
-
 use bytes::Bytes;
 use rpc_nfs3::nfs3::Outcome;
 use rpc_nfs3::xdr::WireResult;
 use rpc_nfs3::{Decoder, Encoder};
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 use crate::origin::{NfsOrigin, taken};
 use crate::pool::{Lane, Reply};
 
 /// A change that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Done<T> {
     pub value: T,
     /// The call went out more than once, so the server may have carried it out more than once, the last time
     /// after changes that others made meanwhile.
     pub resent: bool,
-}
-
-impl<T> Done<T> {
-    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Done<U> {
-        Done { value: f(self.value), resent: self.resent }
-    }
 }
 
 /// Whether a change carried out twice leaves the same as once.
@@ -41,36 +33,27 @@ pub enum Twice {
     Matters,
 }
 
-/// The failure behind an `OutcomeUnknown`: what the server said to a call that was sent more than once, or
-/// why it said nothing. `None` for other errors.
-pub fn doubtful_answer(error: &Error) -> Option<&Error> {
-    if error.kind() != ErrorKind::OutcomeUnknown {
-        return None;
-    }
-    error.source()?.downcast_ref()
-}
-
 /// A procedure that changes something.
 #[derive(Clone, Copy, Debug)]
-pub struct Change {
+pub struct Procedure {
     /// A verb phrase, for messages.
     pub what: &'static str,
-    pub procedure: u32,
+    pub number: u32,
     pub lane: Lane,
     pub twice: Twice,
 }
 
 impl NfsOrigin {
     /// `payload` is sent behind what `encode` appends.
-    pub(crate) async fn change<T, F>(
+    pub(crate) async fn deliver<T, F>(
         &self,
-        change: Change,
+        procedure: Procedure,
         encode: impl FnOnce(&mut Encoder),
         payload: Bytes,
         decode: impl FnOnce(&mut Decoder) -> WireResult<Outcome<T, F>>,
     ) -> Result<Done<T>> {
-        let Change { what, procedure, lane, twice } = change;
-        let Reply { answer, sends } = self.pool.change(lane, what, procedure, encode, payload, decode).await;
+        let Procedure { what, number, lane, twice } = procedure;
+        let Reply { answer, sends } = self.pool.change(lane, what, number, encode, payload, decode).await;
         let answer = answer.map(|reply| reply.and_then(|outcome| taken(what, self.place(), outcome)));
         judge(twice, what, &self.place(), Reply { answer, sends })
     }
@@ -87,17 +70,13 @@ fn judge<T>(twice: Twice, operation: &'static str, place: &str, reply: Reply<T>)
     if certain || twice == Twice::Harmless {
         return Err(error);
     }
-    Err(doubtful(operation, place, error))
-}
-
-/// `error` came of a change that may have been made.
-pub fn doubtful(operation: &'static str, place: &str, error: Error) -> Error {
-    let context = format!("{place} (perhaps it was done)");
-    Error::new(ErrorKind::OutcomeUnknown, operation, context).with_source(error)
+    Err(Error::doubtful(operation, place, error))
 }
 
 #[cfg(test)]
 mod tests {
+    use types::ErrorKind;
+
     use super::*;
 
     fn judged(twice: Twice, answer: Result<Result<()>>, sends: u32) -> Result<Done<()>> {
@@ -113,11 +92,11 @@ mod tests {
         let refusal = || Ok(Err(error(ErrorKind::NotFound)));
         let once = judged(Twice::Matters, refusal(), 1).expect_err("refused");
         assert_eq!(once.kind(), ErrorKind::NotFound);
-        assert!(doubtful_answer(&once).is_none());
+        assert!(once.doubtful_answer().is_none());
         let again = judged(Twice::Matters, refusal(), 2).expect_err("refused, perhaps");
         assert_eq!(again.kind(), ErrorKind::OutcomeUnknown);
         assert!(!again.is_retryable());
-        assert_eq!(doubtful_answer(&again).map(Error::kind), Some(ErrorKind::NotFound));
+        assert_eq!(again.doubtful_answer().map(Error::kind), Some(ErrorKind::NotFound));
         let harmless = judged(Twice::Harmless, refusal(), 2).expect_err("refused");
         assert_eq!(harmless.kind(), ErrorKind::NotFound);
     }

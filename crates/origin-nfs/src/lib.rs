@@ -1,10 +1,9 @@
 //! A far NFSv3 server as an `Origin`: our own asynchronous client in user space.
 //!
-//! The calls of `Origin` only read, so each may be sent again: a lost connection is dialled anew and what was
-//! not answered is sent once more, without the caller noticing, as long as its deadline holds. The calls that
-//! change something (`mutate.rs`, `write.rs`) are sent again too, but say so: `delivery.rs`. The reference and
-//! the identity of an object are its file handle's bytes: servers put the generation of the inode into them,
-//! so a reused inode number gives another handle.
+//! A lost connection is dialled anew and what was not answered is sent once more, without the caller noticing, as
+//! long as its deadline holds. The calls that change something (`mutate.rs`, `write.rs`) are sent again too, but say
+//! so: `delivery.rs`. The reference and the identity of an object are its file handle's bytes: servers put the
+//! generation of the inode into them, so a reused inode number gives another handle.
 //!
 //! Start with `origin.rs` (the calls), then `pool.rs` and `connection.rs` (how they travel), then
 //! `nested.rs` (exports inside our export).
@@ -28,9 +27,5 @@ mod read;
 mod url;
 mod write;
 
-pub use attributes::{SetAttr, TimeChange};
 pub use config::{Config, Identity};
-pub use delivery::{Done, doubtful_answer};
-pub use mutate::{CreateHow, CreateVerifier, NewNode};
 pub use origin::NfsOrigin;
-pub use write::{StableHow, WriteVerifier, Written};

@@ -4,57 +4,31 @@
 //! not be carried out twice: see `delivery.rs` for what an answer is then worth.
 
 use bytes::Bytes;
-use origin::{Object, Reference};
+use origin::change::check_target;
+use origin::{Change, Changed, Object, Origin, Reference};
 use rpc_nfs3::Encoder;
 use rpc_nfs3::nfs3::create::{self, CreateArgs, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
-use rpc_nfs3::nfs3::file::TARGET_MAX;
 use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::SetattrArgs;
 use rpc_nfs3::nfs3::{DirOp, FileHandle, procedure, wcc};
-use types::{Attr, ErrorKind, Name, Result, Timestamp};
+use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timestamp};
 
-use crate::attributes::{SetAttr, TimeChange, wire_time};
-use crate::delivery::{Change, Done, Twice, doubtful};
+use crate::attributes::{wire_attributes, wire_time};
+use crate::delivery::{Done, Procedure, Twice};
 use crate::errors::failure;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object};
 use crate::pool::Lane;
 
-/// Chosen by the caller, another one for each file: with it the server knows a repeated exclusive create.
-pub type CreateVerifier = [u8; 8];
-
-/// What `create` does with a name that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreateHow {
-    /// Takes the file, and cuts it if a size is given.
-    Unchecked,
-    /// `Exists`.
-    Guarded,
-    /// `Exists`, unless it was created with this very verifier and not touched since: so this create may be
-    /// repeated without fear. Servers keep the verifier in the file's times until these are set.
-    Exclusive(CreateVerifier),
-}
-
-impl CreateHow {
-    fn twice(self) -> Twice {
-        match self {
-            CreateHow::Guarded => Twice::Matters,
-            CreateHow::Unchecked | CreateHow::Exclusive(_) => Twice::Harmless,
-        }
+/// Whether a create that is carried out twice leaves the same as once. (An exclusive one has no attributes.)
+fn twice(how: CreateHow) -> Twice {
+    match how {
+        CreateHow::Guarded => Twice::Matters,
+        CreateHow::Unchecked | CreateHow::Exclusive(_) => Twice::Harmless,
     }
 }
 
-/// What `mknod` makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewNode {
-    /// Major and minor number.
-    CharDevice(u32, u32),
-    BlockDevice(u32, u32),
-    Socket,
-    Fifo,
-}
-
-fn change(what: &'static str, procedure: u32, twice: Twice) -> Change {
-    Change { what, procedure, lane: Lane::Metadata, twice }
+fn metadata(what: &'static str, number: u32, twice: Twice) -> Procedure {
+    Procedure { what, number, lane: Lane::Metadata, twice }
 }
 
 fn dir_op(dir: &Reference, name: &Name) -> Result<DirOp> {
@@ -62,77 +36,96 @@ fn dir_op(dir: &Reference, name: &Name) -> Result<DirOp> {
 }
 
 impl NfsOrigin {
+    pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
+        match change {
+            Change::Create { dir, name, how, set } => made(self.create(dir, name, *how, set).await?),
+            Change::Mkdir { dir, name, set } => made(self.mkdir(dir, name, set).await?),
+            Change::Symlink { dir, name, target, set } => made(self.symlink(dir, name, target, set).await?),
+            Change::Mknod { dir, name, node, set } => made(self.mknod(dir, name, *node, set).await?),
+            Change::Link { file, dir, name } => self.link(file, dir, name).await,
+            Change::Remove { dir, name } => {
+                self.unname(metadata("remove a file at", procedure::REMOVE, Twice::Matters), dir, name).await
+            }
+            Change::Rmdir { dir, name } => {
+                let rmdir = metadata("remove a directory at", procedure::RMDIR, Twice::Matters);
+                self.unname(rmdir, dir, name).await
+            }
+            Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
+                self.rename(from_dir, from, to_dir, to).await
+            }
+            Change::Set { object, set, guard } => self.setattr(object, set, *guard).await,
+        }
+    }
+
     /// Makes a regular file. `Exclusive` cannot carry attributes: if any are given they are set by a second
     /// call, and the times with them.
-    pub async fn create(
+    async fn create(
         &self,
         dir: &Reference,
         name: &Name,
         how: CreateHow,
-        attributes: SetAttr,
+        set: &SetAttr,
     ) -> Result<Done<Object>> {
-        let wire = attributes.to_wire()?;
+        let wire = wire_attributes(set)?;
         let wire_how = match how {
             CreateHow::Unchecked => create::CreateHow::Unchecked(wire),
             CreateHow::Guarded => create::CreateHow::Guarded(wire),
             CreateHow::Exclusive(verifier) => create::CreateHow::Exclusive(verifier),
         };
         let args = CreateArgs { place: dir_op(dir, name)?, how: wire_how };
-        let create = change("create a file at", procedure::CREATE, how.twice());
+        let create = metadata("create a file at", procedure::CREATE, twice(how));
         let made = self.make(create, &args.place, |e| args.encode(e)).await?;
-        if !matches!(how, CreateHow::Exclusive(_)) || attributes == SetAttr::default() {
+        if !made.value.attr.is_file() {
+            // Linux's server takes whatever has the name, and says so as if it were a new file.
+            return Err(failure(ErrorKind::Exists, create.what, self.place(), "the name is that of no file"));
+        }
+        if !matches!(how, CreateHow::Exclusive(_)) || *set == SetAttr::default() {
             return Ok(made);
         }
         // With its times set the verifier is gone: this create cannot be repeated any more.
-        let set = self.dress(&made.value.reference, attributes).await;
-        let set = set.map_err(|error| doubtful(create.what, &self.place(), error))?;
-        Ok(Done { value: set.value, resent: made.resent || set.resent })
+        let dressed = self.dress(&made.value.reference, set).await;
+        let dressed = dressed.map_err(|error| Error::doubtful(create.what, self.place(), error))?;
+        Ok(Done { value: dressed.value, resent: made.resent || dressed.resent })
     }
 
     /// The attributes that an exclusive create could not take along.
-    async fn dress(&self, reference: &Reference, attributes: SetAttr) -> Result<Done<Object>> {
-        let set = self.setattr(reference, with_times(attributes), None).await?;
-        let handle = handle_of(reference)?;
-        let attr = match set.value {
-            Some(attr) => attr,
-            None => self.getattr_of(&handle).await?,
+    async fn dress(&self, reference: &Reference, set: &SetAttr) -> Result<Done<Object>> {
+        let Changed { object, resent } = self.setattr(reference, &set.with_times(), None).await?;
+        let value = match object {
+            Some(object) => object,
+            None => self.getattr(reference).await?,
         };
-        Ok(Done { value: object(handle, attr), resent: set.resent })
+        Ok(Done { value, resent })
     }
 
-    pub async fn mkdir(&self, dir: &Reference, name: &Name, attributes: SetAttr) -> Result<Done<Object>> {
-        let args = MkdirArgs { place: dir_op(dir, name)?, attributes: attributes.to_wire()? };
-        let mkdir = change("make a directory at", procedure::MKDIR, Twice::Matters);
+    async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Done<Object>> {
+        let args = MkdirArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)? };
+        let mkdir = metadata("make a directory at", procedure::MKDIR, Twice::Matters);
         self.make(mkdir, &args.place, |e| args.encode(e)).await
     }
 
-    /// `target` is 1 to 4096 bytes.
-    pub async fn symlink(
+    async fn symlink(
         &self,
         dir: &Reference,
         name: &Name,
-        target: &[u8],
-        attributes: SetAttr,
+        target: &Bytes,
+        set: &SetAttr,
     ) -> Result<Done<Object>> {
-        const WHAT: &str = "make a symbolic link at";
-        if target.is_empty() || target.len() > TARGET_MAX {
-            let reason = format!("a target has 1 to {TARGET_MAX} bytes, this one {}", target.len());
-            return Err(failure(ErrorKind::InvalidArgument, WHAT, self.place(), reason));
-        }
-        let target = Bytes::copy_from_slice(target);
-        let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: attributes.to_wire()?, target };
-        let symlink = change(WHAT, procedure::SYMLINK, Twice::Matters);
+        check_target(target)?;
+        let target = target.clone();
+        let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)?, target };
+        let symlink = metadata("make a symbolic link at", procedure::SYMLINK, Twice::Matters);
         self.make(symlink, &args.place, |e| args.encode(e)).await
     }
 
-    pub async fn mknod(
+    async fn mknod(
         &self,
         dir: &Reference,
         name: &Name,
         node: NewNode,
-        attributes: SetAttr,
+        set: &SetAttr,
     ) -> Result<Done<Object>> {
-        let attributes = attributes.to_wire()?;
+        let attributes = wire_attributes(set)?;
         let node = match node {
             NewNode::CharDevice(major, minor) => NodeData::CharDevice { attributes, rdev: (major, minor) },
             NewNode::BlockDevice(major, minor) => NodeData::BlockDevice { attributes, rdev: (major, minor) },
@@ -140,21 +133,21 @@ impl NfsOrigin {
             NewNode::Fifo => NodeData::Fifo(attributes),
         };
         let args = MknodArgs { place: dir_op(dir, name)?, node };
-        let mknod = change("make a special file at", procedure::MKNOD, Twice::Matters);
+        let mknod = metadata("make a special file at", procedure::MKNOD, Twice::Matters);
         self.make(mknod, &args.place, |e| args.encode(e)).await
     }
 
     async fn make(
         &self,
-        change: Change,
+        procedure: Procedure,
         place: &DirOp,
         encode: impl FnOnce(&mut Encoder),
     ) -> Result<Done<Object>> {
-        let done = self.change(change, encode, Bytes::new(), create::decode_create).await?;
-        let value = self.made(place, &done.value).await.map_err(|error| match change.twice {
+        let done = self.deliver(procedure, encode, Bytes::new(), create::decode_create).await?;
+        let value = self.made(place, &done.value).await.map_err(|error| match procedure.twice {
             Twice::Harmless => error,
             // It is there, whatever this error says.
-            Twice::Matters => doubtful(change.what, &self.place(), error),
+            Twice::Matters => Error::doubtful(procedure.what, self.place(), error),
         })?;
         Ok(Done { value, resent: done.resent })
     }
@@ -174,69 +167,55 @@ impl NfsOrigin {
         Ok(object(handle, attr))
     }
 
-    /// Removes a name that is no directory. The object goes with its last name.
-    pub async fn remove(&self, dir: &Reference, name: &Name) -> Result<Done<()>> {
-        self.unname(change("remove a file at", procedure::REMOVE, Twice::Matters), dir, name).await
-    }
-
-    /// Removes an empty directory; `NotEmpty` if it is not.
-    pub async fn rmdir(&self, dir: &Reference, name: &Name) -> Result<Done<()>> {
-        self.unname(change("remove a directory at", procedure::RMDIR, Twice::Matters), dir, name).await
-    }
-
-    async fn unname(&self, change: Change, dir: &Reference, name: &Name) -> Result<Done<()>> {
+    async fn unname(&self, procedure: Procedure, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = dir_op(dir, name)?;
-        let done = self.change(change, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
-        Ok(done.map(|_| ()))
+        let done = self.deliver(procedure, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
+        Ok(Changed { object: None, resent: done.resent })
     }
 
-    /// Gives an object another name. What has that name already is replaced, if both are directories (that
-    /// one empty) or neither is.
-    pub async fn rename(
+    /// What was renamed keeps its handle; what became of its attributes the answer does not say.
+    async fn rename(
         &self,
         from_dir: &Reference,
         from: &Name,
         to_dir: &Reference,
         to: &Name,
-    ) -> Result<Done<()>> {
+    ) -> Result<Changed> {
         let args = RenameArgs { from: dir_op(from_dir, from)?, to: dir_op(to_dir, to)? };
-        let rename = change("rename at", procedure::RENAME, Twice::Matters);
-        let done = self.change(rename, |e| args.encode(e), Bytes::new(), names::decode_rename).await?;
-        Ok(done.map(|_| ()))
+        let rename = metadata("rename at", procedure::RENAME, Twice::Matters);
+        let done = self.deliver(rename, |e| args.encode(e), Bytes::new(), names::decode_rename).await?;
+        Ok(Changed { object: None, resent: done.resent })
     }
 
-    /// Gives a file one more name.
-    pub async fn link(&self, file: &Reference, dir: &Reference, name: &Name) -> Result<Done<()>> {
+    async fn link(&self, file: &Reference, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = LinkArgs { object: handle_of(file)?, place: dir_op(dir, name)? };
-        let link = change("link at", procedure::LINK, Twice::Matters);
-        let done = self.change(link, |e| args.encode(e), Bytes::new(), names::decode_link).await?;
-        Ok(done.map(|_| ()))
+        let link = metadata("link at", procedure::LINK, Twice::Matters);
+        let done = self.deliver(link, |e| args.encode(e), Bytes::new(), names::decode_link).await?;
+        let attr = done.value.attr.as_ref().map(attr_of);
+        Ok(Changed { object: attr.map(|attr| object(args.object, attr)), resent: done.resent })
     }
 
-    /// Sets attributes, and gives them as they are after it if the server tells. With `guard` only if that is
-    /// still the object's ctime; `VersionChanged` otherwise. Servers may look at its whole seconds only (Linux
-    /// 6.1 does).
-    pub async fn setattr(
+    /// Servers may look at a guard's whole seconds only (Linux 6.1 does).
+    async fn setattr(
         &self,
         reference: &Reference,
-        attributes: SetAttr,
+        set: &SetAttr,
         guard: Option<Timestamp>,
-    ) -> Result<Done<Option<Attr>>> {
+    ) -> Result<Changed> {
         // Set twice is set once, but a guard does not let the second one pass.
         let twice = if guard.is_some() { Twice::Matters } else { Twice::Harmless };
         let args = SetattrArgs {
             object: handle_of(reference)?,
-            attributes: attributes.to_wire()?,
+            attributes: wire_attributes(set)?,
             guard: guard.map(wire_time).transpose()?,
         };
-        let setattr = change("set attributes at", procedure::SETATTR, twice);
-        let done = self.change(setattr, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
-        Ok(done.map(|wcc| wcc.after.as_ref().map(attr_of)))
+        let setattr = metadata("set attributes at", procedure::SETATTR, twice);
+        let done = self.deliver(setattr, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
+        let attr = done.value.after.as_ref().map(attr_of);
+        Ok(Changed { object: attr.map(|attr| object(args.object, attr)), resent: done.resent })
     }
 }
 
-/// Times that hold a create's verifier are nobody's: they are set with whatever else is.
-fn with_times(attributes: SetAttr) -> SetAttr {
-    let real = |change| if change == TimeChange::Keep { TimeChange::Now } else { change };
-    SetAttr { atime: real(attributes.atime), mtime: real(attributes.mtime), ..attributes }
+fn made(done: Done<Object>) -> Result<Changed> {
+    Ok(Changed { object: Some(done.value), resent: done.resent })
 }

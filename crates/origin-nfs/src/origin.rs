@@ -5,11 +5,16 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin::{DirCursor, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference};
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference,
+    Written,
+};
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, Outcome, fs, procedure};
-use types::{Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Timestamp, Version};
+use types::{
+    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Timestamp, Version,
+};
 
 use crate::config::Config;
 use crate::connection::Endpoint;
@@ -198,7 +203,7 @@ pub(crate) fn object(handle: FileHandle, attr: Attr) -> Object {
     Object { reference: Reference(handle.0.clone()), identity: Identity(handle.0), attr, version }
 }
 
-fn time_of(time: Nfstime3) -> Timestamp {
+pub(crate) fn time_of(time: Nfstime3) -> Timestamp {
     Timestamp { seconds: time.seconds.into(), nanos: time.nanos.min(999_999_999) }
 }
 
@@ -322,5 +327,27 @@ impl Origin for NfsOrigin {
             files_total: ok.files_total,
             files_free: ok.files_free,
         })
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.make_change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.write_max
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.write_all(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.commit_range(object, range).await
     }
 }

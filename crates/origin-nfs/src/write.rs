@@ -6,16 +6,17 @@
 //! caller, who alone still has the data, to compare the verifiers of its writes with the one of `commit`.
 
 use bytes::Bytes;
-use origin::Reference;
+use origin::change::end_of_write;
+use origin::{Committed, Reference, Written};
+use rpc_nfs3::nfs3::wcc::WccAttr;
 use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
-use types::{ByteRange, ErrorKind, Result};
+use types::{ByteRange, ErrorKind, Result, Stability, Version};
 
-pub use rpc_nfs3::nfs3::write::{StableHow, WriteVerifier};
-
-use crate::delivery::{Change, Done, Twice};
+use crate::attributes::{stability_of, wire_stability};
+use crate::delivery::{Procedure, Twice};
 use crate::errors::failure;
-use crate::origin::{NfsOrigin, handle_of};
+use crate::origin::{NfsOrigin, attr_of, handle_of, object, time_of};
 use crate::pool::Lane;
 
 const WRITE: &str = "write to";
@@ -24,46 +25,29 @@ const COMMIT: &str = "commit";
 /// How often the data of one `write` is written when the server loses parts of it each time.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What one `write` did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Bytes written: all that were given.
-    pub count: u64,
-    /// The least that the server promises of any of these bytes; at least what was asked for.
-    pub committed: StableHow,
-    /// Of all these bytes. Compare it with that of `commit` if `committed` is `Unstable`.
-    pub verifier: WriteVerifier,
+/// A WRITE that was answered.
+struct Piece {
+    written: Written,
+    /// Of the bytes given, those at the front that were written: at least one, if any were given.
+    count: usize,
 }
 
 impl NfsOrigin {
-    /// Most bytes that one WRITE call carries: `write` cuts its data to this, one piece after the other. Who
-    /// wants pieces side by side cuts by it.
-    pub fn write_max(&self) -> u32 {
-        self.write_max
-    }
-
-    /// Writes all of `data` at `offset`. The data is sent as it lies, not copied. Short writes of the server
-    /// are continued. Errors are the server's (`NoSpace`, `AccessDenied`, ...) or `Unavailable`; of the bytes
-    /// in front of an error some may be written.
-    pub async fn write(
+    /// One WRITE call after the other; who wants pieces side by side cuts by `write_max`. The data is sent as it lies,
+    /// not copied. Short writes of the server are continued.
+    pub(crate) async fn write_all(
         &self,
         file: &Reference,
         offset: u64,
         data: Bytes,
-        stable: StableHow,
-    ) -> Result<Done<Written>> {
+        stability: Stability,
+    ) -> Result<Written> {
+        end_of_write(offset, data.len())?;
         let file = handle_of(file)?;
-        let length = data.len() as u64;
-        if offset.checked_add(length).is_none() {
-            let reason = format!("{length} bytes do not fit behind offset {offset}");
-            return Err(failure(ErrorKind::InvalidArgument, WRITE, self.place(), reason));
-        }
         let mut resent = false;
         for _ in 0..ATTEMPTS_MAX {
-            let attempt = self.write_pieces(&file, offset, &data, stable).await?;
-            resent |= attempt.resent;
-            if let Some(written) = attempt.value {
-                return Ok(Done { value: written, resent });
+            if let Some(written) = self.write_pieces(&file, offset, &data, stability).await? {
+                return Ok(Written { resent: written.resent || resent, ..written });
             }
             tracing::info!(server = self.place(), offset, "the server lost unstable data; writing it again");
             resent = true;
@@ -78,23 +62,21 @@ impl NfsOrigin {
         file: &FileHandle,
         offset: u64,
         data: &Bytes,
-        stable: StableHow,
-    ) -> Result<Done<Option<Written>>> {
+        stability: Stability,
+    ) -> Result<Option<Written>> {
         let mut all: Option<Written> = None;
-        let mut resent = false;
         let mut rest = data.clone();
         loop {
             let piece = rest.slice(..rest.len().min(self.write_max as usize));
             let at = offset + (data.len() - rest.len()) as u64;
-            let one = self.write_piece(file, at, piece, stable).await?;
-            resent |= one.resent;
-            let Some(joined) = join(all, one.value) else { return Ok(Done { value: None, resent }) };
-            all = Some(joined);
+            let Piece { written, count } = self.write_piece(file, at, piece, stability).await?;
+            let Some(joined) = join(all, written) else { return Ok(None) };
             // Not beyond the end: the decoder believes no count above the piece's length.
-            rest = rest.slice((one.value.count as usize).min(rest.len())..);
+            rest = rest.slice(count.min(rest.len())..);
             if rest.is_empty() {
-                return Ok(Done { value: all, resent });
+                return Ok(Some(joined));
             }
+            all = Some(joined);
         }
     }
 
@@ -103,56 +85,74 @@ impl NfsOrigin {
         file: &FileHandle,
         offset: u64,
         data: Bytes,
-        stable: StableHow,
-    ) -> Result<Done<Written>> {
+        stability: Stability,
+    ) -> Result<Piece> {
         let length = data.len();
-        let args = WriteArgs { file: file.clone(), offset, stable, data: data.clone() };
+        let args =
+            WriteArgs { file: file.clone(), offset, stable: wire_stability(stability), data: data.clone() };
         let encode = |e: &mut _| args.encode_head(e);
         let decode = |d: &mut _| write::decode_write(d, length);
-        let change = self.change(harmless(WRITE, procedure::WRITE), encode, data, decode);
-        let done = change.await?;
+        let done = self.deliver(harmless(WRITE, procedure::WRITE), encode, data, decode).await?;
         let ok = &done.value;
         if ok.count == 0 && length > 0 {
-            return Err(failure(
-                ErrorKind::Io,
-                WRITE,
-                self.place(),
-                "the server takes the data and writes none",
-            ));
-        }
-        if ok.committed < stable {
-            let reason = format!("asked for {stable:?}, the server promises {:?}", ok.committed);
+            let reason = "the server takes the data and writes none";
             return Err(failure(ErrorKind::Io, WRITE, self.place(), reason));
         }
-        Ok(done.map(|ok| Written { count: ok.count.into(), committed: ok.committed, verifier: ok.verifier }))
+        let promised = stability_of(ok.committed);
+        if promised < stability {
+            let reason = format!("asked for {stability:?}, the server promises {promised:?}");
+            return Err(failure(ErrorKind::Io, WRITE, self.place(), reason));
+        }
+        let written = Written {
+            stability: promised,
+            verifier: ok.verifier,
+            before: ok.wcc.before.as_ref().map(version_of),
+            after: ok.wcc.after.as_ref().map(|after| object(file.clone(), attr_of(after))),
+            resent: done.resent,
+        };
+        Ok(Piece { written, count: ok.count as usize })
     }
 
-    /// Has the server store what was written to `range` of the file, and gives its verifier. A range of no
-    /// length, or of 4 GiB and more, goes to the end of the file.
-    ///
-    /// The data is safe if this is the verifier that every write of it gave; otherwise it is to be written
-    /// again. It takes as long as the server's disks need: raise `Config::call_timeout` before gigabytes.
-    pub async fn commit(&self, file: &Reference, range: ByteRange) -> Result<Done<WriteVerifier>> {
+    /// A range of 4 GiB and more goes to the end of the file, too. It takes as long as the server's disks need: raise
+    /// `Config::call_timeout` before gigabytes.
+    pub(crate) async fn commit_range(&self, file: &Reference, range: ByteRange) -> Result<Committed> {
         let file = handle_of(file)?;
         let args = CommitArgs { file, offset: range.offset, count: u32::try_from(range.length).unwrap_or(0) };
         let encode = |e: &mut _| args.encode(e);
         let commit = harmless(COMMIT, procedure::COMMIT);
-        let done = self.change(commit, encode, Bytes::new(), write::decode_commit).await?;
-        Ok(done.map(|ok| ok.verifier))
+        let done = self.deliver(commit, encode, Bytes::new(), write::decode_commit).await?;
+        let wcc = &done.value.wcc;
+        Ok(Committed {
+            verifier: done.value.verifier,
+            before: wcc.before.as_ref().map(version_of),
+            after: wcc.after.as_ref().map(|after| object(args.file, attr_of(after))),
+            resent: done.resent,
+        })
     }
 }
 
-fn harmless(what: &'static str, procedure: u32) -> Change {
-    Change { what, procedure, lane: Lane::Bulk, twice: Twice::Harmless }
+fn harmless(what: &'static str, number: u32) -> Procedure {
+    Procedure { what, number, lane: Lane::Bulk, twice: Twice::Harmless }
+}
+
+/// The same as the version of the attributes that the server showed then.
+fn version_of(before: &WccAttr) -> Version {
+    Version::from_times(before.size, time_of(before.mtime), time_of(before.ctime))
 }
 
 /// Two pieces as one. `None` if some of it may be lost: it is not stable, and the server began anew between
 /// the pieces.
 fn join(before: Option<Written>, next: Written) -> Option<Written> {
-    let Some(before) = before else { return Some(next) };
-    let committed = before.committed.min(next.committed);
-    if before.verifier != next.verifier && before.committed == StableHow::Unstable {
+    let Some(first) = before else { return Some(next) };
+    if first.verifier != next.verifier && first.stability == Stability::Unstable {
         return None;
     }
-    Some(Written { count: before.count + next.count, committed, verifier: next.verifier })
+    // Whoever changed the file between the pieces is not to be taken for us.
+    let in_turn = first.after.as_ref().map(|object| object.version) == next.before;
+    Some(Written {
+        stability: first.stability.min(next.stability),
+        before: first.before.filter(|_| in_turn),
+        resent: first.resent || next.resent,
+        ..next
+    })
 }

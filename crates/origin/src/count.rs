@@ -13,10 +13,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use types::{ByteRange, FsStat, Name, Result, Version};
+use types::{ByteRange, FsStat, Name, Result, Stability, Version};
 
 use crate::limit::LimitMetrics;
-use crate::{DirCursor, DirPage, Object, Origin, Reference};
+use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct CallLabels {
@@ -37,6 +37,7 @@ pub struct OriginMetrics {
     calls: Family<CallLabels, Counter>,
     errors: Family<CallLabels, Counter>,
     bytes: Family<JunctionLabels, Counter>,
+    written: Family<JunctionLabels, Counter>,
     abandoned: Family<JunctionLabels, Counter>,
     inflight: Gauge<i64, AtomicI64>,
     seconds: Family<CallLabels, Histogram>,
@@ -59,6 +60,7 @@ impl Default for OriginMetrics {
             calls: Family::default(),
             errors: Family::default(),
             bytes: Family::default(),
+            written: Family::default(),
             inflight: Gauge::default(),
             seconds,
             latency: Family::default(),
@@ -76,6 +78,8 @@ impl OriginMetrics {
         registry.register("forebay_origin_calls", "Calls to the origin", self.calls.clone());
         registry.register("forebay_origin_errors", "Calls to the origin that failed", self.errors.clone());
         registry.register("forebay_origin_bytes", "Bytes read from the origin", self.bytes.clone());
+        let written = "Bytes written to the origin";
+        registry.register("forebay_origin_written_bytes", written, self.written.clone());
         let abandoned =
             "Bytes of reads that were given up before they were answered, and may have come all the same";
         registry.register("forebay_origin_abandoned_bytes", abandoned, self.abandoned.clone());
@@ -110,6 +114,11 @@ impl OriginMetrics {
         self.bytes.get_or_create(&JunctionLabels { junction: junction.to_owned() }).get()
     }
 
+    /// Bytes written to the origin of this junction.
+    pub fn written_bytes_of(&self, junction: &str) -> u64 {
+        self.written.get_or_create(&JunctionLabels { junction: junction.to_owned() }).get()
+    }
+
     /// Bytes of reads of this junction that were given up before they were answered.
     pub fn abandoned_bytes_of(&self, junction: &str) -> u64 {
         self.abandoned.get_or_create(&JunctionLabels { junction: junction.to_owned() }).get()
@@ -127,7 +136,10 @@ impl OriginMetrics {
 }
 
 /// The calls of the trait.
-pub const KINDS: [&str; 7] = ["root", "lookup", "getattr", "readlink", "readdir", "read", "statfs"];
+pub const KINDS: [&str; 18] = [
+    "root", "lookup", "getattr", "readlink", "readdir", "read", "statfs", "create", "mkdir", "symlink",
+    "mknod", "link", "remove", "rmdir", "rename", "set", "write", "commit",
+];
 
 pub struct Count {
     inner: Arc<dyn Origin>,
@@ -236,5 +248,33 @@ impl Origin for Count {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.run("statfs", self.inner.statfs(object)).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.run(change.kind(), self.inner.change(change)).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.inner.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let length = data.len() as u64;
+        let result = self.run("write", self.inner.write(object, offset, data, stability)).await;
+        if result.is_ok() {
+            let labels = JunctionLabels { junction: self.junction.clone() };
+            self.metrics.written.get_or_create(&labels).inc_by(length);
+        }
+        result
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.run("commit", self.inner.commit(object, range)).await
     }
 }

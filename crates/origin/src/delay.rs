@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{ByteRange, FsStat, Name, Result, Version};
+use types::{ByteRange, FsStat, Name, Result, Stability, Version};
 
-use crate::{DirCursor, DirPage, Object, Origin, Reference};
+use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
 pub struct Delay {
     inner: Arc<dyn Origin>,
@@ -65,5 +65,27 @@ impl Origin for Delay {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.travel().await.statfs(object).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.travel().await.change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.inner.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.travel().await.write(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.travel().await.commit(object, range).await
     }
 }

@@ -6,17 +6,22 @@
 //! implement the trait by holding another one.
 
 pub mod adaptive;
+pub mod change;
 pub mod count;
 pub mod delay;
 pub mod distance;
+mod exclusive;
 pub mod limit;
 pub mod memory;
 pub mod posix;
+mod reconcile;
 pub mod retry;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, ByteRange, FsStat, Name, Result, Turn, Version};
+use types::{Attr, ByteRange, FsStat, Name, Result, Stability, Turn, Version};
+
+pub use change::{Change, Changed, Committed, Written};
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -97,6 +102,31 @@ pub trait Origin: Send + Sync + 'static {
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
+
+    /// Makes one change of names or attributes, durably. An error says that it was not made, or that it may be asked
+    /// for again without a difference ([`Change::is_repeatable`]), but for two: `OutcomeUnknown`, and `Io`, after which
+    /// nobody knows what is on the origin's disk.
+    ///
+    /// A rename onto what cannot be replaced is `NotEmpty`, `IsADirectory` or `NotADirectory`; an NFS server may say
+    /// `Exists` to each.
+    async fn change(&self, change: &Change) -> Result<Changed>;
+
+    /// Most bytes that one [`Origin::write`] should carry.
+    fn write_max(&self) -> u32;
+
+    /// Writes all of `data` at `offset`, behind the end too: what lies between is zeros. May be asked for again, as
+    /// long as nothing else was written there meanwhile. Of the bytes in front of an error some may be written; after
+    /// `OutcomeUnknown` some may be written even later.
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written>;
+
+    /// Has what was written to `range` put on stable storage. A range of no length goes to the end of the file.
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed>;
 
     /// Wait until a read may be sent for whose answer nobody waits. Only `limit` lets anyone wait; what is above it
     /// passes the question on.

@@ -1,42 +1,32 @@
 //! An honest origin in memory: for tests, and for measuring without a disk.
 //!
 //! Behaves as a POSIX server does: inode numbers, link counts, times that move with every change, and an identity
-//! that no later object shares. Contents may be generated from a seed, so that large trees cost little memory.
+//! that no later object shares. Contents may be generated from a seed, so that large trees cost little memory. What was
+//! written unstable is lost when the test says so, as by an NFS server that restarts.
 
-use std::collections::{BTreeMap, HashMap};
+mod change;
+mod contents;
+mod tree;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use types::{Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Timestamp, Version};
+use types::{
+    ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version, WriteVerifier,
+};
 
-use crate::{DirCursor, DirEntry, DirPage, Identity, Object, Origin, Reference};
+use self::contents::Body;
+use self::tree::{ROOT, State};
+use crate::change::end_of_write;
+use crate::{Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, Reference, Written};
 
 /// Names in one piece of a listing.
 const PAGE: usize = 1000;
-const ROOT: u64 = 1;
 
 pub struct MemoryOrigin {
     state: Mutex<State>,
-}
-
-struct State {
-    nodes: HashMap<u64, Inode>,
-    next: u64,
-    /// Nanoseconds since 1970; moves by a millisecond with each change.
-    now: i128,
-}
-
-struct Inode {
-    attr: Attr,
-    body: Body,
-}
-
-enum Body {
-    Dir(BTreeMap<Name, u64>),
-    Bytes(Vec<u8>),
-    Generated(u64),
-    Link(Bytes),
 }
 
 /// Byte `offset` of the contents that `seed` stands for.
@@ -63,9 +53,7 @@ pub fn generated(seed: u64, range: ByteRange) -> Bytes {
 
 impl MemoryOrigin {
     pub fn new() -> Arc<MemoryOrigin> {
-        let mut state = State { nodes: HashMap::new(), next: ROOT, now: 1_700_000_000_000_000_000 };
-        state.add(FileKind::Directory, 0o755, Body::Dir(BTreeMap::new()));
-        Arc::new(MemoryOrigin { state: Mutex::new(state) })
+        Arc::new(MemoryOrigin { state: Mutex::new(State::new()) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -74,7 +62,9 @@ impl MemoryOrigin {
 
     /// Create a directory; its parents must exist. Paths are relative to the root, `/` between names.
     pub fn mkdir(&self, path: &[u8]) -> Result<()> {
-        self.lock().create(path, FileKind::Directory, 0o755, Body::Dir(BTreeMap::new()))
+        let mut state = self.lock();
+        let (dir, name) = state.parent_and_name(path)?;
+        state.make(dir, &name, FileKind::Directory, Body::Dir(BTreeMap::new())).map(|_| ())
     }
 
     /// Create a file, or replace the contents of the one that is there.
@@ -89,81 +79,59 @@ impl MemoryOrigin {
 
     fn put(&self, path: &[u8], body: Body, size: u64) -> Result<()> {
         let mut state = self.lock();
-        let id = match state.walk(path) {
-            Ok(id) => {
-                let inode = state.inode(id)?;
-                if inode.attr.kind != FileKind::Regular {
-                    return Err(Error::new(ErrorKind::IsADirectory, "write", path.escape_ascii()));
-                }
-                inode.body = body;
-                id
-            }
-            Err(_) => {
-                state.create(path, FileKind::Regular, 0o644, body)?;
-                state.walk(path)?
-            }
+        let (dir, name) = state.parent_and_name(path)?;
+        let id = match state.find(dir, &name) {
+            Ok(id) if state.inode(id)?.attr.is_file() => id,
+            Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "write", path.escape_ascii())),
+            Err(_) => state.make(dir, &name, FileKind::Regular, Body::Bytes(Vec::new()))?,
         };
-        state.changed(id, |attr| {
-            attr.size = size;
-            attr.used = size;
-        })
+        let now = state.tick();
+        state.inode(id)?.replace(body, size, now);
+        Ok(())
     }
 
     pub fn symlink(&self, path: &[u8], target: &[u8]) -> Result<()> {
-        let body = Body::Link(Bytes::copy_from_slice(target));
         let mut state = self.lock();
-        state.create(path, FileKind::Symlink, 0o777, body)?;
-        let id = state.walk(path)?;
-        state.inode(id)?.attr.size = target.len() as u64;
-        Ok(())
+        let (dir, name) = state.parent_and_name(path)?;
+        state.make(dir, &name, FileKind::Symlink, Body::Link(Bytes::copy_from_slice(target))).map(|_| ())
     }
 
     /// A second name for a file.
     pub fn link(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let mut state = self.lock();
         let id = state.walk(from)?;
-        if state.inode(id)?.attr.is_dir() {
-            return Err(Error::new(ErrorKind::IsADirectory, "link", from.escape_ascii()));
-        }
-        if state.walk(to).is_ok() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "link to", "a name that exists"));
-        }
-        state.enter(to, id)?;
-        state.touched(id, |attr| attr.nlink += 1)
+        let (dir, name) = state.parent_and_name(to)?;
+        state.link(id, dir, &name)
     }
 
     /// Remove a file, a link, or an empty directory.
     pub fn remove(&self, path: &[u8]) -> Result<()> {
-        self.lock().remove(path)
+        let mut state = self.lock();
+        let (dir, name) = state.parent_and_name(path)?;
+        let id = state.find(dir, &name)?;
+        if state.inode(id)?.attr.is_dir() { state.rmdir(dir, &name) } else { state.remove(dir, &name) }
     }
 
     /// Rename, as POSIX does: what had the new name is removed if it may be; two names of one file stay both.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let mut state = self.lock();
-        let id = state.walk(from)?;
-        match state.walk(to) {
-            Ok(same) if same == id => return Ok(()),
-            Ok(other) if state.inode(other)?.attr.is_dir() != state.inode(id)?.attr.is_dir() => {
-                return Err(Error::new(ErrorKind::InvalidArgument, "rename", "a file to a directory's name"));
-            }
-            Ok(_) => state.remove(to)?,
-            Err(_) => {}
-        }
-        state.leave(from)?;
-        state.enter(to, id)?;
-        state.touched(id, |_| {})
+        let (from_dir, from) = state.parent_and_name(from)?;
+        let (to_dir, to) = state.parent_and_name(to)?;
+        state.rename(from_dir, &from, to_dir, &to).map(|_| ())
     }
 
     pub fn chmod(&self, path: &[u8], mode: u32) -> Result<()> {
-        let mut state = self.lock();
-        let id = state.walk(path)?;
-        state.touched(id, |attr| attr.mode = mode)
+        self.set(path, SetAttr { mode: Some(mode), ..SetAttr::default() })
     }
 
     pub fn chown(&self, path: &[u8], uid: u32, gid: u32) -> Result<()> {
+        self.set(path, SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() })
+    }
+
+    fn set(&self, path: &[u8], set: SetAttr) -> Result<()> {
         let mut state = self.lock();
         let id = state.walk(path)?;
-        state.touched(id, |attr| (attr.uid, attr.gid) = (uid, gid))
+        state.set(id, &set)
     }
 
     /// Let the origin's clock move without a change.
@@ -176,51 +144,17 @@ impl MemoryOrigin {
         let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         self.lock().now = i128::try_from(since.as_nanos()).unwrap_or(0);
     }
+
+    /// The server behind it restarts: what was written unstable and not committed is gone, and the verifier is
+    /// another one.
+    pub fn lose_unsynced(&self) {
+        let mut state = self.lock();
+        state.starts += 1;
+        state.inodes().for_each(|inode| inode.lose_unsynced());
+    }
 }
 
 impl State {
-    fn tick(&mut self) -> Timestamp {
-        self.now += 1_000_000;
-        let nanos = u32::try_from(self.now.rem_euclid(1_000_000_000)).unwrap_or(0);
-        Timestamp { seconds: i64::try_from(self.now.div_euclid(1_000_000_000)).unwrap_or(0), nanos }
-    }
-
-    fn add(&mut self, kind: FileKind, mode: u32, body: Body) -> u64 {
-        let now = self.tick();
-        let id = self.next;
-        self.next += 1;
-        let nlink = if kind == FileKind::Directory { 2 } else { 1 };
-        let size = if kind == FileKind::Directory { 4096 } else { 0 };
-        let (uid, gid, used, rdev, fsid) = (0, 0, size, (0, 0), 77);
-        let (atime, mtime, ctime) = (now, now, now);
-        let fileid = id;
-        let attr = Attr { kind, mode, nlink, uid, gid, size, used, rdev, fsid, fileid, atime, mtime, ctime };
-        self.nodes.insert(id, Inode { attr, body });
-        id
-    }
-
-    fn inode(&mut self, id: u64) -> Result<&mut Inode> {
-        self.nodes.get_mut(&id).ok_or_else(|| Error::new(ErrorKind::Stale, "find inode", id))
-    }
-
-    /// Contents or entries changed.
-    fn changed(&mut self, id: u64, edit: impl FnOnce(&mut Attr)) -> Result<()> {
-        let now = self.tick();
-        let attr = &mut self.inode(id)?.attr;
-        (attr.mtime, attr.ctime) = (now, now);
-        edit(attr);
-        Ok(())
-    }
-
-    /// Only attributes changed.
-    fn touched(&mut self, id: u64, edit: impl FnOnce(&mut Attr)) -> Result<()> {
-        let now = self.tick();
-        let attr = &mut self.inode(id)?.attr;
-        attr.ctime = now;
-        edit(attr);
-        Ok(())
-    }
-
     fn walk(&mut self, path: &[u8]) -> Result<u64> {
         let mut at = ROOT;
         for part in path.split(|b| *b == b'/').filter(|p| !p.is_empty()) {
@@ -229,75 +163,14 @@ impl State {
         Ok(at)
     }
 
-    fn find(&mut self, dir: u64, name: &Name) -> Result<u64> {
-        match &self.inode(dir)?.body {
-            Body::Dir(entries) => {
-                entries.get(name).copied().ok_or_else(|| Error::new(ErrorKind::NotFound, "find", name))
-            }
-            _ => Err(Error::new(ErrorKind::NotADirectory, "find", name)),
-        }
-    }
-
     fn parent_and_name(&mut self, path: &[u8]) -> Result<(u64, Name)> {
         let cut = path.iter().rposition(|b| *b == b'/');
         let (parent, name) = cut.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
         Ok((self.walk(parent)?, Name::new(Bytes::copy_from_slice(name))?))
     }
 
-    fn entries(&mut self, dir: u64) -> Result<&mut BTreeMap<Name, u64>> {
-        match &mut self.inode(dir)?.body {
-            Body::Dir(entries) => Ok(entries),
-            _ => Err(Error::new(ErrorKind::NotADirectory, "change", dir)),
-        }
-    }
-
-    fn create(&mut self, path: &[u8], kind: FileKind, mode: u32, body: Body) -> Result<()> {
-        let (parent, name) = self.parent_and_name(path)?;
-        if self.entries(parent)?.contains_key(&name) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "create", "a name that exists"));
-        }
-        let id = self.add(kind, mode, body);
-        self.enter(path, id)
-    }
-
-    fn enter(&mut self, path: &[u8], id: u64) -> Result<()> {
-        let (parent, name) = self.parent_and_name(path)?;
-        self.entries(parent)?.insert(name, id);
-        let is_dir = self.inode(id)?.attr.is_dir();
-        self.changed(parent, |attr| attr.nlink += u32::from(is_dir))
-    }
-
-    fn leave(&mut self, path: &[u8]) -> Result<()> {
-        let (parent, name) = self.parent_and_name(path)?;
-        let id = self.find(parent, &name)?;
-        self.entries(parent)?.remove(&name);
-        let is_dir = self.inode(id)?.attr.is_dir();
-        self.changed(parent, |attr| attr.nlink -= u32::from(is_dir))
-    }
-
-    fn remove(&mut self, path: &[u8]) -> Result<()> {
-        let id = self.walk(path)?;
-        if matches!(&self.inode(id)?.body, Body::Dir(entries) if !entries.is_empty()) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "remove", "a directory that is not empty"));
-        }
-        self.leave(path)?;
-        let names = |attr: &Attr| if attr.is_dir() { 2 } else { 1 };
-        self.touched(id, |attr| attr.nlink = attr.nlink.saturating_sub(names(attr)))?;
-        if self.inode(id)?.attr.nlink == 0 {
-            self.nodes.remove(&id);
-        }
-        Ok(())
-    }
-
-    fn object(&mut self, id: u64) -> Result<Object> {
-        let attr = self.inode(id)?.attr;
-        let bytes = Bytes::copy_from_slice(&id.to_be_bytes());
-        Ok(Object {
-            reference: Reference(bytes.clone()),
-            identity: Identity(bytes),
-            attr,
-            version: Version::from_attr(&attr),
-        })
+    fn verifier(&self) -> WriteVerifier {
+        self.starts.to_be_bytes()
     }
 }
 
@@ -373,14 +246,51 @@ impl Origin for MemoryOrigin {
             }
             Body::Generated(seed) => Ok(generated(*seed, range)),
             Body::Dir(_) => Err(Error::new(ErrorKind::IsADirectory, "read", "")),
-            Body::Link(_) => Err(Error::new(ErrorKind::InvalidArgument, "read", "a link")),
+            Body::Link(_) | Body::Special => {
+                Err(Error::new(ErrorKind::InvalidArgument, "read", "what is no file"))
+            }
         }
     }
 
     async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
         let files_total = 1 << 32;
-        let files_free = files_total - self.lock().nodes.len() as u64;
+        let files_free = files_total - self.lock().count();
         let bytes = 1 << 50;
         Ok(FsStat { bytes_total: bytes, bytes_free: bytes, bytes_available: bytes, files_total, files_free })
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        let object = self.lock().apply(change)?;
+        Ok(Changed { object, resent: false })
+    }
+
+    fn write_max(&self) -> u32 {
+        1 << 20
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        end_of_write(offset, data.len())?;
+        let id = id_in(object)?;
+        let mut state = self.lock();
+        let before = Some(state.object(id)?.version);
+        let now = state.tick();
+        state.inode(id)?.write(offset, &data, stability, now)?;
+        let (after, verifier) = (Some(state.object(id)?), state.verifier());
+        Ok(Written { stability, verifier, before, after, resent: false })
+    }
+
+    /// Of the whole file, whatever the range.
+    async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
+        let id = id_in(object)?;
+        let mut state = self.lock();
+        state.inode(id)?.store()?;
+        let (after, verifier) = (state.object(id)?, state.verifier());
+        Ok(Committed { verifier, before: Some(after.version), after: Some(after), resent: false })
     }
 }

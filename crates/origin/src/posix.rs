@@ -2,7 +2,11 @@
 //!
 //! A reference is the path below the root together with the inode it led to; every use opens the path beneath the
 //! root without following links and checks that it is still that inode. Renamed objects therefore answer `Stale`
-//! and are found again by name.
+//! and are found again by name. Changes go the same way: `posix/change.rs` (names), `set.rs` (attributes), `write.rs`.
+
+mod change;
+mod set;
+mod write;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -10,25 +14,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
-use types::{Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Timestamp, Version};
+use types::{
+    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Timestamp, Version,
+};
 
-use crate::{DirCursor, DirEntry, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference};
+use crate::change::end_of_write;
+use crate::{
+    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, REFERENCE_MAX,
+    Reference, Written,
+};
 
-/// Metadata calls at the same time, and reads: a thread each, because a far mount is waited for in them. Apart, so
-/// that a look-up does not queue behind reads.
+/// Metadata calls at the same time, reads, and writes: a thread each, because a far mount is waited for in them. Apart,
+/// so that a look-up does not queue behind reads, and no read behind a sync.
 const METADATA_MAX: usize = 64;
 const READS_MAX: usize = 64;
+const WRITES_MAX: usize = 64;
 /// A mount that does not answer holds a thread for as long as the kernel likes; the caller is told after this long.
 /// 4 MiB in 10 s is 3.4 Mbit/s, slower than any line worth a cache.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// As long for what changes something: a disk that has gigabytes to write back takes tens of seconds to sync.
+const PATIENCE_CHANGING: Duration = Duration::from_secs(60);
+/// Syncs at the same time are never of one file, and seldom kept apart without need: twice the calls under way.
+const SYNC_STRIPES: usize = 256;
 /// Names in one piece of a listing.
 const PAGE: usize = 2048;
 /// Listings that are being read at the same time; the oldest makes room and answers `Busy` when it goes on.
@@ -38,6 +53,7 @@ pub struct PosixOrigin {
     inner: Arc<Inner>,
     metadata: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
 }
 
 struct Inner {
@@ -47,6 +63,10 @@ struct Inner {
     /// Open listings, oldest first.
     listings: Mutex<VecDeque<Listing>>,
     next_listing: AtomicU64,
+    /// The write verifier; see `write.rs`.
+    verifier: AtomicU64,
+    stripes: Vec<Mutex<()>>,
+    has_proc: bool,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -97,13 +117,20 @@ impl PosixOrigin {
             id: rustix::fs::fstatvfs(&root).map_err(explain)?.f_fsid,
         };
         let (listings, next_listing) = (Mutex::default(), AtomicU64::new(1));
-        let inner = Inner { path: path.to_owned(), root, home, listings, next_listing };
+        // Another one for each process: who lost the tier cannot know whether the machine was lost with it.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let verifier = AtomicU64::new(u64::try_from(since.as_nanos()).unwrap_or(0));
+        let stripes = (0..SYNC_STRIPES).map(|_| Mutex::default()).collect();
+        let has_proc = Path::new(&set::in_proc(&root)).exists();
+        let path = path.to_owned();
+        let inner = Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
         })?;
-        let (metadata, reads) = (Semaphore::new(METADATA_MAX), Semaphore::new(READS_MAX));
-        Ok(PosixOrigin { inner: Arc::new(inner), metadata: Arc::new(metadata), reads: Arc::new(reads) })
+        let room = |calls| Arc::new(Semaphore::new(calls));
+        let (metadata, reads, writes) = (room(METADATA_MAX), room(READS_MAX), room(WRITES_MAX));
+        Ok(PosixOrigin { inner: Arc::new(inner), metadata, reads, writes })
     }
 
     async fn run<T: Send + 'static>(
@@ -111,20 +138,51 @@ impl PosixOrigin {
         room: &Arc<Semaphore>,
         call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (room, inner) = (room.clone(), self.inner.clone());
-        let answer = async move {
-            let permit = room.acquire_owned().await.expect("the semaphore is never closed");
-            let thread = tokio::task::spawn_blocking(move || {
-                let answer = call(&inner);
-                drop(permit); // by the thread, not by a caller that may be gone while the thread still hangs
-                answer
-            });
-            thread.await.map_err(|e| Error::new(ErrorKind::Io, "run a system call", "").with_source(e))?
-        };
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
-            let context = format!("{}: no answer in {PATIENCE:?}", self.inner.path.display());
-            Err(Error::new(ErrorKind::Unavailable, "wait for", context))
+        let answer = async { self.in_a_thread(self.permit(room).await, call).await };
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(self.no_answer(PATIENCE)))
+    }
+
+    /// As `run`. A change whose thread still hangs may be made when it comes back.
+    async fn run_change<T: Send + 'static>(
+        &self,
+        room: &Arc<Semaphore>,
+        what: &'static str,
+        call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if !self.inner.has_proc {
+            let reason = "anything here: /proc is not mounted, by which opened files are changed";
+            return Err(Error::new(ErrorKind::NotSupported, "change", reason));
+        }
+        let permit = tokio::time::timeout(PATIENCE, self.permit(room)).await;
+        let permit = permit.map_err(|_| self.no_answer(PATIENCE))?;
+        let answer = tokio::time::timeout(PATIENCE_CHANGING, self.in_a_thread(permit, call)).await;
+        answer.unwrap_or_else(|_| {
+            let silence = self.no_answer(PATIENCE_CHANGING);
+            Err(Error::doubtful(what, self.inner.path.display(), silence))
         })
+    }
+
+    async fn permit(&self, room: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+        room.clone().acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    async fn in_a_thread<T: Send + 'static>(
+        &self,
+        permit: OwnedSemaphorePermit,
+        call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = self.inner.clone();
+        let thread = tokio::task::spawn_blocking(move || {
+            let answer = call(&inner);
+            drop(permit); // by the thread, not by a caller that may be gone while the thread still hangs
+            answer
+        });
+        thread.await.map_err(|e| Error::new(ErrorKind::Io, "run a system call", "").with_source(e))?
+    }
+
+    fn no_answer(&self, patience: Duration) -> Error {
+        let context = format!("{}: no answer in {patience:?}", self.inner.path.display());
+        Error::new(ErrorKind::Unavailable, "wait for", context)
     }
 }
 
@@ -153,6 +211,11 @@ impl Inner {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
+    }
+
+    /// The lock of those who sync this inode.
+    fn stripe(&self, inode: u64) -> &Mutex<()> {
+        &self.stripes[(inode % SYNC_STRIPES as u64) as usize]
     }
 
     fn stamp_of(&self, found: &Statx) -> Stamp {
@@ -437,5 +500,34 @@ impl Origin for PosixOrigin {
             })
         })
         .await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        let what = change.kind();
+        let change = change.clone();
+        let made = self.run_change(&self.metadata, what, move |inner| inner.change(&change)).await;
+        made.map(|object| Changed { object, resent: false })
+    }
+
+    fn write_max(&self) -> u32 {
+        4 << 20
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        end_of_write(offset, data.len())?;
+        let object = object.clone();
+        let call = move |inner: &Inner| inner.write(&object, offset, &data, stability);
+        self.run_change(&self.writes, "write", call).await
+    }
+
+    async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
+        let object = object.clone();
+        self.run_change(&self.writes, "commit", move |inner| inner.commit(&object)).await
     }
 }

@@ -1,16 +1,20 @@
 //! Tries again what may succeed later, until a deadline. Looks at `is_retryable` and at nothing else. A try under
 //! way is not cut short, because a slow answer is worth more than a new question: each origin bounds its own calls.
+//!
+//! A change of unknown outcome is not tried again unless that makes no difference: what came of it is looked at
+//! (`reconcile.rs`).
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
-use types::{ByteRange, FsStat, Name, Result, Turn, Version};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Timestamp, Turn, Version};
 
-use crate::{DirCursor, DirPage, Object, Origin, Reference};
+use crate::reconcile::{Seen, Verdict, judge, look};
+use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
 #[derive(Clone, Copy, Debug)]
 pub struct RetryConfig {
@@ -36,25 +40,77 @@ impl Default for RetryConfig {
 pub struct Retry {
     inner: Arc<dyn Origin>,
     config: RetryConfig,
+    /// The latest ctime in any answer: the origin's clock was there already.
+    heard: Mutex<Option<Timestamp>>,
 }
 
 impl Retry {
     pub fn new(inner: Arc<dyn Origin>, config: RetryConfig) -> Arc<Retry> {
-        Arc::new(Retry { inner, config })
+        Arc::new(Retry { inner, config, heard: Mutex::default() })
     }
 
     async fn run<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
-        let deadline = Instant::now() + self.config.deadline;
-        let mut pause = self.config.pause_first;
+        let mut patience = Patience::new(&self.config);
         loop {
             match call().await {
-                Err(e) if e.is_retryable() && Instant::now() + pause < deadline => {
-                    tracing::debug!("trying again in {pause:?}: {e}");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(self.config.pause_max);
-                }
+                Err(e) if e.is_retryable() && patience.pause(&e).await => {}
                 result => return result,
             }
+        }
+    }
+}
+
+/// How long it is tried, and the pauses between.
+struct Patience {
+    deadline: Instant,
+    pause: Duration,
+    pause_max: Duration,
+}
+
+impl Patience {
+    fn new(config: &RetryConfig) -> Patience {
+        let RetryConfig { deadline, pause_first, pause_max } = *config;
+        Patience { deadline: Instant::now() + deadline, pause: pause_first, pause_max }
+    }
+
+    /// False, at once, if there is no time for another try.
+    async fn pause(&mut self, error: &Error) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        tracing::debug!("trying again in {:?}: {error}", self.pause);
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(self.pause_max);
+        true
+    }
+}
+
+impl Retry {
+    fn hear(&self, object: &Object) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = (*heard).max(Some(object.attr.ctime));
+    }
+
+    fn heard(&self) -> Option<Timestamp> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hearing(&self, answer: Result<Object>) -> Result<Object> {
+        answer.inspect(|object| self.hear(object))
+    }
+
+    /// What became of a change. Looking is tried as long as the change was.
+    async fn verdict(&self, change: &Change, heard: Option<Timestamp>) -> Verdict {
+        if change.is_repeatable() {
+            return judge(change, heard, Seen::Nowhere);
+        }
+        match tokio::time::timeout(self.config.deadline, look(self, change)).await {
+            Ok(Ok(seen)) => judge(change, heard, seen),
+            Ok(Err(error)) => {
+                tracing::debug!("cannot look what became of a {}: {error}", change.kind());
+                Verdict::Unknown
+            }
+            Err(_) => Verdict::Unknown,
         }
     }
 }
@@ -74,15 +130,15 @@ impl Origin for Retry {
     }
 
     async fn root(&self) -> Result<Object> {
-        self.run(|| self.inner.root()).await
+        self.hearing(self.run(|| self.inner.root()).await)
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.run(|| self.inner.lookup(dir, name)).await
+        self.hearing(self.run(|| self.inner.lookup(dir, name)).await)
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.run(|| self.inner.getattr(object)).await
+        self.hearing(self.run(|| self.inner.getattr(object)).await)
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
@@ -105,7 +161,62 @@ impl Origin for Retry {
         self.run(|| self.inner.statfs(object)).await
     }
 
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        let heard = self.heard();
+        let mut patience = Patience::new(&self.config);
+        let mut doubt = false;
+        loop {
+            let error = match self.inner.change(change).await {
+                Ok(changed) => {
+                    changed.object.iter().for_each(|object| self.hear(object));
+                    return Ok(Changed { resent: changed.resent || doubt, ..changed });
+                }
+                Err(error) => error,
+            };
+            if error.is_retryable() && patience.pause(&error).await {
+                continue;
+            }
+            // Once it may have been made, a refusal may speak of its own traces.
+            doubt |= error.kind() == ErrorKind::OutcomeUnknown;
+            if !doubt {
+                return Err(error);
+            }
+            match self.verdict(change, heard).await {
+                Verdict::Done(object) => return Ok(Changed { object, resent: true }),
+                Verdict::Again if may_pass(&error) && patience.pause(&error).await => {}
+                Verdict::Again => return Err(error),
+                Verdict::Unknown if error.kind() == ErrorKind::OutcomeUnknown => return Err(error),
+                Verdict::Unknown => return Err(Error::doubtful(change.kind(), self.url(), error)),
+            }
+        }
+    }
+
+    fn write_max(&self) -> u32 {
+        self.inner.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let written = self.run(|| self.inner.write(object, offset, data.clone(), stability)).await?;
+        written.after.iter().for_each(|object| self.hear(object));
+        Ok(written)
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.run(|| self.inner.commit(object, range)).await
+    }
+
     async fn turn(&self) -> Turn {
         self.inner.turn().await
     }
+}
+
+/// Whether asking again may have another answer.
+fn may_pass(error: &Error) -> bool {
+    error.is_retryable() || error.kind() == ErrorKind::OutcomeUnknown
 }

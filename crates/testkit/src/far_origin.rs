@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
-use origin::{DirCursor, DirPage, Identity, Object, Origin, Reference};
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+use origin::{Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
@@ -114,6 +114,24 @@ impl Far {
         }
         Ok(Reference(Bytes::copy_from_slice(rest)))
     }
+
+    fn inward_change(&self, change: &Change) -> Result<Change> {
+        let mut change = change.clone();
+        match &mut change {
+            Change::Create { dir, .. }
+            | Change::Mkdir { dir, .. }
+            | Change::Symlink { dir, .. }
+            | Change::Mknod { dir, .. }
+            | Change::Remove { dir, .. }
+            | Change::Rmdir { dir, .. } => *dir = self.inward(dir)?,
+            Change::Link { file, dir, .. } => (*file, *dir) = (self.inward(file)?, self.inward(dir)?),
+            Change::Rename { from_dir, to_dir, .. } => {
+                (*from_dir, *to_dir) = (self.inward(from_dir)?, self.inward(to_dir)?);
+            }
+            Change::Set { object, .. } => *object = self.inward(object)?,
+        }
+        Ok(change)
+    }
 }
 
 #[async_trait]
@@ -165,5 +183,33 @@ impl Origin for Far {
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.begin("statfs").await?;
         self.memory.statfs(&self.inward(object)?).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.begin(change.kind()).await?;
+        let changed = self.memory.change(&self.inward_change(change)?).await?;
+        Ok(Changed { object: changed.object.map(|o| self.outward(o)), ..changed })
+    }
+
+    fn write_max(&self) -> u32 {
+        self.memory.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.begin("write").await?;
+        let written = self.memory.write(&self.inward(object)?, offset, data, stability).await?;
+        Ok(Written { after: written.after.map(|o| self.outward(o)), ..written })
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.begin("commit").await?;
+        let committed = self.memory.commit(&self.inward(object)?, range).await?;
+        Ok(Committed { after: committed.after.map(|o| self.outward(o)), ..committed })
     }
 }

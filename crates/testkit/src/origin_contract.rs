@@ -1,6 +1,13 @@
 //! What every origin must do, as one suite that runs over each of them.
 //!
-//! The store behind the origin is changed out of band, as other machines change a NAS.
+//! The store behind the origin is changed out of band, as other machines change a NAS. What an origin does with changes
+//! that are asked of itself is a part of its own: `changes.rs`, and at random `random_changes.rs`.
+
+mod changes;
+mod random_changes;
+
+pub use changes::run_changes;
+pub use random_changes::{run_random_changes, seed};
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;

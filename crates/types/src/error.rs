@@ -83,8 +83,9 @@ impl Error {
             K::AlreadyExists => ErrorKind::Exists,
             K::DirectoryNotEmpty => ErrorKind::NotEmpty,
             K::InvalidFilename => ErrorKind::NameTooLong,
-            K::InvalidInput => ErrorKind::InvalidArgument,
-            K::Unsupported => ErrorKind::NotSupported,
+            K::InvalidInput | K::FileTooLarge => ErrorKind::InvalidArgument,
+            // Two places on different file systems.
+            K::Unsupported | K::CrossesDevices => ErrorKind::NotSupported,
             K::TimedOut
             | K::ConnectionRefused
             | K::ConnectionReset
@@ -100,6 +101,21 @@ impl Error {
             _ => ErrorKind::Io,
         };
         Error::new(kind, operation, context).with_source(source)
+    }
+
+    /// `answer` came of a change that may have been made all the same.
+    pub fn doubtful(operation: &'static str, context: impl fmt::Display, answer: Error) -> Error {
+        let context = format!("{context} (perhaps it was done)");
+        Error::new(ErrorKind::OutcomeUnknown, operation, context).with_source(answer)
+    }
+
+    /// The failure behind an `OutcomeUnknown`: what the origin said to a call that it may have got more than once,
+    /// or why it said nothing. `None` for other errors.
+    pub fn doubtful_answer(&self) -> Option<&Error> {
+        if self.kind != ErrorKind::OutcomeUnknown {
+            return None;
+        }
+        self.source.as_deref()?.downcast_ref()
     }
 
     pub fn kind(&self) -> ErrorKind {

@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::attr::Attr;
+use crate::attr::{Attr, Timestamp};
 
 /// A junction: one origin grafted into the served tree. Id 0 is the virtual tree above all junctions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,9 +51,14 @@ pub struct Version(pub [u8; 16]);
 impl Version {
     /// The version a file origin gives to contents described by these attributes.
     pub fn from_attr(attr: &Attr) -> Version {
+        Version::from_times(attr.size, attr.mtime, attr.ctime)
+    }
+
+    /// As `from_attr`, of what it looks at.
+    pub fn from_times(size: u64, mtime: Timestamp, ctime: Timestamp) -> Version {
         let mut hasher = SipHasher13::new_with_keys(0x7665_7273_696f_6e00, 1);
-        hasher.write_u64(attr.size);
-        for time in [attr.mtime, attr.ctime] {
+        hasher.write_u64(size);
+        for time in [mtime, ctime] {
             hasher.write_i64(time.seconds);
             hasher.write_u32(time.nanos);
         }

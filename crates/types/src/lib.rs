@@ -5,6 +5,7 @@
 
 pub mod attr;
 pub mod caller;
+pub mod change;
 pub mod distance;
 pub mod error;
 pub mod ids;
@@ -14,6 +15,7 @@ pub mod turn;
 
 pub use attr::{Attr, FileKind, FsStat, Timestamp};
 pub use caller::Caller;
+pub use change::{CreateHow, CreateVerifier, NewNode, SetAttr, Stability, TimeChange, WriteVerifier};
 pub use distance::Distance;
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FileId, JunctionId, Version};

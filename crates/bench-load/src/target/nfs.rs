@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use origin::{DirCursor, Object, Origin, Reference};
-use origin_nfs::{CreateHow, NfsOrigin, SetAttr, doubtful_answer};
+use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
+use origin_nfs::NfsOrigin;
 use tokio::sync::OnceCell;
-use types::{Error, ErrorKind, FileKind, Name, Result};
+use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
 use super::url::parse_size;
 use super::{
@@ -214,6 +214,15 @@ impl Inner {
         self.origin.getattr(reference).await
     }
 
+    async fn change(&self, change: Change) -> Result<Changed> {
+        self.count(change.kind());
+        self.origin.change(&change).await
+    }
+
+    async fn make(&self, change: Change) -> Result<Object> {
+        self.change(change).await?.made()
+    }
+
     /// Where the path leads, asking for what is not known.
     async fn walk(&self, path: &str) -> Result<Reference> {
         let mut at = self.root.clone();
@@ -322,10 +331,9 @@ impl Client for NfsClient {
 
     async fn mkdir(&self, path: &str) -> Result<()> {
         let (dir, name) = self.0.parent(path).await?;
-        self.0.count("mkdir");
-        let mode = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-        match self.0.origin.mkdir(&dir, &name, mode).await {
-            Ok(made) => self.0.remember(path, &made.value.reference),
+        let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+        match self.0.make(Change::Mkdir { dir, name, set }).await {
+            Ok(made) => self.0.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
                 if self.stat(path).await?.kind != Kind::Directory {
                     return Err(Error::new(ErrorKind::NotADirectory, "make directory", path));
@@ -350,10 +358,9 @@ impl Client for NfsClient {
             Ok(object) if object.attr.is_file() => object,
             Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "create", path)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
-                self.0.count("create");
-                let mode = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-                let made = self.0.origin.create(&dir, &name, CreateHow::Unchecked, mode).await;
-                made.map_err(|e| self.0.changed(e, path))?.value
+                let (how, set) = (CreateHow::Unchecked, SetAttr { mode: Some(0o644), ..SetAttr::default() });
+                let made = self.0.make(Change::Create { dir, name, how, set }).await;
+                made.map_err(|e| self.0.changed(e, path))?
             }
             Err(error) => return Err(self.0.changed(error, path)),
         };
@@ -363,22 +370,20 @@ impl Client for NfsClient {
 
     async fn remove(&self, path: &str) -> Result<()> {
         let (dir, name) = self.0.parent(path).await?;
-        self.0.count("remove");
-        let done = self.0.origin.remove(&dir, &name).await;
+        let done = self.0.change(Change::Remove { dir, name }).await;
         self.0.removed(done.map(|_| ()), path)
     }
 
     async fn rmdir(&self, path: &str) -> Result<()> {
         let (dir, name) = self.0.parent(path).await?;
-        self.0.count("rmdir");
-        let done = self.0.origin.rmdir(&dir, &name).await;
+        let done = self.0.change(Change::Rmdir { dir, name }).await;
         self.0.removed(done.map(|_| ()), path)
     }
 }
 
 /// Whether the server said that, perhaps to a call that it had carried out already the first time it came.
 fn answer_is(error: &Error, kind: ErrorKind) -> bool {
-    error.kind() == kind || doubtful_answer(error).is_some_and(|answer| answer.kind() == kind)
+    error.kind() == kind || error.doubtful_answer().is_some_and(|answer| answer.kind() == kind)
 }
 
 fn kind_of(kind: FileKind) -> Kind {

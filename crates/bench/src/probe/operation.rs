@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use origin::{DirCursor, Object, Origin, Reference};
-use origin_nfs::{CreateHow, NfsOrigin, SetAttr, StableHow};
-use types::{ByteRange, Name, Result};
+use origin::{Change, DirCursor, Object, Origin, Reference};
+use origin_nfs::NfsOrigin;
+use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
 use super::far::null_on_a_new_connection;
 use super::objects::Objects;
@@ -122,12 +122,14 @@ impl View {
     /// Written to stable storage, as a close would have it; the removal is not counted.
     async fn create_write_close(&self, dir: &Reference) -> Result<f64> {
         let name = Name::new(format!(".forebay-probe-{}", std::process::id()).into_bytes())?;
+        let (how, set) = (CreateHow::Unchecked, SetAttr::default());
+        let create = Change::Create { dir: dir.clone(), name: name.clone(), how, set };
         let start = Instant::now();
-        let made = self.client.create(dir, &name, CreateHow::Unchecked, SetAttr::default()).await?;
+        let made = self.client.change(&create).await?.made()?;
         let data = Bytes::from_static(&[0x5a; 4096]);
-        let written = self.client.write(&made.value.reference, 0, data, StableHow::FileSync).await;
+        let written = self.client.write(&made.reference, 0, data, Stability::FileSync).await;
         let took = start.elapsed().as_secs_f64();
-        let removed = self.client.remove(dir, &name).await;
+        let removed = self.client.change(&Change::Remove { dir: dir.clone(), name }).await;
         written?;
         removed?;
         Ok(took)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
-use origin::{DirCursor, DirPage, Object, Origin, Reference};
-use types::{ByteRange, Distance, FsStat, Name, Result, Version};
+use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use types::{ByteRange, Distance, FsStat, Name, Result, Stability, Version};
 
 pub struct Limited {
     inner: Arc<dyn Origin>,
@@ -75,6 +75,29 @@ impl Origin for Limited {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.request(object, 0, self.inner.statfs(object)).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.request(change.place(), 0, self.inner.change(change)).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.inner.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let bytes = data.len() as u64;
+        self.request(object, bytes, self.inner.write(object, offset, data, stability)).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.request(object, 0, self.inner.commit(object, range)).await
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Origin, Reference};
-use origin_nfs::{Config, CreateHow, Done, NewNode, NfsOrigin, SetAttr, StableHow, doubtful_answer};
+use origin::{Change, Origin, Reference};
+use origin_nfs::{Config, NfsOrigin};
 use rpc_nfs3::Encoder;
 use rpc_nfs3::nfs3::names::{self, LinkWcc, RenameWcc};
 use rpc_nfs3::nfs3::wcc::{self, WccData};
 use rpc_nfs3::nfs3::{Status, create, procedure};
-use types::{ByteRange, Error, ErrorKind, Name, Result, Timestamp};
+use types::{ByteRange, CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Stability, Timestamp};
 
 use crate::calls::find;
 use crate::server::{Act, Call, Server, Tree, results};
@@ -53,26 +53,26 @@ fn name(text: &'static str) -> Name {
 
 /// One call of the procedure, as a caller makes it.
 async fn ask(origin: &NfsOrigin, number: u32) -> Result<bool> {
-    let (dir, x) = (Reference("root".into()), name("x"));
-    let plain = SetAttr::default();
-    fn told<T>(done: Done<T>) -> bool {
-        done.resent
-    }
-    match number {
-        procedure::CREATE => origin.create(&dir, &x, CreateHow::Guarded, plain).await.map(told),
-        procedure::MKDIR => origin.mkdir(&dir, &x, plain).await.map(told),
-        procedure::SYMLINK => origin.symlink(&dir, &x, b"y", plain).await.map(told),
-        procedure::MKNOD => origin.mknod(&dir, &x, NewNode::Fifo, plain).await.map(told),
-        procedure::REMOVE => origin.remove(&dir, &x).await.map(told),
-        procedure::RMDIR => origin.rmdir(&dir, &x).await.map(told),
-        procedure::RENAME => origin.rename(&dir, &x, &dir, &name("y")).await.map(told),
-        procedure::LINK => origin.link(&Reference("file".into()), &dir, &x).await.map(told),
+    let (dir, name, set) = (Reference("root".into()), name("x"), SetAttr::default());
+    let change = match number {
+        procedure::CREATE => Change::Create { dir, name, how: CreateHow::Guarded, set },
+        procedure::MKDIR => Change::Mkdir { dir, name, set },
+        procedure::SYMLINK => Change::Symlink { dir, name, target: "y".into(), set },
+        procedure::MKNOD => Change::Mknod { dir, name, node: NewNode::Fifo, set },
+        procedure::REMOVE => Change::Remove { dir, name },
+        procedure::RMDIR => Change::Rmdir { dir, name },
+        procedure::RENAME => {
+            let to = Name::new("y").expect("a valid name");
+            Change::Rename { from_dir: dir.clone(), from: name, to_dir: dir, to, identity: None }
+        }
+        procedure::LINK => Change::Link { file: Reference("file".into()), dir, name },
         procedure::SETATTR => {
-            let guard = Timestamp { seconds: 1_700_000_000, nanos: 5 };
-            origin.setattr(&dir, plain, Some(guard)).await.map(told)
+            let guard = Some(Timestamp { seconds: 1_700_000_000, nanos: 5 });
+            Change::Set { object: dir, set, guard }
         }
         other => panic!("procedure {other} is not asked here"),
-    }
+    };
+    origin.change(&change).await.map(|changed| changed.resent)
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_failure_that_may_speak_of_the_first_sending_is_no_answer() {
         let origin = server.connect().await;
         let error = ask(&origin, number).await.expect_err("nobody knows");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "procedure {number}: {error}");
-        assert_eq!(doubtful_answer(&error).map(Error::kind), Some(kind));
+        assert_eq!(error.doubtful_answer().map(Error::kind), Some(kind));
         assert!(!error.is_retryable());
         let calls = seen.lock().expect("seen").clone();
         assert_eq!(calls.len(), 2, "procedure {number}");
@@ -133,7 +133,7 @@ async fn silence_after_a_change_was_sent_is_no_outage() {
     assert!(error.to_string().contains("no reply in 0.3 s"), "{error}");
     // These may be done twice: the caller may just ask again.
     let file = find(&*origin, "file").await.reference;
-    let write = origin.write(&file, 0, Bytes::from_static(b"x"), StableHow::FileSync).await;
+    let write = origin.write(&file, 0, Bytes::from_static(b"x"), Stability::FileSync).await;
     assert_eq!(write.expect_err("no reply").kind(), ErrorKind::Unavailable);
     let commit = origin.commit(&file, ByteRange::new(0, 0)).await;
     assert_eq!(commit.expect_err("no reply").kind(), ErrorKind::Unavailable);
@@ -170,7 +170,7 @@ async fn an_outage_after_a_change_was_sent_leaves_the_outcome_open() {
     server.stop().await;
     let error = removal.await.expect("no panic").expect_err("the server is gone");
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
-    assert_eq!(doubtful_answer(&error).map(Error::kind), Some(ErrorKind::Unavailable));
+    assert_eq!(error.doubtful_answer().map(Error::kind), Some(ErrorKind::Unavailable));
 }
 
 #[tokio::test]
@@ -183,5 +183,5 @@ async fn an_answer_that_makes_no_sense_leaves_the_outcome_open() {
     let origin = server.connect().await;
     let error = ask(&origin, procedure::REMOVE).await.expect_err("nonsense");
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
-    assert_eq!(doubtful_answer(&error).map(Error::kind), Some(ErrorKind::Corrupt));
+    assert_eq!(error.doubtful_answer().map(Error::kind), Some(ErrorKind::Corrupt));
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use origin::Reference;
-use origin_nfs::{NfsOrigin, StableHow};
+use origin::{Origin, Reference};
+use origin_nfs::NfsOrigin;
 use rpc_nfs3::nfs3::procedure;
 use rpc_nfs3::nfs3::wcc::WccData;
-use rpc_nfs3::nfs3::write::{self, CommitOk, WriteArgs, WriteOk};
-use types::ByteRange;
+use rpc_nfs3::nfs3::write::{self, CommitOk, StableHow, WriteArgs, WriteOk};
+use types::{ByteRange, Stability};
 
 use crate::server::{Act, Call, Server, Tree, results};
 
@@ -85,13 +85,13 @@ async fn write_until_safe(origin: &Arc<NfsOrigin>, data: &Bytes) -> usize {
             let (origin, file) = (Arc::clone(origin), file.clone());
             let piece = data.slice(at..SIZE.min(at + PIECE));
             writes.spawn(async move {
-                let written = origin.write(&file, at as u64, piece, StableHow::Unstable).await;
-                (at, written.map(|done| done.value.verifier).ok())
+                let written = origin.write(&file, at as u64, piece, Stability::Unstable).await;
+                (at, written.map(|done| done.verifier).ok())
             });
         }
         let written = writes.join_all().await;
         let committed =
-            origin.commit(&file, ByteRange::new(0, 0)).await.expect("the server comes back").value;
+            origin.commit(&file, ByteRange::new(0, 0)).await.expect("the server comes back").verifier;
         unsafe_pieces = written.iter().filter(|(_, v)| *v != Some(committed)).map(|(at, _)| *at).collect();
         if unsafe_pieces.is_empty() {
             return round;

@@ -250,7 +250,9 @@ async fn the_contract_is_kept(export: &Path, log: &Path) {
 async fn changes_are_made(export: &Path, log: &Path) {
     let dir = export.join("changed");
     fs::create_dir(&dir).expect("mkdir");
-    crate::changes::all(&connect(of(&dir), log).await).await;
+    let origin = connect(of(&dir), log).await;
+    crate::changes::all(&origin).await;
+    crate::changes::at_random(&origin).await;
 }
 
 async fn changes_are_noticed(origin: &dyn Origin, export: &Path) {

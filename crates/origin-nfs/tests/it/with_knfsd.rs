@@ -105,7 +105,9 @@ fn the_linux_server_keeps_the_contract_and_takes_changes() {
             let origin = connect(of(lab, &dir)).await;
             testkit::origin_contract::run(&AtTheNas { lab, dir, origin }).await;
             let dir = directory(lab, "changed");
-            crate::changes::all(&connect(of(lab, &dir)).await).await;
+            let origin = connect(of(lab, &dir)).await;
+            crate::changes::all(&origin).await;
+            crate::changes::at_random(&origin).await;
             lab.nas.must(OTHER_EXPORTS);
             crate::changes::a_full_disk_is_told(&*connect(of(lab, "/mnt/small")).await).await;
             crate::changes::a_read_only_export_is_told(&*connect(of(lab, "/mnt/frozen")).await).await;
@@ -136,10 +138,10 @@ fn the_linux_server_knows_a_removal_that_is_sent_again() {
             let origin = connect(Config { outage_grace: long, nconnect: 1, ..config }).await;
             let root = origin.root().await.expect("root").reference;
             lab.nas.must("tc qdisc replace dev vec0 root netem loss 100%");
-            let name = types::Name::new("x").expect("name");
-            let removal = {
-                let (origin, root, name) = (Arc::clone(&origin), root.clone(), name.clone());
-                tokio::spawn(async move { origin.remove(&root, &name).await })
+            let removal = origin::Change::Remove { dir: root, name: types::Name::new("x").expect("name") };
+            let removing = {
+                let (origin, removal) = (Arc::clone(&origin), removal.clone());
+                tokio::spawn(async move { origin.change(&removal).await })
             };
             let connected = "ss -Htn state established '( sport = :2049 )' | wc -l";
             tokio::task::block_in_place(|| {
@@ -147,9 +149,9 @@ fn the_linux_server_knows_a_removal_that_is_sent_again() {
                 lab.nas.must(&format!("while [ $({connected}) != 0 ]; do sleep 0.1; done"));
                 lab.set_rtt(RTT);
             });
-            let done = removal.await.expect("no panic").expect("the server answered as the first time");
+            let done = removing.await.expect("no panic").expect("the server answered as the first time");
             assert!(done.resent);
-            let again = origin.remove(&root, &name).await.expect_err("it is gone");
+            let again = origin.change(&removal).await.expect_err("it is gone");
             assert_eq!(again.kind(), types::ErrorKind::NotFound, "a new call is answered anew");
         });
     });

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::Reference;
-use origin_nfs::{Config, CreateHow, NfsOrigin, SetAttr, StableHow};
+use origin::{Change, Origin, Reference};
+use origin_nfs::{Config, NfsOrigin};
+use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::create::{self, CreateOk};
-use rpc_nfs3::nfs3::wcc::WccData;
-use rpc_nfs3::nfs3::write::{self, CommitOk, WriteArgs, WriteOk};
+use rpc_nfs3::nfs3::wcc::{WccAttr, WccData};
+use rpc_nfs3::nfs3::write::{self, CommitOk, StableHow, WriteArgs, WriteOk};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
-use types::{ByteRange, ErrorKind, Name};
+use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability, Timestamp, Version};
 
 use crate::server::{Act, Call, Server, Tree, results};
 
@@ -88,9 +89,9 @@ async fn a_server_that_restarts_within_a_write_gets_all_of_it_again() {
     .await;
     let origin = server.connect().await;
     let data = pattern(200_000);
-    let done = origin.write(&file(), 10, data.clone(), StableHow::Unstable).await.expect("written");
-    assert_eq!((done.value.count, done.value.committed), (200_000, StableHow::Unstable));
-    assert_eq!(done.value.verifier, disk.lock().expect("disk").verifier());
+    let done = origin.write(&file(), 10, data.clone(), Stability::Unstable).await.expect("written");
+    assert_eq!((done.stability, done.resent), (Stability::Unstable, true));
+    assert_eq!(done.verifier, disk.lock().expect("disk").verifier());
     assert!(disk.lock().expect("disk").bytes[10..] == data[..]);
     assert_eq!(server.calls(procedure::WRITE), 3 + 4, "two pieces and the one that told, then all four");
 }
@@ -104,8 +105,8 @@ async fn stable_pieces_survive_a_restart_and_are_not_written_again() {
     .await;
     let origin = server.connect().await;
     let data = pattern(200_000);
-    let done = origin.write(&file(), 0, data.clone(), StableHow::Unstable).await.expect("written");
-    assert_eq!(done.value.committed, StableHow::FileSync, "more than was asked for");
+    let done = origin.write(&file(), 0, data.clone(), Stability::Unstable).await.expect("written");
+    assert_eq!(done.stability, Stability::FileSync, "more than was asked for");
     assert_eq!(server.calls(procedure::WRITE), 4);
     assert!(disk.lock().expect("disk").bytes == data);
 }
@@ -119,7 +120,7 @@ async fn a_server_that_restarts_all_the_time_is_unavailable() {
     .await;
     let origin = server.connect().await;
     let error =
-        origin.write(&file(), 0, pattern(100_000), StableHow::Unstable).await.expect_err("never whole");
+        origin.write(&file(), 0, pattern(100_000), Stability::Unstable).await.expect_err("never whole");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(server.calls(procedure::WRITE), 6);
 }
@@ -129,11 +130,11 @@ async fn a_restart_between_calls_shows_in_the_verifiers() {
     let (server, disk) =
         serving(|disk, _, args| Act::Results(disk.write(&args, usize::MAX, StableHow::Unstable))).await;
     let origin = server.connect().await;
-    let first = origin.write(&file(), 0, pattern(10), StableHow::Unstable).await.expect("written").value;
-    let second = origin.write(&file(), 10, pattern(10), StableHow::Unstable).await.expect("written").value;
+    let first = origin.write(&file(), 0, pattern(10), Stability::Unstable).await.expect("written");
+    let second = origin.write(&file(), 10, pattern(10), Stability::Unstable).await.expect("written");
     assert_eq!(first.verifier, second.verifier);
     disk.lock().expect("disk").restart();
-    let third = origin.write(&file(), 20, pattern(10), StableHow::Unstable).await.expect("written").value;
+    let third = origin.write(&file(), 20, pattern(10), Stability::Unstable).await.expect("written");
     assert_ne!(first.verifier, third.verifier);
 }
 
@@ -145,8 +146,8 @@ async fn short_writes_are_continued() {
     .await;
     let origin = server.connect().await;
     let data = pattern(150_000);
-    let done = origin.write(&file(), 5, data.clone(), StableHow::DataSync).await.expect("written");
-    assert_eq!(done.value.count, 150_000);
+    let done = origin.write(&file(), 5, data.clone(), Stability::DataSync).await.expect("written");
+    assert_eq!(done.stability, Stability::DataSync);
     assert!(disk.lock().expect("disk").bytes[5..] == data[..]);
 }
 
@@ -157,9 +158,67 @@ async fn a_server_that_writes_nothing_or_promises_too_little_is_an_error_and_no_
         serving(|disk, _, args| Act::Results(disk.write(&args, usize::MAX, StableHow::Unstable))).await;
     for server in [nothing, unstable] {
         let origin = server.connect().await;
-        let error = origin.write(&file(), 0, pattern(10), StableHow::DataSync).await.expect_err("broken");
+        let error = origin.write(&file(), 0, pattern(10), Stability::DataSync).await.expect_err("broken");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_eq!(server.calls(procedure::WRITE), 1);
+    }
+}
+
+fn second(size: u64, second: u32) -> WccAttr {
+    let time = Nfstime3 { seconds: second, nanos: 7 };
+    WccAttr { size, mtime: time, ctime: time }
+}
+
+/// A server that tells what the file was before and after each WRITE, a second of its clock for each; `foreign` writes
+/// come between the first and the second.
+async fn telling(foreign: u32) -> (Server, WccAttr) {
+    let server = Server::start(Tree::sample(), move |call| {
+        if !call.is(procedure::WRITE) {
+            return Act::Honest;
+        }
+        let (args, at) = (args(call), call.before as u32);
+        let skipped = if at == 0 { 0 } else { foreign };
+        let size = args.offset + args.data.len() as u64;
+        let after = Fattr3 {
+            kind: FileType::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size,
+            used: size,
+            rdev: (0, 0),
+            fsid: 1,
+            fileid: 2,
+            atime: Nfstime3::default(),
+            mtime: second(0, at + 1 + skipped).mtime,
+            ctime: second(0, at + 1 + skipped).ctime,
+        };
+        let wcc = WccData { before: Some(second(args.offset, at + skipped)), after: Some(after) };
+        let (count, committed) = (args.data.len() as u32, StableHow::FileSync);
+        let ok = WriteOk { wcc, count, committed, verifier: [1; 8] };
+        Act::Results(results(|e| write::encode_write(e, &Ok(ok))))
+    })
+    .await;
+    (server, second(0, 0))
+}
+
+#[tokio::test]
+async fn a_write_tells_what_the_file_was_before_unless_others_came_between() {
+    let version = |wcc: WccAttr| {
+        let time = Timestamp { seconds: wcc.mtime.seconds.into(), nanos: wcc.mtime.nanos };
+        Version::from_times(wcc.size, time, time)
+    };
+    for foreign in [0, 1] {
+        let (server, first) = telling(foreign).await;
+        let origin = server.connect().await;
+        let written = origin.write(&file(), 0, pattern(100_000), Stability::FileSync).await.expect("written");
+        assert_eq!(server.calls(procedure::WRITE), 2, "two pieces");
+        assert_eq!(written.before, (foreign == 0).then_some(version(first)));
+        let after = written.after.expect("told");
+        assert_eq!((after.attr.size, after.version), (100_000, version(second(100_000, 2 + foreign))));
+        assert_eq!(after.version, Version::from_attr(&after.attr));
+        assert_eq!(after.reference, file());
     }
 }
 
@@ -173,7 +232,7 @@ async fn a_write_cut_in_the_middle_goes_out_again_whole() {
     let origin = server.connect().await;
     // One byte over a multiple of four: with padding.
     let data = pattern(50_001);
-    let done = origin.write(&file(), 0, data.clone(), StableHow::FileSync).await.expect("written");
+    let done = origin.write(&file(), 0, data.clone(), Stability::FileSync).await.expect("written");
     assert!(done.resent);
     assert!(disk.lock().expect("disk").bytes == data);
 }
@@ -188,8 +247,8 @@ async fn writes_and_other_calls_on_one_connection_keep_their_frames() {
     for i in 0..40 {
         let (origin, piece) = (Arc::clone(&origin), data.slice(i * 1001..(i + 1) * 1001));
         calls.spawn(async move {
-            origin.write(&file(), i as u64 * 1001, piece, StableHow::FileSync).await.expect("written");
-            origin::Origin::getattr(&*origin, &file()).await.expect("there");
+            origin.write(&file(), i as u64 * 1001, piece, Stability::FileSync).await.expect("written");
+            origin.getattr(&file()).await.expect("there");
         });
     }
     while let Some(call) = calls.join_next().await {
@@ -214,7 +273,7 @@ async fn a_commit_that_takes_longer_than_a_stall_is_waited_for() {
     let origin = NfsOrigin::connect(config).await.expect("connect");
     let before = server.calls(procedure::NULL);
     let done = origin.commit(&file(), ByteRange::new(0, 1 << 40)).await.expect("committed");
-    assert_eq!((done.value, done.resent), ([7; 8], false));
+    assert_eq!((done.verifier, done.resent), ([7; 8], false));
     assert_eq!(server.calls(procedure::COMMIT), 1);
     assert!(server.calls(procedure::NULL) > before, "the connection was asked whether it lives");
 }
@@ -258,8 +317,10 @@ async fn what_a_server_leaves_out_about_a_new_file_is_asked_for() {
     let origin = server.connect().await;
     let (root, name) = (Reference("root".into()), Name::new("file").expect("name"));
     for _ in 0..2 {
-        let made = origin.create(&root, &name, CreateHow::Guarded, SetAttr::default()).await.expect("made");
-        assert_eq!((made.value.reference, made.value.attr.size), (file(), 300_000));
+        let (dir, name, how, set) = (root.clone(), name.clone(), CreateHow::Guarded, SetAttr::default());
+        let made = origin.change(&Change::Create { dir, name, how, set }).await.expect("made");
+        let made = made.made().expect("it is told");
+        assert_eq!((made.reference, made.attr.size), (file(), 300_000));
     }
     assert_eq!((server.calls(procedure::LOOKUP), server.calls(procedure::GETATTR)), (1, 1));
 }

@@ -10,7 +10,7 @@ use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
-use testkit::origin_contract::{InMemory, OverDirectory, run};
+use testkit::origin_contract::{InMemory, OverDirectory, run, run_changes, run_random_changes, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_keeps_the_contract() {
@@ -28,8 +28,49 @@ async fn posix_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrappers_keep_the_contract() {
     let memory = MemoryOrigin::new();
-    let far = Delay::new(memory.clone(), Duration::from_millis(1));
-    let counted: Arc<dyn Origin> = Count::new(far, "/", OriginMetrics::default());
-    let origin = Retry::new(Limit::new(counted, LimitConfig::default()), RetryConfig::default());
+    let origin = behind_all_wrappers(memory.clone());
     run(&InMemory { origin, memory }).await;
+}
+
+fn behind_all_wrappers(origin: Arc<dyn Origin>) -> Arc<dyn Origin> {
+    let far = Delay::new(origin, Duration::from_millis(1));
+    let counted: Arc<dyn Origin> = Count::new(far, "/", OriginMetrics::default());
+    Retry::new(Limit::new(counted, LimitConfig::default()), RetryConfig::default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_changed_as_the_contract_says() {
+    let origin: Arc<dyn Origin> = MemoryOrigin::new();
+    run_changes(&origin).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_changed_as_the_contract_says() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let origin: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir.path()).expect("opened"));
+    run_changes(&origin).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_behind_all_wrappers_is_changed_as_the_contract_says() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    run_changes(&behind_all_wrappers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_changes_end_at_a_directory_as_they_do_in_memory() {
+    let seed = seed();
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let origin: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir.path()).expect("opened"));
+    run_random_changes(&origin, seed, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_changes_end_behind_all_wrappers_as_they_do_in_memory() {
+    let seed = seed();
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let origin = behind_all_wrappers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")));
+    run_random_changes(&origin, seed, 200).await;
 }

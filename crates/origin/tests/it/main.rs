@@ -1,4 +1,6 @@
 //! Origins and their wrappers.
 
 mod contract;
+mod doubts;
+mod stable;
 mod wrappers;

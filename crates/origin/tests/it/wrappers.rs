@@ -11,11 +11,11 @@ use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
-use origin::{DirCursor, DirPage, Object, Origin, Reference};
+use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 use tokio::time::Instant;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Version};
+use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
-/// Fails the first calls of `root` with a kind of error; `getattr` and `read` take long.
+/// Fails the first calls of `root` with a kind of error; reads and writes take long.
 struct Troubled {
     memory: Arc<MemoryOrigin>,
     failures_left: AtomicU32,
@@ -86,6 +86,29 @@ impl Origin for Troubled {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.memory.statfs(object).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.memory.change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.memory.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        tokio::time::sleep(self.slow).await;
+        self.memory.write(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.memory.commit(object, range).await
     }
 }
 
@@ -197,6 +220,55 @@ async fn calls_bytes_and_errors_are_counted_by_kind() {
     assert_eq!((metrics.calls_of("/show", "lookup"), metrics.calls_of("/show", "read")), (2, 1));
     assert_eq!((metrics.bytes_of("/show"), metrics.all_calls_of("/show")), (5, 4));
     assert_eq!(metrics.all_calls_of("/other"), 0);
+}
+
+#[tokio::test]
+async fn changes_and_written_bytes_are_counted_by_kind() {
+    let metrics = OriginMetrics::default();
+    let count = Count::new(MemoryOrigin::new(), "/show", metrics.clone());
+    let dir = count.root().await.expect("there").reference;
+    let name = Name::new(Bytes::from_static(b"file")).expect("valid");
+    let (how, set) = (CreateHow::Guarded, SetAttr::default());
+    let create = Change::Create { dir: dir.clone(), name: name.clone(), how, set };
+    let file = count.change(&create).await.expect("made").made().expect("told").reference;
+    assert!(count.change(&create).await.is_err());
+    count.write(&file, 5, "0123456".into(), Stability::Unstable).await.expect("written");
+    assert!(count.write(&dir, 0, "0123".into(), Stability::Unstable).await.is_err());
+    count.commit(&file, ByteRange::new(0, 0)).await.expect("committed");
+    count.change(&Change::Remove { dir, name }).await.expect("removed");
+    let calls = |kind| metrics.calls_of("/show", kind);
+    assert_eq!((calls("create"), calls("write"), calls("commit"), calls("remove")), (2, 2, 1, 1));
+    assert_eq!((metrics.written_bytes_of("/show"), metrics.bytes_of("/show")), (7, 0));
+    assert_eq!(metrics.all_calls_of("/show"), 7, "root and these");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_have_room_of_their_own_and_no_wait_is_for_ever() {
+    let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::from_secs(60));
+    origin.memory.write_file(b"file", b"x").expect("written");
+    let root = origin.memory.root().await.expect("there").reference;
+    let name = Name::new(Bytes::from_static(b"file")).expect("valid");
+    let file = origin.memory.lookup(&root, &name).await.expect("there");
+    let limit =
+        Limit::new(origin, LimitConfig { reads: 1, metadata_calls: 1, writes: 1, ..LimitConfig::default() });
+    let writes = ["x", "y"].map(|data| {
+        let (limit, object) = (limit.clone(), file.reference.clone());
+        tokio::spawn(async move { limit.write(&object, 0, data.into(), Stability::Unstable).await })
+    });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let change = Change::Set { object: file.reference.clone(), set, guard: None };
+    limit.change(&change).await.expect("metadata has room of its own");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let commit = limit.commit(&file.reference, ByteRange::new(0, 0)).await;
+    assert_eq!(commit.expect_err("no room").kind(), ErrorKind::Busy);
+    let mut kinds = Vec::new();
+    for write in writes {
+        kinds.push(write.await.expect("no panic").map_err(|error| error.kind()).map(|_| ()));
+    }
+    kinds.sort_by_key(|kind| kind.is_err());
+    assert_eq!(kinds, [Ok(()), Err(ErrorKind::Busy)]);
 }
 
 #[tokio::test(start_paused = true)]

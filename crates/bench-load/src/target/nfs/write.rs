@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use origin_nfs::{StableHow, WriteVerifier, Written};
+use origin::{Origin, Written};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use types::{ByteRange, Error, ErrorKind, Result};
+use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};
 
 use super::file::Shared;
 
@@ -53,8 +53,8 @@ impl Writes {
             while tasks.try_join_next().is_some() {}
             tasks.spawn(async move {
                 let origin = &shared.client.origin;
-                let done = origin.write(&shared.reference, at, piece, StableHow::Unstable).await;
-                state(&told).learn(done.map(|done| done.value));
+                let done = origin.write(&shared.reference, at, piece, Stability::Unstable).await;
+                state(&told).learn(done);
                 drop(permit);
             });
             drop(tasks);
@@ -80,7 +80,7 @@ impl Writes {
         self.shared.client.count("commit");
         let committed =
             self.shared.client.origin.commit(&self.shared.reference, ByteRange::new(0, 0)).await?;
-        if lost || committed.value != verifier {
+        if lost || committed.verifier != verifier {
             let reason = "the server restarted and lost data that it had taken; run again";
             return Err(Error::new(ErrorKind::Io, "commit", reason));
         }
@@ -99,7 +99,7 @@ fn closed() -> Error {
 impl State {
     fn learn(&mut self, done: Result<Written>) {
         match done {
-            Ok(written) if written.committed == StableHow::Unstable => {
+            Ok(written) if written.stability == Stability::Unstable => {
                 let before = self.verifier.replace(written.verifier);
                 self.lost |= before.is_some_and(|before| before != written.verifier);
             }

@@ -1,0 +1,223 @@
+//! Names that are made, moved and removed, by the kernel's rules. Each is done relative to the opened directory that
+//! the reference means, and is on the disk before it is answered.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
+use rustix::io::Errno;
+use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr};
+
+use super::set;
+use super::{Inner, attr_of, join, stat};
+use crate::change::check_target;
+use crate::{Change, Object, Reference, exclusive};
+
+/// How often a create begins again because others make and remove the same name at the same time.
+const CREATE_ATTEMPTS: u32 = 4;
+
+/// A directory in which names are changed.
+struct Dir {
+    fd: OwnedFd,
+    path: Vec<u8>,
+}
+
+impl Dir {
+    fn failed(&self, operation: &'static str, name: &Name, error: Errno) -> Error {
+        Error::io(operation, join(&self.path, name).escape_ascii(), error.into())
+    }
+}
+
+fn os(name: &Name) -> &OsStr {
+    OsStr::from_bytes(name.as_bytes())
+}
+
+/// Besides the mode that is set afterwards, which no mask of this process may narrow.
+fn first_mode(set: &SetAttr, default: u32) -> Mode {
+    Mode::from_raw_mode(set.mode.unwrap_or(default) & 0o777)
+}
+
+impl Inner {
+    /// A mount that does not answer in time (`ETIMEDOUT`, `EINTR`) may have carried the call out.
+    pub fn change(&self, change: &Change) -> Result<Option<Object>> {
+        self.attempt(change).map_err(|error| match error.kind() {
+            ErrorKind::Unavailable if !change.is_repeatable() => {
+                Error::doubtful(change.kind(), self.shown(change.place()), error)
+            }
+            _ => error,
+        })
+    }
+
+    fn attempt(&self, change: &Change) -> Result<Option<Object>> {
+        match change {
+            Change::Create { dir, name, how, set } => self.create(&self.dir(dir)?, name, *how, set).map(Some),
+            Change::Mkdir { dir, name, set } => self.mkdir(&self.dir(dir)?, name, set).map(Some),
+            Change::Symlink { dir, name, target, set } => {
+                check_target(target)?;
+                let dir = self.dir(dir)?;
+                let made = rustix::fs::symlinkat(OsStr::from_bytes(target), &dir.fd, os(name));
+                made.map_err(|e| dir.failed("make a link", name, e))?;
+                self.dress(&dir, name, set, AtFlags::empty()).map(Some)
+            }
+            Change::Mknod { dir, name, node, set } => self.mknod(&self.dir(dir)?, name, *node, set).map(Some),
+            Change::Link { file, dir, name } => self.link(file, &self.dir(dir)?, name).map(Some),
+            Change::Remove { dir, name } => self.unlink(&self.dir(dir)?, name, AtFlags::empty()),
+            Change::Rmdir { dir, name } => self.unlink(&self.dir(dir)?, name, AtFlags::REMOVEDIR),
+            Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
+                self.rename(&self.dir(from_dir)?, from, &self.dir(to_dir)?, to)
+            }
+            Change::Set { object, set, guard } => self.set(object, set, *guard).map(Some),
+        }
+    }
+
+    fn dir(&self, dir: &Reference) -> Result<Dir> {
+        self.open(dir, OFlags::PATH).map(|(fd, path)| Dir { fd, path })
+    }
+
+    fn create(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
+        const WHAT: &str = "create";
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..CREATE_ATTEMPTS {
+            match rustix::fs::openat(&dir.fd, os(name), flags, first_mode(set, 0o644)) {
+                Ok(_) => return self.dress_created(dir, name, how, set),
+                Err(Errno::EXIST) if how == CreateHow::Guarded => return Err(exists(dir, name)),
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(dir.failed(WHAT, name, e)),
+            }
+            if let Some(found) = self.take(dir, name, how, set)? {
+                return Ok(found);
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, WHAT, "a name that comes and goes"))
+    }
+
+    fn dress_created(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
+        match how {
+            CreateHow::Exclusive(verifier) if *set == SetAttr::default() => {
+                self.dress(dir, name, &exclusive::set_of(verifier), AtFlags::empty())
+            }
+            _ => self.dress(dir, name, set, AtFlags::empty()),
+        }
+    }
+
+    /// A file that is there already, if this create may have it. `None`: it is not there any more.
+    fn take(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Option<Object>> {
+        let failed = |e: Errno| dir.failed("create", name, e);
+        let fd = match open_child(dir, name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        };
+        let attr = attr_of(&stat(&fd).map_err(failed)?);
+        let set = match how {
+            CreateHow::Unchecked if attr.is_file() => SetAttr { size: set.size, ..SetAttr::default() },
+            CreateHow::Exclusive(verifier) if exclusive::is_repetition(&attr, verifier) => match set {
+                set if *set == SetAttr::default() => *set,
+                set => set.with_times(),
+            },
+            _ => return Err(exists(dir, name)),
+        };
+        set::apply(&fd, attr.kind, &set).map_err(failed)?;
+        self.settled(dir, name, &fd).map(Some)
+    }
+
+    fn mkdir(&self, dir: &Dir, name: &Name, set: &SetAttr) -> Result<Object> {
+        let made = rustix::fs::mkdirat(&dir.fd, os(name), first_mode(set, 0o755));
+        made.map_err(|e| dir.failed("make directory", name, e))?;
+        self.dress(dir, name, set, AtFlags::REMOVEDIR)
+    }
+
+    fn mknod(&self, dir: &Dir, name: &Name, node: NewNode, set: &SetAttr) -> Result<Object> {
+        let (kind, device) = match node {
+            NewNode::CharDevice(major, minor) => (FileType::CharacterDevice, makedev(major, minor)),
+            NewNode::BlockDevice(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
+            NewNode::Socket => (FileType::Socket, 0),
+            NewNode::Fifo => (FileType::Fifo, 0),
+        };
+        let made = rustix::fs::mknodat(&dir.fd, os(name), kind, first_mode(set, 0o644), device);
+        made.map_err(|e| dir.failed("make special file", name, e))?;
+        self.dress(dir, name, set, AtFlags::empty())
+    }
+
+    /// Sets what was asked for of an object just made. Where that cannot be, it is not made.
+    fn dress(&self, dir: &Dir, name: &Name, set: &SetAttr, how_to_remove: AtFlags) -> Result<Object> {
+        let dressed = open_child(dir, name).and_then(|fd| {
+            let attr = attr_of(&stat(&fd)?);
+            let size = set.size.filter(|_| attr.is_file());
+            // A directory has setgid from the one it is in.
+            let inherited = if attr.is_dir() { attr.mode & 0o2000 } else { 0 };
+            let mode = set.mode.map(|mode| mode | inherited);
+            set::apply(&fd, attr.kind, &SetAttr { size, mode, ..*set })?;
+            Ok(fd)
+        });
+        let fd = dressed.map_err(|e| {
+            let error = dir.failed("set attributes of the new", name, e);
+            match rustix::fs::unlinkat(&dir.fd, os(name), how_to_remove) {
+                Ok(()) => error,
+                Err(_) => Error::doubtful("make", join(&dir.path, name).escape_ascii(), error),
+            }
+        })?;
+        self.settled(dir, name, &fd)
+    }
+
+    /// What `fd` shows, once it and its name are on the disk.
+    fn settled(&self, dir: &Dir, name: &Name, fd: &OwnedFd) -> Result<Object> {
+        let path = join(&dir.path, name);
+        self.store(fd, &path)?;
+        self.store(&dir.fd, &dir.path)?;
+        let look = || {
+            let found = stat(fd).map_err(|e| dir.failed("look at the new", name, e))?;
+            self.object(&path, &found)
+        };
+        look().map_err(|error| Error::doubtful("make", path.escape_ascii(), error))
+    }
+
+    fn link(&self, file: &Reference, dir: &Dir, name: &Name) -> Result<Object> {
+        const WHAT: &str = "link";
+        let (fd, _) = self.open(file, OFlags::PATH)?;
+        let failed = |e: Errno| dir.failed(WHAT, name, e);
+        if attr_of(&stat(&fd).map_err(failed)?).is_dir() {
+            return Err(Error::new(ErrorKind::IsADirectory, WHAT, self.shown(file)));
+        }
+        // The opened file and not its path, without the privilege that AT_EMPTY_PATH takes here.
+        let linked = rustix::fs::linkat(CWD, set::in_proc(&fd), &dir.fd, os(name), AtFlags::SYMLINK_FOLLOW);
+        linked.map_err(failed)?;
+        self.store(&dir.fd, &dir.path)?;
+        let found = self.child(&dir.fd, &dir.path, name);
+        found.map_err(|e| Error::doubtful(WHAT, self.shown(file), e))
+    }
+
+    fn unlink(&self, dir: &Dir, name: &Name, how: AtFlags) -> Result<Option<Object>> {
+        const WHAT: &str = "remove";
+        rustix::fs::unlinkat(&dir.fd, os(name), how).map_err(|e| match e {
+            Errno::EXIST => Error::new(ErrorKind::NotEmpty, WHAT, join(&dir.path, name).escape_ascii()),
+            e => dir.failed(WHAT, name, e),
+        })?;
+        self.store(&dir.fd, &dir.path)?;
+        Ok(None)
+    }
+
+    fn rename(&self, from_dir: &Dir, from: &Name, to_dir: &Dir, to: &Name) -> Result<Option<Object>> {
+        const WHAT: &str = "rename";
+        rustix::fs::renameat(&from_dir.fd, os(from), &to_dir.fd, os(to)).map_err(|e| match e {
+            // Some file systems' word for a directory with names in it.
+            Errno::EXIST => Error::new(ErrorKind::NotEmpty, WHAT, join(&to_dir.path, to).escape_ascii()),
+            e => from_dir.failed(WHAT, from, e),
+        })?;
+        // The new name first: whatever a crash leaves, it is not nothing.
+        self.store(&to_dir.fd, &to_dir.path)?;
+        self.store(&from_dir.fd, &from_dir.path)?;
+        let found = self.child(&to_dir.fd, &to_dir.path, to);
+        found.map(Some).map_err(|e| Error::doubtful(WHAT, from, e))
+    }
+}
+
+fn exists(dir: &Dir, name: &Name) -> Error {
+    Error::new(ErrorKind::Exists, "create", join(&dir.path, name).escape_ascii())
+}
+
+fn open_child(dir: &Dir, name: &Name) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(&dir.fd, os(name), flags, Mode::empty())
+}
