@@ -109,6 +109,7 @@ impl FaultyDisk {
             }
         }
         let disk = FaultyDisk::default();
+        disk.faults.full.store(self.faults.full.load(SeqCst), SeqCst);
         {
             let mut names = disk.names.lock().unwrap();
             for (name, file) in left {
@@ -154,7 +155,7 @@ impl Disk for FaultyDisk {
 
     fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.faults.powered()?;
-        if self.faults.full.load(SeqCst) && length > 0 {
+        if self.faults.full.load(SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let content = Content {

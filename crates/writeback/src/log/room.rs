@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use types::Result;
 
-use super::{Full, Log, Writer, is_full};
-use crate::disk::DiskFile;
+use super::{Full, Log, Writer};
+use crate::disk::{DiskFile, is_full};
 use crate::segment;
 use crate::step::Step;
 

@@ -176,7 +176,7 @@ impl History {
         if !self.log().is_latched() {
             return Err(format!("refused without a cause: {error}"));
         }
-        self.outcome.failed_syncs += 1;
+        self.outcome.failed_syncs += u64::from(error.to_string().contains("os error 5"));
         if error.kind() != ErrorKind::Io {
             return Err(format!("latched with {error:?}"));
         }
