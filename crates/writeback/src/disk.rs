@@ -39,6 +39,12 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// No room: an error that passes when somebody makes some.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(error.kind(), K::StorageFull | K::QuotaExceeded)
+}
+
 /// A directory of the file system.
 pub struct RealDisk {
     path: PathBuf,

@@ -237,7 +237,10 @@ impl Journal {
         }
     }
 
-    /// Bytes of an entry's data, checked. `Stale` once it is done: what lay there is at the origin.
+    /// Bytes of an entry's data. `Stale` once it is done: what lay there is at the origin.
+    ///
+    /// A read of the whole is checked every time; a piece, when the entry was not checked before since the open. Who
+    /// flushes reads the whole, so that nothing that went bad on the disk reaches the origin.
     pub async fn read(&self, position: Position, range: ByteRange) -> Result<Bytes> {
         let log = self.log.clone();
         off_runtime(move || log.read(position, range)).await

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, is_full};
 use crate::index::{Index, Live, Position};
 use crate::metrics::Metrics;
 use crate::recovery::{self, Damage};
@@ -157,8 +157,12 @@ impl Log {
 
     /// From here on the journal counts as ended uncleanly, and the verifier is the new one.
     fn begin_epoch(&self) -> Result<()> {
-        recovery::write_state(self.disk.as_ref(), &self.hook, &self.state)
-            .map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))
+        let (disk, hook) = (self.disk.as_ref(), &self.hook);
+        let written = recovery::write_state(disk, hook, &self.state).or_else(|e| match is_full(&e) {
+            true => recovery::overwrite_state(disk, hook, &self.state),
+            false => Err(e),
+        });
+        written.map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))
     }
 
     pub fn durable(&self) -> watch::Receiver<u64> {
@@ -404,7 +408,8 @@ impl Log {
         Ok(bytes.into())
     }
 
-    /// Sync everything and note that nothing may be missing. Nothing can be written afterwards.
+    /// Sync everything and note that nothing may be missing. Nothing can be written afterwards. If there is no room for
+    /// the note, that is an error, and the end an unclean one; the entries are durable all the same.
     pub fn close(&self) -> Result<()> {
         let _maintenance = self.maintenance.lock().expect("nobody panics in maintenance");
         let _commits = self.commits.lock().expect("nobody panics in a commit");
@@ -452,11 +457,6 @@ fn corrupt(position: &Position, what: &str) -> Error {
 
 fn place_of(number: u64, offset: u64) -> String {
     format!("{} at {offset}", segment::name(number))
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind as K;
-    matches!(error.kind(), K::StorageFull | K::QuotaExceeded)
 }
 
 fn now_ms() -> u64 {

@@ -299,3 +299,13 @@ pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()
     hook(Step::StateWritten);
     Ok(())
 }
+
+/// The same on a full disk: its one sector is written whole or not at all. Not for a clean end: a sync that fails
+/// leaves it readable all the same.
+pub fn overwrite_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()> {
+    let file = disk.open(STATE_NAME)?;
+    file.write_at(0, &state.encode())?;
+    file.sync()?;
+    hook(Step::StateWritten);
+    Ok(())
+}

@@ -26,6 +26,8 @@ pub struct Faults {
     pub off: AtomicBool,
     /// Nothing new can be created.
     pub full: AtomicBool,
+    /// While it is full, nothing can be written either: it copies on write.
+    pub copies_on_write: AtomicBool,
     /// Syncs of files until one fails; 0: none does.
     pub sync_fails_in: AtomicU64,
     pub syncs: AtomicU64,
@@ -109,6 +111,7 @@ impl FaultyDisk {
             }
         }
         let disk = FaultyDisk::default();
+        disk.faults.full.store(self.faults.full.load(SeqCst), SeqCst);
         {
             let mut names = disk.names.lock().unwrap();
             for (name, file) in left {
@@ -154,7 +157,7 @@ impl Disk for FaultyDisk {
 
     fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.faults.powered()?;
-        if self.faults.full.load(SeqCst) && length > 0 {
+        if self.faults.full.load(SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let content = Content {
@@ -297,6 +300,11 @@ impl DiskFile for Handle {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.faults.powered()?;
+        if self.0.faults.full.load(SeqCst) && self.0.faults.copies_on_write.load(SeqCst) {
+            let half = bytes[..bytes.len() / 2].to_vec();
+            self.0.content.lock().unwrap().change(Change::Write(offset as usize, half));
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.0.content.lock().unwrap().change(Change::Write(offset as usize, bytes.to_vec()));
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use types::Result;
 
 use super::{Log, Tail, Writer, place_of};
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, is_full};
 use crate::index::Segment;
 use crate::sabotage::Bug;
 use crate::segment::{self, HEADER_BYTES, Header};
@@ -74,8 +74,9 @@ impl Log {
     }
 
     /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
-    /// written before is durable, and so is the new segment's name.
-    pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<()> {
+    /// written before is durable, and so is the new segment's name. `false`: a file system that copies on write has no
+    /// room even for what has room; there is no tail then, and the file is gone.
+    pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<bool> {
         let number = writer.next_number;
         let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
         if number > u32::MAX.into() {
@@ -91,7 +92,12 @@ impl Log {
             previous_end: writer.previous_end,
             size: self.segment_size as u32,
         };
-        file.write_at(0, &header.encode()).map_err(fail)?;
+        match file.write_at(0, &header.encode()) {
+            Err(e) if is_full(&e) => {
+                return self.disk.remove(&segment::unborn_name(number)).map(|()| false).map_err(fail);
+            }
+            written => written.map_err(fail)?,
+        }
         self.step(Step::HeaderWritten);
         file.sync().map_err(fail)?;
         self.disk.rename(&segment::unborn_name(number), &segment::name(number)).map_err(fail)?;
@@ -102,7 +108,7 @@ impl Log {
         self.index().segments.insert(number, Segment::new(file.clone(), HEADER_BYTES));
         writer.next_number += 1;
         writer.tail = Some(Tail { number, file, end: HEADER_BYTES, covered: HEADER_BYTES });
-        Ok(())
+        Ok(true)
     }
 
     /// Make the tail durable at its length; it is written no more.

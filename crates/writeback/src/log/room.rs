@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use types::Result;
 
-use super::{Full, Log, Writer, is_full};
-use crate::disk::DiskFile;
+use super::{Full, Log, Writer};
+use crate::disk::{DiskFile, is_full};
 use crate::segment;
 use crate::step::Step;
 
@@ -38,7 +38,7 @@ impl Log {
         }
         let name = segment::unborn_name(writer.next_number);
         match self.unborn(writer, &name) {
-            Ok(file) => self.begin(writer, file).map(|()| None),
+            Ok(file) => self.begin(writer, file).map(|begun| (!begun).then_some(Full::Disk)),
             Err(e) if is_full(&e) => Ok(Some(Full::Disk)),
             Err(e) => Err(self.latch("create journal segment", &name, e)),
         }
@@ -63,8 +63,7 @@ impl Log {
                 self.disk.open(&name).map_err(fail)?
             }
         };
-        self.begin(writer, file)?;
-        Ok(true)
+        self.begin(writer, file)
     }
 
     fn fits(&self, writer: &Writer, span: u64) -> bool {

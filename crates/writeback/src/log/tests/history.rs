@@ -113,6 +113,8 @@ impl History {
     }
 
     fn open(&mut self) -> types::Result<()> {
+        // On such a disk, when it is full, it says so and does not open.
+        self.disk.faults.copies_on_write.store(false, SeqCst);
         let (fuse, faults) = (self.fuse.clone(), self.disk.faults.clone());
         let hook = move |step| {
             let mut fuse = fuse.lock().unwrap();
@@ -154,6 +156,7 @@ impl History {
             93 => {
                 let full = self.random.below(2) == 0;
                 self.disk.faults.full.store(full, SeqCst);
+                self.disk.faults.copies_on_write.store(self.random.below(2) == 0, SeqCst);
                 Ok(())
             }
             94 => {
@@ -176,7 +179,7 @@ impl History {
         if !self.log().is_latched() {
             return Err(format!("refused without a cause: {error}"));
         }
-        self.outcome.failed_syncs += 1;
+        self.outcome.failed_syncs += u64::from(error.to_string().contains("os error 5"));
         if error.kind() != ErrorKind::Io {
             return Err(format!("latched with {error:?}"));
         }
