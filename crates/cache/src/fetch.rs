@@ -74,9 +74,10 @@ impl Cache {
         };
         let (sender, landed) = watch::channel(None);
         let flight = Arc::new(Flight { blocks: blocks.clone(), landed });
-        let mut landing = Landing { file: Some(file.clone()), first_block: blocks.start };
         let (cache, file, source) = (self.clone(), file.clone(), source.clone());
         tokio::spawn(async move {
+            // Not made before: a runtime that shuts down drops a task at once, here, under the lock that `land` takes.
+            let mut landing = Landing { file: Some(file.clone()), first_block: blocks.start };
             let room = match room {
                 Some(room) => room,
                 None => {

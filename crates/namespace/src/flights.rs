@@ -60,6 +60,8 @@ where
         }
         let (sender, answer) = watch::channel(None);
         running.insert(key.clone(), answer.clone());
+        // A runtime that shuts down drops a task at once, here, and the landing takes the lock.
+        drop(running);
         let landing = Landing { running: self.running.clone(), key };
         let flight = make();
         tokio::spawn(async move {
@@ -92,4 +94,25 @@ pub async fn wait<T: Clone>(answer: &mut Answer<T>) -> Result<T> {
 
 fn lock<K, T>(running: &Running<K, T>) -> std::sync::MutexGuard<'_, HashMap<K, Answer<T>>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flight_begun_while_the_runtime_shuts_down_fails_and_blocks_nobody() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let (done, wait_for_it) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _in = handle.enter();
+            let flights: Flights<u32, ()> = Flights::new();
+            let answer = flights.start_or_join(1, || async { Ok(()) });
+            let _ = done.send(answer.borrow().is_none());
+        });
+        let unanswered = wait_for_it.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(unanswered, Ok(true), "the lock is held by who waits for it");
+    }
 }

@@ -246,3 +246,20 @@ fn what_was_read_stays_valid_after_the_file_is_evicted() {
     tier.check_all(&source, &key);
     assert_eq!(source.bytes_read(), 2 * key.size, "an evicted file is fetched again");
 }
+
+#[test]
+fn a_fetch_begun_while_the_runtime_shuts_down_blocks_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open(dir.path());
+    let (cache, source): (_, Arc<dyn Source>) = (tier.cache().clone(), TestSource::new());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    runtime.shutdown_background();
+    let (done, wait_for_it) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _in = handle.enter();
+        cache.prefetch(&key(1, 1, MIB), ByteRange::new(0, MIB), &source);
+        let _ = done.send(());
+    });
+    wait_for_it.recv_timeout(Duration::from_secs(20)).expect("the lock is held by who waits for it");
+}
