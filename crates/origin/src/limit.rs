@@ -1,6 +1,6 @@
 //! Bounds the calls that an origin gets at the same time. Metadata, reads and writes have separate room, so that a
-//! look-up does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is measured
-//! on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
+//! look-up does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is
+//! measured on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
