@@ -1,5 +1,5 @@
-//! What can be changed at an origin, as plain data: a call of [`crate::Origin::change`] carries one, and so may a record
-//! of what is still to be done there.
+//! What can be changed at an origin, as plain data: a call of [`crate::Origin::change`] carries one, and so may a
+//! record of what is still to be done there.
 
 use bytes::Bytes;
 use types::{

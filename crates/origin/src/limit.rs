@@ -1,6 +1,6 @@
 //! Bounds the calls that an origin gets at the same time. Metadata, reads and writes have separate room, so that a
-//! look-up does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is measured
-//! on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
+//! look-up does not queue behind bulk reads. How many reads is found out (`adaptive.rs`), and how far the origin is is
+//! measured on the way (`distance.rs`). A read whose answer straggles is sent once more; the first answer counts.
 //!
 //! Reads that nobody waits for (warm-up) take turns: one gets its turn when no other read waits and a quarter of the room
 //! is free. They wait before they are asked for, so nobody who comes to need the same bytes waits in their place.

@@ -1,7 +1,8 @@
 //! A change whose outcome nobody knows: what is to be looked at afterwards, and what that proves.
 //!
-//! `judge` is the rule, pure; `look` asks what it wants to know. What is not proven stays unknown: a change that has not
-//! shown yet may still be on its way.
+//! `judge` is the rule, pure; `look` asks what it wants to know. What is not proven stays unknown: a change that has
+//! not shown yet may still be on its way. What is seen was made; that the origin has stored it already, as its answer
+//! would have said, nobody can see.
 
 use bytes::Bytes;
 use types::{Attr, CreateHow, ErrorKind, FileKind, Name, NewNode, Result, SetAttr, Timestamp};

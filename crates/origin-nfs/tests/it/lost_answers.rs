@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use origin::retry::{Retry, RetryConfig};
 use origin::{Change, Origin, Reference};
 use origin_nfs::{Config, NfsOrigin};
 use rpc_nfs3::Encoder;
@@ -117,6 +118,22 @@ async fn a_server_that_remembers_its_replies_makes_a_lost_one_good() {
     let origin = server.connect().await;
     assert!(ask(&origin, procedure::REMOVE).await.expect("removed"), "it was sent again, and says so");
     assert!(!ask(&origin, procedure::REMOVE).await.expect("removed"), "this one was not");
+}
+
+#[tokio::test]
+async fn behind_the_retry_what_is_gone_was_removed_and_what_is_there_is_not_removed_again() {
+    let dir = Reference("root".into());
+    let (server, seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, Status::NOENT)).await;
+    let retry = Retry::new(server.connect().await, RetryConfig::default());
+    let removed = retry.change(&Change::Remove { dir: dir.clone(), name: name("x") }).await;
+    assert!(removed.expect("there is no x any more").resent);
+    let (server, also_seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, Status::JUKEBOX)).await;
+    let retry = Retry::new(server.connect().await, RetryConfig::default());
+    let error = retry.change(&Change::Remove { dir, name: name("file") }).await.expect_err("it is there");
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    for seen in [seen, also_seen] {
+        assert_eq!(seen.lock().expect("seen").len(), 2, "the client's two sendings, and none by the retry");
+    }
 }
 
 #[tokio::test]

@@ -192,7 +192,9 @@ impl Changes {
         // No mask of a process narrows it.
         let open = self.create("open", CreateHow::Guarded, with_mode(0o666)).await.expect("new");
         assert_eq!(open.attr.mode, 0o666);
-        for old in ["file", "new", "open"] {
+        let closed = self.create("closed", CreateHow::Guarded, with_mode(0)).await.expect("new");
+        assert_eq!(closed.attr.mode, 0);
+        for old in ["file", "new", "open", "closed"] {
             assert_eq!(self.remove(old).await.expect("removed").object, None);
             assert_eq!(kind_of(self.look(old).await), ErrorKind::NotFound);
         }

@@ -1,5 +1,5 @@
-//! Random changes, made at an origin and at the honest one in memory: each ends in the same way at both, and so does the
-//! tree.
+//! Random changes, made at an origin and at the honest one in memory: each ends in the same way at both, and so does
+//! the tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
