@@ -105,7 +105,7 @@ mod tests {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let handle = runtime.handle().clone();
         runtime.shutdown_background();
-        let (done, wait_for_it) = std::sync::mpsc::channel();
+        let (done, wait_for_it) = std::sync::mpsc::sync_channel(1);
         std::thread::spawn(move || {
             let _in = handle.enter();
             let flights: Flights<u32, ()> = Flights::new();

@@ -255,7 +255,7 @@ fn a_fetch_begun_while_the_runtime_shuts_down_blocks_nobody() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     runtime.shutdown_background();
-    let (done, wait_for_it) = std::sync::mpsc::channel();
+    let (done, wait_for_it) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let _in = handle.enter();
         cache.prefetch(&key(1, 1, MIB), ByteRange::new(0, MIB), &source);
