@@ -14,6 +14,7 @@ mod file;
 mod format;
 mod health;
 mod metrics;
+mod open_files;
 mod read;
 pub mod readahead;
 mod recovery;
@@ -36,8 +37,8 @@ pub use extent::{Extent, Lend, Piece};
 pub use metrics::Metrics;
 pub use whole::WholeFile;
 
-use file::OpenFiles;
 use health::Health;
+use open_files::OpenFiles;
 use readahead::Readers;
 use space::Space;
 
