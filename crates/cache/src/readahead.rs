@@ -119,7 +119,7 @@ pub struct Readers {
 impl Readers {
     /// `farthest`: most bytes ahead of one reader; 0 switches it off.
     pub fn new(farthest: u64) -> Readers {
-        Readers { files: HashMap::new(), farthest, active: 1, counted_ms: 0 }
+        Readers { files: HashMap::new(), farthest, active: 0, counted_ms: 0 }
     }
 
     pub fn plan(

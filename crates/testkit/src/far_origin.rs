@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
 use origin::{Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written};
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
@@ -24,6 +24,7 @@ pub struct Far {
     /// Names that listings give without their objects.
     bare: Mutex<HashSet<Vec<u8>>>,
     calls: Mutex<BTreeMap<&'static str, u64>>,
+    distance: Mutex<Option<Distance>>,
     /// Calls wait while a test holds it for writing.
     pub gate: tokio::sync::RwLock<()>,
 }
@@ -39,8 +40,14 @@ impl Far {
             reused: Mutex::default(),
             bare: Mutex::default(),
             calls: Mutex::default(),
+            distance: Mutex::default(),
             gate: tokio::sync::RwLock::new(()),
         })
+    }
+
+    /// It says that it is so far away.
+    pub fn set_distance(&self, distance: Distance) {
+        *self.distance.lock().expect("no panic holds it") = Some(distance);
     }
 
     pub fn set_down(&self, down: bool) {
@@ -142,6 +149,10 @@ impl Origin for Far {
 
     fn read_max(&self) -> u32 {
         self.memory.read_max()
+    }
+
+    fn distance(&self) -> Option<Distance> {
+        *self.distance.lock().expect("no panic holds it")
     }
 
     async fn root(&self) -> Result<Object> {

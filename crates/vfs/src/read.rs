@@ -52,20 +52,21 @@ impl Vfs {
     pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Piece>> {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
         let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-        self.cache.read(&key, range, &self.source(), Lend::Nothing).await
+        // What is cached of a file that is gone meanwhile needs no origin.
+        let origin = self.namespace.getattr_known(node.id).ok().and_then(|found| self.origin_of(&found));
+        let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
+        self.cache.read(&key, range, &source, Lend::Nothing).await
     }
 
-    pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(OriginSource::new(self.namespace.clone(), None))
-    }
-
-    /// As `source`, and it knows how far away this file is.
     pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {
-        let origin = match found {
+        Arc::new(OriginSource::new(self.namespace.clone(), self.origin_of(found)))
+    }
+
+    fn origin_of(&self, found: &Found) -> Option<Arc<dyn Origin>> {
+        match found {
             Found::Node(node) => self.namespace.origin_of(node).ok().map(|(origin, _)| origin),
             Found::Virtual { .. } => None,
-        };
-        Arc::new(OriginSource::new(self.namespace.clone(), origin))
+        }
     }
 }
 

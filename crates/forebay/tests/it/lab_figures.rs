@@ -1,6 +1,9 @@
 //! What the tier buys a real kernel NFS client of a real knfsd that is far away. Measurements, not tests:
 //! `cargo test -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::lab::{Lab, with_lab};
@@ -8,6 +11,7 @@ use testkit::lab::{Lab, with_lab};
 use crate::lab::{
     FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read,
 };
+use crate::tier::Tier;
 
 const FARTHEST: Duration = Duration::from_micros(221_500);
 const ROUNDS: usize = 6;
@@ -52,13 +56,45 @@ fn find(lab: &Lab, root: &str) -> f64 {
     took
 }
 
+const RULES: &str = "files = \"10m\"\ndirectories = \"10m\"";
+
 fn fresh_tier<T>(lab: &Lab, measure: impl FnOnce() -> T) -> T {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let tier = tier_over(lab, dir.path(), "files = \"10m\"\ndirectories = \"10m\"");
+    let tier = tier_over(lab, dir.path(), RULES);
     mount_tier(lab, &tier, "/mnt/near", "ro");
     let measured = measure();
     lab.client.must("umount /mnt/near");
     measured
+}
+
+/// As `fresh_tier`, mounted by FUSE on the host, where no guest's slow processor is between.
+fn fresh_mount<T>(lab: &Lab, measure: impl FnOnce(&Path) -> T) -> T {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mount = dir.path().join("mnt");
+    std::fs::create_dir(&mount).expect("made");
+    let junction = format!("[[junction]]\npath = \"/\"\norigin = \"{}\"\n{RULES}\n", lab.nas_url());
+    let mut tier = Tier::start_mounted(dir.path(), &junction, Some(&mount));
+    while std::fs::metadata(&mount)
+        .is_ok_and(|found| found.dev() == dir.path().metadata().expect("there").dev())
+    {
+        std::thread::sleep(Duration::from_millis(10)); // the admin server is up before the mount
+    }
+    let measured = measure(&mount);
+    assert_eq!(tier.stop(), Some(0));
+    measured
+}
+
+/// What `command` prints on the host, and the seconds it took.
+fn on_host(command: &str) -> (f64, String) {
+    let start = Instant::now();
+    let output = Command::new("sh").args(["-c", command]).output().expect("there is a shell");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    (start.elapsed().as_secs_f64(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Names, attributes and pages that the host's kernel has of the mount (and of all else).
+fn drop_host_caches() {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("the lab runs as root");
 }
 
 #[test]
@@ -86,11 +122,23 @@ fn a_file_of_1_gib_at_221_ms() {
                 drop_client_caches(lab);
                 (cold, whole("/mnt/near/big"))
             });
+            let mounted = fresh_mount(lab, |mount| {
+                let (took, sum) =
+                    on_host(&format!("dd if={}/big bs=1M 2>/dev/null | md5sum", mount.display()));
+                assert_eq!(sum, expected);
+                took / 1024.0
+            });
             let rate = |seconds: f64| 1.048_576 / seconds;
-            eprintln!("MB/s: direct {:.1}, cold {:.1}, warm {:.1}", rate(direct), rate(cold), rate(warm));
-            rounds.push(vec![direct, cold, warm]);
+            eprintln!(
+                "MB/s: direct {:.1}, cold {:.1}, warm {:.1}, cold by FUSE {:.1}",
+                rate(direct),
+                rate(cold),
+                rate(warm),
+                rate(mounted)
+            );
+            rounds.push(vec![direct, cold, warm, mounted]);
         }
-        report("1 GiB at 221.5 ms, for each MiB", &["direct", "cold", "warm"], &rounds);
+        report("1 GiB at 221.5 ms, for each MiB", &["direct", "cold", "warm", "cold by FUSE"], &rounds);
     });
 }
 
@@ -110,14 +158,25 @@ fn find_ls_of_10_000_files_at_69_5_ms() {
                 let warm = find(lab, "/mnt/near");
                 (cold, warm, find(lab, "/mnt/near"))
             });
+            let (mounted, mounted_warm) = fresh_mount(lab, |mount| {
+                let find = || {
+                    let (took, lines) = on_host(&format!("find {}/tree -ls | wc -l", mount.display()));
+                    assert_eq!(lines.trim(), "10101");
+                    took
+                };
+                let cold = find();
+                drop_host_caches();
+                (cold, find())
+            });
             eprintln!(
-                "direct {direct:.2} s, cold {cold:.3} s, warm {warm:.3} s, from the client's cache {own:.3} s"
+                "direct {direct:.2} s, cold {cold:.3} s, warm {warm:.3} s, from the client's cache {own:.3} s, \
+                 by FUSE cold {mounted:.3} s, warm {mounted_warm:.3} s"
             );
-            rounds.push(vec![direct, cold, warm, own]);
+            rounds.push(vec![direct, cold, warm, own, mounted, mounted_warm]);
         }
         report(
             "find -ls of 10,000 files at 69.5 ms",
-            &["direct", "cold", "warm", "the client alone"],
+            &["direct", "cold", "warm", "the client alone", "cold by FUSE", "warm by FUSE"],
             &rounds,
         );
     });

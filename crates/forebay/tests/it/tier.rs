@@ -15,6 +15,7 @@ pub struct Tier {
     pub nfs_port: u16,
     pub admin: SocketAddr,
     config: PathBuf,
+    mount: Option<PathBuf>,
 }
 
 pub fn forebay() -> Command {
@@ -35,6 +36,11 @@ pub fn readahead() -> String {
 impl Tier {
     /// Start with `junctions` (TOML of the junction tables) and its cache and configuration in `dir`.
     pub fn start(dir: &Path, junctions: &str) -> Tier {
+        Tier::start_mounted(dir, junctions, None)
+    }
+
+    /// As `start`, and mounted here by FUSE.
+    pub fn start_mounted(dir: &Path, junctions: &str, mount: Option<&Path>) -> Tier {
         let (nfs_port, admin) = (free_port(), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         let cache = dir.join("cache");
         let config = dir.join("forebay.toml");
@@ -45,8 +51,9 @@ impl Tier {
             cache.display()
         );
         std::fs::write(&config, text).expect("written");
-        let process = spawn(&config);
-        let mut tier = Tier { process, nfs_port, admin, config };
+        let mount = mount.map(Path::to_owned);
+        let process = spawn(&config, mount.as_deref());
+        let mut tier = Tier { process, nfs_port, admin, config, mount };
         tier.wait_until_up();
         tier
     }
@@ -70,7 +77,7 @@ impl Tier {
 
     /// Start again on the same ports with what is on disk.
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.config);
+        self.process = spawn(&self.config, self.mount.as_deref());
         self.wait_until_up();
     }
 
@@ -126,8 +133,11 @@ impl Drop for Tier {
     }
 }
 
-fn spawn(config: &Path) -> Child {
+fn spawn(config: &Path, mount: Option<&Path>) -> Child {
     let mut command = forebay();
     command.args(["serve", "--config"]).arg(config).stdin(Stdio::null());
+    if let Some(mount) = mount {
+        command.arg("--mount").arg(mount);
+    }
     command.spawn().expect("forebay starts")
 }
