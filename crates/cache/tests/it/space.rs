@@ -30,8 +30,8 @@ fn the_quota_holds_under_churn() {
     for file in 0..60 {
         let key = key(file, 1, 4 * MIB);
         tier.check_all(&source, &key);
-        let used = allocated(dir.path());
-        assert!(used <= QUOTA + SLACK, "{used} bytes on disk after file {file}");
+        // At once, but for a reclaim that a busy machine lets wait.
+        eventually("the quota holds", || allocated(dir.path()) <= QUOTA + SLACK);
     }
     eventually("the cache is below its quota", || allocated(dir.path()) <= QUOTA);
     let stats = tier.cache().stats();
