@@ -89,7 +89,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     namespace.register(&mut registry);
     namespace.look_at_roots();
 
-    let vfs = Vfs::new(namespace.clone(), cache.clone());
+    let vfs = Vfs::new(namespace.clone(), cache.clone(), vfs::Writing::default());
     vfs.register(&mut registry);
 
     let nfs = match settings.nfs {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
-        Caller { uid, gid, groups: groups.to_vec() }
+        Caller { uid, gid, groups: groups.to_vec(), trusted: false }
     }
 
     #[test]

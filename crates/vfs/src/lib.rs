@@ -5,6 +5,7 @@
 
 mod access;
 mod attr;
+mod change;
 mod dir;
 mod follow;
 mod kept;
@@ -13,7 +14,10 @@ mod operate;
 mod prefetch;
 mod read;
 mod warm;
+mod write;
+mod writing;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,8 +28,11 @@ use types::{Attr, FileId, JunctionId, Version};
 pub use access::Access;
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
+pub use change::{Altered, Around, Made};
 pub use kept::Changes;
 pub use warm::{WarmMode, WarmProgress};
+pub use write::{CommitOut, WriteOut};
+pub use writing::{WritePolicy, Writing};
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
 #[derive(Clone, Debug)]
@@ -94,12 +101,14 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
+    policies: HashMap<JunctionId, WritePolicy>,
 }
 
 impl Vfs {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>) -> Arc<Vfs> {
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
+        let policies = writing.policies(&namespace.junctions());
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
-        Arc::new(Vfs { namespace, cache, prefetcher })
+        Arc::new(Vfs { namespace, cache, prefetcher, policies })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {

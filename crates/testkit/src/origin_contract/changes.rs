@@ -292,6 +292,7 @@ impl Changes {
         let fitting = [
             ErrorKind::IsADirectory,
             ErrorKind::AccessDenied,
+            ErrorKind::NotPermitted,
             ErrorKind::InvalidArgument,
             ErrorKind::NotSupported,
         ];
