@@ -27,6 +27,7 @@ mod store;
 mod validity;
 mod virtual_tree;
 mod walk;
+mod wrote;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -42,6 +43,7 @@ pub use listing::{Listed, ListedEntry};
 pub use node::Node;
 pub use siblings::Siblings;
 pub use store::knows_junction;
+pub use wrote::Wrote;
 
 use flights::Flights;
 use junction::Grafted;
@@ -111,6 +113,8 @@ pub struct Namespace {
     walks: Mutex<walk::Walks>,
     /// Counts when something was evicted: what was asked before does not count as known after it.
     evictions: std::sync::atomic::AtomicU64,
+    /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
+    own_changes: std::sync::atomic::AtomicU64,
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
@@ -152,6 +156,7 @@ impl Namespace {
             list_ahead: config.list_ahead,
             walks: Mutex::default(),
             evictions: Default::default(),
+            own_changes: Default::default(),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
             lookup_flights: Flights::new(),

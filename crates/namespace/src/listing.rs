@@ -14,7 +14,7 @@ use crate::cookie;
 use crate::flights::{Join, wait};
 use crate::freshness::{self, Ask};
 use crate::node::Node;
-use crate::observe::{DETACHED, Place};
+use crate::observe::{Asked, DETACHED, Place};
 use crate::record::Listing;
 use crate::store::{Change, StoredEntry};
 use crate::{Found, Grafted, Namespace};
@@ -245,9 +245,9 @@ impl Namespace {
     async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
         let evictions = self.evictions.load(Ordering::SeqCst);
         let junction = self.junction(dir.junction())?;
-        let listed_ms = self.clock.now_ms();
+        let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
-        let settled = freshness::is_settled(changed, listed_ms);
+        let settled = freshness::is_settled(changed, asked.ms);
         let before = self.slots_of(dir.id).await?;
         let mut seen = HashSet::with_capacity(before.len());
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
@@ -258,7 +258,7 @@ impl Namespace {
             }
             entries += page.entries.len() as u64;
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
-            let changes = self.take_in(junction, dir.id, &page, listed_ms)?;
+            let changes = self.take_in(junction, dir.id, &page, asked)?;
             let Some(next) = page.next else {
                 self.store.commit(changes).await?;
                 break;
@@ -271,7 +271,7 @@ impl Namespace {
         if self.evictions.load(Ordering::SeqCst) != evictions {
             return Ok(None);
         }
-        let listing = Listing { listed_ms, version: dir.version(), settled, entries };
+        let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         self.finish_listing(dir.id, before, &seen, listing).await?;
         Ok(Some(listing))
     }
@@ -294,7 +294,7 @@ impl Namespace {
         }
     }
 
-    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked_ms: u64) -> Result<Vec<Change>> {
+    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked: Asked) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for entry in &page.entries {
             let name = Bytes::copy_from_slice(entry.name.as_bytes());
@@ -302,7 +302,7 @@ impl Namespace {
                 Some(object) => {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
-                    let (_, change) = self.observe(junction, id, Some(place), object, asked_ms)?;
+                    let (_, change) = self.observe(junction, id, Some(place), object, asked)?;
                     changes.extend(change);
                     Some(id)
                 }

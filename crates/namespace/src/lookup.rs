@@ -149,20 +149,20 @@ impl Namespace {
 
     async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Arc<Node>> {
         let junction = self.junction(dir.junction())?;
-        let asked_ms = self.clock.now_ms();
+        let asked = self.asking();
         let mut answer = junction.rules.origin.lookup(&dir.record.reference, &name).await;
         if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Stale) {
             let healed = self.heal(dir.id).await?;
             answer = junction.rules.origin.lookup(&healed.record.reference, &name).await;
         }
-        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked_ms);
-        let single = |child| Single { version: dir.version(), settled, asked_ms, child };
-        match junction.note(answer, asked_ms) {
+        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked.ms);
+        let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };
+        match junction.note(answer, asked.ms) {
             Ok(object) => {
                 let id = self.id_of(junction.id, &object.identity);
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
                 let place = Place { parent: dir.id, name: &bytes };
-                let (node, change) = self.observe(junction, id, Some(place), &object, asked_ms)?;
+                let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
                 let mut changes: Vec<_> = change.into_iter().collect();
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
                 if known.is_none_or(|known| known.child != Some(id)) {
