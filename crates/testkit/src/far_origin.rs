@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written};
+use origin::{
+    Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+};
 use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 pub struct Far {
@@ -188,7 +190,9 @@ impl Origin for Far {
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.begin(change.kind()).await?;
         let changed = self.memory.change(&self.inward_change(change)?).await?;
-        Ok(Changed { object: changed.object.map(|o| self.outward(o)), ..changed })
+        let around = |told: Around| Around { after: told.after.map(|o| self.outward(o)), ..told };
+        let object = changed.object.map(|o| self.outward(o));
+        Ok(Changed { object, dir: around(changed.dir), to_dir: around(changed.to_dir), ..changed })
     }
 
     fn write_max(&self) -> u32 {
