@@ -30,6 +30,12 @@ pub struct Place<'a> {
     pub name: &'a Bytes,
 }
 
+impl Asked {
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+}
+
 impl Namespace {
     /// The id of the object with this identity: the one under which it is known already, otherwise computed.
     pub(crate) fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
