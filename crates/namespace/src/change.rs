@@ -22,12 +22,25 @@ pub(crate) const NAME_LOCKS: usize = 4096;
 /// What gets a name.
 #[derive(Clone, Debug)]
 pub enum New {
-    File { how: CreateHow, set: SetAttr },
-    Directory { set: SetAttr },
-    Symlink { target: Bytes, set: SetAttr },
-    Special { node: NewNode, set: SetAttr },
+    File {
+        how: CreateHow,
+        set: SetAttr,
+    },
+    Directory {
+        set: SetAttr,
+    },
+    Symlink {
+        target: Bytes,
+        set: SetAttr,
+    },
+    Special {
+        node: NewNode,
+        set: SetAttr,
+    },
     /// A file that is there already.
-    Link { file: FileId },
+    Link {
+        file: FileId,
+    },
 }
 
 /// What loses its name.
@@ -144,9 +157,7 @@ impl Namespace {
     ) -> Result<Altered> {
         let old = self.load(id)?;
         let junction = self.junction(old.junction())?;
-        let build = || {
-            Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard })
-        };
+        let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
         let told = match self.carry_out(junction, &[id], build).await {
             Ok(told) => told,
             Err(e) => {

@@ -116,7 +116,12 @@ impl Namespace {
             });
             let gone = if sure || replaced.is_some() { Now::Absent } else { Now::Unknown };
             changes.extend(self.take_in_dir(junction, from_dir, &told.dir, -1)?);
-            changes.extend(self.take_in_dir(junction, to_dir, &told.to_dir, i64::from(replaced.is_none()))?);
+            changes.extend(self.take_in_dir(
+                junction,
+                to_dir,
+                &told.to_dir,
+                i64::from(replaced.is_none()),
+            )?);
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
             changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
         }

@@ -13,6 +13,7 @@ mod metrics;
 mod operate;
 mod prefetch;
 mod read;
+mod renewed;
 mod warm;
 mod write;
 mod writing;
@@ -125,10 +126,15 @@ impl Vfs {
 /// otherwise mount each junction as a file system of its own.
 const FSID: u64 = 0x0f0_4eba;
 
+/// Attributes as clients see them.
+fn outward(id: FileId, attr: &Attr) -> Attr {
+    Attr { fsid: FSID, fileid: id.fileid64(), ..*attr }
+}
+
 /// An object as clients see it.
 fn node_of(found: &Found) -> Node {
     let id = found.id();
-    let attr = Attr { fsid: FSID, fileid: id.fileid64(), ..*found.attr() };
+    let attr = outward(id, found.attr());
     let version = match found {
         Found::Node(node) => node.version(),
         Found::Virtual { .. } => Version([0; 16]),
