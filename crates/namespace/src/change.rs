@@ -133,11 +133,9 @@ impl Namespace {
         let _alone = self.lock_names(&places).await;
         let moved = self.child_of(from_dir, from)?;
         let build = || {
-            // Of what is known to have the name: with it a lost answer can be cleared up.
-            let identity = None;
             let reference = |dir| Ok::<_, Error>(self.load(dir)?.record.reference.clone());
             let (from_dir, to_dir) = (reference(from_dir)?, reference(to_dir)?);
-            Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity })
+            Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity: None })
         };
         match self.carry_out(junction, &[from_dir, to_dir], build).await {
             Ok(told) => {
@@ -145,7 +143,16 @@ impl Namespace {
                 self.take_in_renamed(junction, &renamed, &told).await?;
                 Ok((told.dir, told.to_dir))
             }
-            Err(e) => Err(self.doubt(e, &places).await),
+            Err(e) => {
+                let error = self.doubt(e, &places).await;
+                // Both names have been looked at: it was made if the one has what the other had.
+                let there = moved.is_some() && self.child_of(to_dir, to)? == moved;
+                let done = error.kind() == ErrorKind::OutcomeUnknown && there;
+                if done && self.child_of(from_dir, from)?.is_none() {
+                    return Ok((Around::default(), Around::default()));
+                }
+                Err(error)
+            }
         }
     }
 

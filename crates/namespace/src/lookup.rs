@@ -185,11 +185,10 @@ impl Namespace {
         };
         let committed = self.store.begin_commit(changes).await;
         drop(order);
-        match committed {
-            Ok(committed) if result.is_ok() => Some(committed.wait().await.and(result)),
-            Ok(_) => Some(result),
-            Err(e) => Some(Err(e)),
-        }
+        Some(match committed {
+            Ok(committed) => committed.wait().await.and(result),
+            Err(e) => Err(e),
+        })
     }
 
     async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {

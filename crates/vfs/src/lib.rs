@@ -88,6 +88,7 @@ pub struct StatOut {
     pub age_ms: u64,
     /// The rule in force: `always`, `ttl 30s`, `immutable`.
     pub freshness: String,
+    pub write: WritePolicy,
 }
 
 /// What an `evict` gave back.

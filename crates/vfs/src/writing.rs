@@ -16,6 +16,15 @@ pub enum WritePolicy {
     Through,
 }
 
+impl std::fmt::Display for WritePolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WritePolicy::ReadOnly => "read-only",
+            WritePolicy::Through => "through",
+        })
+    }
+}
+
 /// How the served tree is written.
 #[derive(Clone, Debug)]
 pub struct Writing {

@@ -1,7 +1,7 @@
 //! What a write of our own tells is known from then on, and nobody takes it for another's.
 
 use bytes::Bytes;
-use origin::{Origin, Written};
+use origin::Written;
 use types::{FileId, Stability};
 
 use crate::harness::{Tier, tier};

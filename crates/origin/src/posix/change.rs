@@ -2,6 +2,7 @@
 //! the reference means, and is on the disk before it is answered.
 
 use std::ffi::OsStr;
+use std::io::Error as Io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -26,7 +27,13 @@ struct Dir {
 
 impl Dir {
     fn failed(&self, operation: &'static str, name: &Name, error: Errno) -> Error {
-        Error::io(operation, join(&self.path, name).escape_ascii(), error.into())
+        let path = join(&self.path, name);
+        if error == Errno::BUSY {
+            // A mount point, or what a kernel uses for itself: it does not pass, as the kind for busy origins does.
+            return Error::new(ErrorKind::NotPermitted, operation, path.escape_ascii())
+                .with_source(Io::from(error));
+        }
+        Error::io(operation, path.escape_ascii(), error.into())
     }
 }
 

@@ -228,6 +228,50 @@ async fn junctions_their_borders_and_what_is_above_them_stay_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_answer_is_lost_is_looked_at_before_anything_is_said_of_it() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let old = t.vfs.create(&caller, root, &name("old"), GUARDED, with_mode(0o644)).await.unwrap().node.id;
+    assert_eq!(t.names(root).await, ["old"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.create(&caller, root, &name("new"), GUARDED, with_mode(0o644)).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    t.vfs.lookup(&caller, root, &name("new")).await.expect("it was made, and that is known");
+    assert_eq!(t.names(root).await, ["new", "old"]);
+    far.lose_an_answer();
+    t.vfs
+        .rename(&caller, root, &name("old"), root, &name("moved"))
+        .await
+        .expect("both names say that it was made");
+    assert_eq!(t.id("/moved").await, old);
+    assert_eq!(t.names(root).await, ["moved", "new"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.remove(&caller, root, &name("new")).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.names(root).await, ["moved"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.setattr(&caller, old, with_mode(0o600), None).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.vfs.getattr(old).await.unwrap().attr.mode, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_that_contradicts_what_was_known_ends_that_knowledge() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    far.memory.write_file(b"gone", b"").unwrap();
+    assert_eq!(t.names(root).await, ["gone"]);
+    far.memory.remove(b"gone").unwrap();
+    far.memory.write_file(b"theirs", b"").unwrap();
+    assert_eq!(kind(t.vfs.remove(&caller, root, &name("gone")).await), Some(ErrorKind::NotFound));
+    assert_eq!(t.names(root).await, ["theirs"]);
+    far.memory.write_file(b"more", b"").unwrap();
+    let refused = t.vfs.create(&caller, root, &name("more"), GUARDED, with_mode(0o644)).await;
+    assert_eq!(kind(refused), Some(ErrorKind::Exists));
+    assert_eq!(t.names(root).await, ["more", "theirs"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_guarded_set_needs_the_time_it_names() {
     let (t, far, _) = far();
     far.memory.write_file(b"file", b"abc").unwrap();
