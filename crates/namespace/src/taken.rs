@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use origin::{Around, Changed, Object};
-use types::{FileId, Name, Result, Version};
+use types::{Error, FileId, Name, Result, Version};
 
 use crate::change::{New, empty_listing};
 use crate::lookup::Single;
@@ -258,11 +258,16 @@ impl Namespace {
         })
     }
 
-    /// In the order of the lock, and durable when it returns.
+    /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
+    /// same, so nobody must take this error for a refusal.
     async fn finish(&self, order: tokio::sync::MutexGuard<'_, ()>, changes: Vec<Change>) -> Result<()> {
-        let committed = self.store.begin_commit(changes).await?;
+        let committed = self.store.begin_commit(changes).await;
         drop(order);
-        committed.wait().await
+        let durable = match committed {
+            Ok(committed) => committed.wait().await,
+            Err(e) => Err(e),
+        };
+        durable.map_err(|e| Error::doubtful("remember", "what was changed", e))
     }
 
     /// As `observe`, of a change of our own. Answers come in any order: an older state is not put over a newer one.
