@@ -131,7 +131,7 @@ fn foreign(path: &str, why: &str) -> Error {
 
 fn not_writable(error: Error, path: &str) -> Error {
     match error.kind() {
-        ErrorKind::ReadOnly | ErrorKind::AccessDenied | ErrorKind::NotSupported => {
+        ErrorKind::ReadOnly | ErrorKind::AccessDenied | ErrorKind::NotPermitted | ErrorKind::NotSupported => {
             let reason =
                 format!("{path} cannot be made: {error}; choose a shape that reads, or a writable target");
             Error::new(ErrorKind::Config, "run directory", reason)

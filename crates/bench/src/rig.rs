@@ -78,6 +78,8 @@ impl Tier {
             any,
             "--admin",
             any,
+            "--write",
+            "read-only",
             "--json",
         ])?;
         let admin = addresses.admin.ok_or_else(|| Error::new(types::ErrorKind::Io, "start", "a tier"))?;

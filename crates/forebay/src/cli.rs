@@ -81,8 +81,8 @@ pub struct ServeArgs {
     /// Also mount the tree on this machine, at this empty directory
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
-    /// read-only is what this version offers
-    #[arg(long, value_name = "MODE")]
+    /// What clients may change, of every origin: through (done when the origin has it) or read-only [default: through]
+    #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
     /// Print the addresses as JSON once they answer
     #[arg(long)]
@@ -108,6 +108,9 @@ pub struct MountArgs {
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
+    /// What may be changed: through (done when the origin has it) or read-only [default: through]
+    #[arg(long, value_name = "POLICY")]
+    pub write: Option<String>,
     /// Print the addresses as JSON once it is mounted
     #[arg(long)]
     pub json: bool,

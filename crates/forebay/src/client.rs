@@ -59,7 +59,7 @@ pub fn status(args: &ClientArgs) -> Result<ExitCode> {
     }
     for junction in status["junctions"].as_array().unwrap_or(&Vec::new()) {
         say!(
-            "junction  {} <- {} ({}): {} in {} calls; files {}, directories {}",
+            "junction  {} <- {} ({}): {} in {} calls; files {}, directories {}, write {}",
             text(&junction["path"]),
             text(&junction["origin"]),
             text(&junction["state"]),
@@ -67,6 +67,7 @@ pub fn status(args: &ClientArgs) -> Result<ExitCode> {
             junction["origin_calls"],
             text(&junction["files"]),
             text(&junction["directories"]),
+            text(&junction["write"]),
         );
         if let (Some(ms), Some(error)) = (junction["failing_ms"].as_u64(), junction["error"].as_str()) {
             say!("ALARM     {} does not answer for {} s: {error}", text(&junction["path"]), ms / 1000);

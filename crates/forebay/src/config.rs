@@ -8,6 +8,7 @@ use front_nfs::{Network, Squash};
 use namespace::Freshness;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
+use vfs::WritePolicy;
 
 use crate::quantity::{Size, Span, parsed};
 
@@ -114,6 +115,40 @@ pub struct Junction {
     /// How long known data is served in an outage; absent: for ever.
     #[serde(default)]
     pub stale_if_error: Option<Span>,
+    /// What clients may change, and when it counts as done.
+    #[serde(default)]
+    pub write: Option<Write>,
+}
+
+/// `"through"` or `"read-only"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write(pub WritePolicy);
+
+impl Default for Write {
+    fn default() -> Write {
+        Write(WritePolicy::Through)
+    }
+}
+
+impl FromStr for Write {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Write, String> {
+        match text {
+            "through" => Ok(Write(WritePolicy::Through)),
+            "read-only" => Ok(Write(WritePolicy::ReadOnly)),
+            "back" => {
+                Err("\"back\" comes with a later version; write \"through\" or \"read-only\"".to_owned())
+            }
+            other => Err(format!("\"{other}\" is no way to write; write \"through\" or \"read-only\"")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Write {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Write, D::Error> {
+        parsed(deserializer)
+    }
 }
 
 /// `"always"`, `"immutable"`, or a ttl such as `"30s"`.
@@ -177,6 +212,8 @@ mod tests {
             ("[nfs]\nlisten = \"2049\"\n", ":2:", "address"),
             ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nfiles = \"never\"\n", ":4:", "immutable"),
             ("[[junction]]\npath = \"/a\"\n", ":1:", "origin"),
+            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nwrite = \"yes\"\n", ":4:", "\"through\""),
+            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nwrite = \"back\"\n", ":4:", "later"),
             ("[[nfs.export]]\nclients = [\"nas\"]\n", ":2:", "10.0.0.0/8"),
             ("[[nfs.export]]\nclients = [\"*\"]\nsquash = \"yes\"\n", ":3:", "\"root\""),
             ("[cache\n", ":1:", "]"),

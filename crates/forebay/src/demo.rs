@@ -72,6 +72,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         cache: Some(args.cache.clone()),
         nfs: Some(args.nfs),
         admin: Some(args.admin),
+        write: Some("read-only".to_owned()),
         ..Default::default()
     };
     let settings = Settings::build(Default::default(), &serve_args)?;

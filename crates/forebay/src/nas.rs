@@ -75,7 +75,7 @@ impl Nas {
             ..Default::default()
         }]);
         let config = front_nfs::Config { listen, exports: everybody, ..Default::default() };
-        let server = NfsServer::bind(config, Vfs::new(namespace, cache)).await?;
+        let server = NfsServer::bind(config, Vfs::new(namespace, cache, vfs::Writing::default())).await?;
         let address = server.local_addr()?;
         let task = tokio::spawn(async move {
             let (_never, stop) = watch::channel(false);

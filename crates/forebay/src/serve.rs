@@ -39,11 +39,17 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
         _ => None,
     };
     for junction in &settings.junctions {
-        info!(path = %junction.path, files = %junction.files, directories = %junction.directories, "junction");
+        info!(
+            path = %junction.path,
+            files = %junction.files,
+            directories = %junction.directories,
+            write = %junction.write,
+            "junction"
+        );
     }
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");
-    info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving, read-only");
+    info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
     let mut running = Running::start(tier);
     let served = match running.mount().await {
         Ok(mount) => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use front_nfs::{Rule, Squash};
 use namespace::Freshness;
 use types::{Error, ErrorKind, Result};
+use vfs::WritePolicy;
 
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
@@ -41,6 +42,7 @@ pub struct JunctionSettings {
     pub directories: Freshness,
     pub negative_ttl: Duration,
     pub stale_if_error: Option<Duration>,
+    pub write: WritePolicy,
 }
 
 /// The far storage of a junction.
@@ -63,9 +65,7 @@ fn refuse<T>(message: String) -> Result<T> {
 
 impl Settings {
     pub fn build(file: config::File, args: &ServeArgs) -> Result<Settings> {
-        if args.write.as_deref().is_some_and(|mode| mode != "read-only") {
-            return refuse("--write: this version serves read-only; leave it out or say read-only".into());
-        }
+        let write = args.write.as_deref().map(write_policy).transpose()?;
         let dir = args.cache.clone().or(file.cache.dir).unwrap_or_else(|| PathBuf::from("forebay-cache"));
         let defaults = cache::Config::default();
         let size = args.cache_size.or(file.cache.size).map_or(defaults.size_max, |size| size.0);
@@ -92,10 +92,11 @@ impl Settings {
                 directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
                 negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
                 stale_if_error: typed.stale_if_error.map(|span| span.0),
+                write: write.or(typed.write).unwrap_or_default().0,
             });
         }
         for typed in &args.origin {
-            junctions.push(parse_junction(typed)?);
+            junctions.push(JunctionSettings { write: write.unwrap_or_default().0, ..parse_junction(typed)? });
         }
         check_places(&junctions)?;
         check_mount(args.mount.as_deref(), &junctions)?;
@@ -122,6 +123,7 @@ impl Settings {
             cache: args.cache,
             cache_size: args.cache_size,
             admin: args.admin,
+            write: args.write,
             ..Default::default()
         };
         Ok(Settings { nfs: None, ..Settings::build(config::File::default(), &serve)? })
@@ -143,7 +145,12 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
         directories: ttl,
         negative_ttl: TTL_DEFAULT,
         stale_if_error: None,
+        write: config::Write::default().0,
     })
+}
+
+fn write_policy(typed: &str) -> Result<config::Write> {
+    typed.parse().or_else(|why| refuse(format!("--write: {why}")))
 }
 
 fn normal_path(typed: &str) -> Result<String> {

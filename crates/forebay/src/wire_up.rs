@@ -89,7 +89,9 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     namespace.register(&mut registry);
     namespace.look_at_roots();
 
-    let vfs = Vfs::new(namespace.clone(), cache.clone());
+    let policies = settings.junctions.iter().map(|junction| (junction.path.clone(), junction.write));
+    let writing = vfs::Writing { junctions: policies.collect(), ..Default::default() };
+    let vfs = Vfs::new(namespace.clone(), cache.clone(), writing);
     vfs.register(&mut registry);
 
     let nfs = match settings.nfs {

@@ -11,11 +11,17 @@ pub fn errno_of(kind: ErrorKind) -> Errno {
         ErrorKind::NotADirectory => Errno::ENOTDIR,
         ErrorKind::IsADirectory => Errno::EISDIR,
         ErrorKind::AccessDenied => Errno::EACCES,
+        ErrorKind::NotPermitted => Errno::EPERM,
         ErrorKind::ReadOnly => Errno::EROFS,
         ErrorKind::Exists => Errno::EEXIST,
         ErrorKind::NotEmpty => Errno::ENOTEMPTY,
         ErrorKind::InvalidArgument => Errno::EINVAL,
         ErrorKind::NameTooLong => Errno::ENAMETOOLONG,
+        ErrorKind::NoSpace => Errno::ENOSPC,
+        ErrorKind::QuotaExceeded => Errno::EDQUOT,
+        ErrorKind::FileTooLarge => Errno::EFBIG,
+        ErrorKind::TooManyLinks => Errno::EMLINK,
+        ErrorKind::CrossDevice => Errno::EXDEV,
         ErrorKind::NotSupported => Errno::EOPNOTSUPP,
         // The first two were tried again until the deadline; a system call has no "later".
         ErrorKind::Unavailable
@@ -23,7 +29,6 @@ pub fn errno_of(kind: ErrorKind) -> Errno {
         | ErrorKind::OutcomeUnknown
         | ErrorKind::Corrupt
         | ErrorKind::Io
-        | ErrorKind::NoSpace
         | ErrorKind::Config => Errno::EIO,
     }
 }

@@ -11,6 +11,7 @@ pub fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::NotADirectory => Status::NOTDIR,
         ErrorKind::IsADirectory => Status::ISDIR,
         ErrorKind::AccessDenied => Status::ACCES,
+        ErrorKind::NotPermitted => Status::PERM,
         ErrorKind::ReadOnly => Status::ROFS,
         ErrorKind::Exists => Status::EXIST,
         ErrorKind::NotEmpty => Status::NOTEMPTY,
@@ -20,7 +21,12 @@ pub fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => Status::JUKEBOX,
         // Not "later" for an unknown outcome: a client would ask again and be told of its own traces.
         ErrorKind::OutcomeUnknown => Status::IO,
-        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Config => Status::IO,
+        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Config => Status::IO,
+        ErrorKind::NoSpace => Status::NOSPC,
+        ErrorKind::QuotaExceeded => Status::DQUOT,
+        ErrorKind::FileTooLarge => Status::FBIG,
+        ErrorKind::TooManyLinks => Status::MLINK,
+        ErrorKind::CrossDevice => Status::XDEV,
         ErrorKind::NotSupported => Status::NOTSUPP,
     }
 }
@@ -29,7 +35,7 @@ pub fn mount_status_of(kind: ErrorKind) -> MountStatus {
     match kind {
         ErrorKind::NotFound | ErrorKind::Stale => MountStatus::NO_ENTRY,
         ErrorKind::NotADirectory => MountStatus::NOT_DIRECTORY,
-        ErrorKind::AccessDenied => MountStatus::ACCESS,
+        ErrorKind::AccessDenied | ErrorKind::NotPermitted => MountStatus::ACCESS,
         ErrorKind::InvalidArgument | ErrorKind::NotSupported => MountStatus::INVALID,
         ErrorKind::NameTooLong => MountStatus::NAME_TOO_LONG,
         // MOUNT has no "later"; a server fault makes mount.nfs try again until its own time is up.
@@ -42,6 +48,10 @@ pub fn mount_status_of(kind: ErrorKind) -> MountStatus {
         | ErrorKind::Corrupt
         | ErrorKind::Io
         | ErrorKind::NoSpace
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::FileTooLarge
+        | ErrorKind::TooManyLinks
+        | ErrorKind::CrossDevice
         | ErrorKind::Config => MountStatus::IO,
     }
 }

@@ -155,7 +155,8 @@ impl ExportRules {
         credentials: &Credentials,
     ) -> Result<Caller, Refused> {
         let rule = self.find(junction, client).ok_or(Refused::Client)?;
-        let nobody = Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new() };
+        let nobody =
+            Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new(), trusted: false };
         match (credentials, rule.squash) {
             (_, Squash::All) => Ok(nobody),
             (Credentials::Sys(sys), squash) => Ok(squashed(sys, squash, nobody)),
@@ -166,7 +167,7 @@ impl ExportRules {
 
 fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if squash != Squash::Root {
-        return Caller { uid: sys.uid, gid: sys.gid, groups: sys.groups.clone() };
+        return Caller { uid: sys.uid, gid: sys.gid, groups: sys.groups.clone(), trusted: false };
     }
     // Group 0 is squashed wherever it appears, or it would open what belongs to group root.
     let group = |gid: u32| if gid == 0 { nobody.gid } else { gid };
@@ -174,7 +175,7 @@ fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if sys.uid == 0 {
         return nobody;
     }
-    Caller { uid: sys.uid, gid: group(sys.gid), groups }
+    Caller { uid: sys.uid, gid: group(sys.gid), groups, trusted: false }
 }
 
 #[cfg(test)]

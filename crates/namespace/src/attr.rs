@@ -82,11 +82,11 @@ impl Namespace {
         }
         let node = self.load(id)?;
         let junction = self.junction(node.junction())?;
-        let asked_ms = self.clock.now_ms();
+        let asked = self.asking();
         let answer = junction.rules.origin.getattr(&node.record.reference).await;
-        match junction.note(answer, asked_ms) {
+        match junction.note(answer, asked.ms) {
             Ok(object) if self.id_of(junction.id, &object.identity) == id => {
-                let (node, change) = self.observe(junction, id, None, &object, asked_ms)?;
+                let (node, change) = self.observe(junction, id, None, &object, asked)?;
                 self.store.enqueue(change.into_iter().collect()).await?;
                 Ok(node)
             }
@@ -101,11 +101,11 @@ impl Namespace {
     }
 
     pub(crate) async fn ask_root(self: &Arc<Self>, junction: &Grafted) -> Result<Arc<Node>> {
-        let asked_ms = self.clock.now_ms();
-        let object = junction.note(junction.rules.origin.root().await, asked_ms)?;
+        let asked = self.asking();
+        let object = junction.note(junction.rules.origin.root().await, asked.ms)?;
         let name = bytes::Bytes::new();
         let place = crate::observe::Place { parent: junction.root, name: &name };
-        let (node, change) = self.observe(junction, junction.root, Some(place), &object, asked_ms)?;
+        let (node, change) = self.observe(junction, junction.root, Some(place), &object, asked)?;
         self.store.commit(change.into_iter().collect()).await?;
         Ok(node)
     }

@@ -39,7 +39,7 @@ impl Namespace {
         }
         let junction = self.junction(old.junction())?;
         let name = Name::new(old.record.name.clone())?;
-        let asked_ms = self.clock.now_ms();
+        let asked = self.asking();
         let found = match self.look_beside(&old, &name, depth).await {
             Err(e)
                 if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory) =>
@@ -54,7 +54,7 @@ impl Namespace {
         };
         let computed = FileId::derive(junction.id, &object.identity.0);
         let place = Place { parent: old.record.parent, name: &old.record.name };
-        let (node, change) = self.observe(junction, id, Some(place), &object, asked_ms)?;
+        let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         if computed != id {
             // From now on this identity means the object that clients hold a handle to.

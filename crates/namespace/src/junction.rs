@@ -60,8 +60,11 @@ impl Grafted {
     /// Note how a call to the origin went, and pass its result on. Only errors that say "not reachable"
     /// count as an outage.
     pub fn note<T>(&self, result: Result<T>, now_ms: u64) -> Result<T> {
+        // Silence after a change is silence, too.
+        let unreachable =
+            |e: &Error| e.is_retryable() || e.doubtful_answer().is_some_and(Error::is_retryable);
         match &result {
-            Err(e) if e.is_retryable() => self.note_failure(e, now_ms),
+            Err(e) if unreachable(e) => self.note_failure(e, now_ms),
             _ => {
                 if self.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
                     info!(junction = %self.rules.path, "the origin answers again");
@@ -139,5 +142,11 @@ mod tests {
         assert!(!junction.may_probe(50_001));
         let _ = junction.note(Ok(()), 50_002);
         assert!(!junction.is_failing());
+        let silence = Error::doubtful("create", "x", down().expect_err("down"));
+        let _ = junction.note(Err::<(), _>(silence), 50_003);
+        assert!(junction.is_failing(), "a change that nobody answered");
+        let refusal = Error::doubtful("create", "x", Error::new(ErrorKind::Exists, "create", "x"));
+        let _ = junction.note(Err::<(), _>(refusal), 50_004);
+        assert!(!junction.is_failing(), "a refusal is an answer");
     }
 }

@@ -8,6 +8,7 @@
 //! Knows nothing of cached bytes, dirty data, callers and permissions.
 
 mod attr;
+mod change;
 mod clock;
 pub mod config;
 mod cookie;
@@ -21,12 +22,15 @@ mod lookup;
 mod metrics;
 mod node;
 mod observe;
+mod ours;
 mod record;
 mod siblings;
 mod store;
+mod taken;
 mod validity;
 mod virtual_tree;
 mod walk;
+mod wrote;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -34,6 +38,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use origin::{Origin, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Version};
 
+pub use change::{Altered, Made, New, Old};
 pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
 pub use freshness::Ask;
@@ -42,6 +47,7 @@ pub use listing::{Listed, ListedEntry};
 pub use node::Node;
 pub use siblings::Siblings;
 pub use store::knows_junction;
+pub use wrote::Wrote;
 
 use flights::Flights;
 use junction::Grafted;
@@ -56,6 +62,8 @@ use virtual_tree::VirtualTree;
 const LISTINGS_IN_MEMORY: usize = 50_000;
 /// Link targets kept in memory (about 150 bytes each).
 const LINKS_IN_MEMORY: usize = 20_000;
+/// Further places of files with several names (about 100 bytes each).
+const PLACES_IN_MEMORY: usize = 50_000;
 /// Names looked up singly that are remembered (about 150 bytes each).
 const SINGLES_IN_MEMORY: usize = 50_000;
 
@@ -111,6 +119,14 @@ pub struct Namespace {
     walks: Mutex<walk::Walks>,
     /// Counts when something was evicted: what was asked before does not count as known after it.
     evictions: std::sync::atomic::AtomicU64,
+    /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
+    own_changes: std::sync::atomic::AtomicU64,
+    ours: Mutex<ours::Ours>,
+    /// Held from looking at `ours` until what follows from it is queued for the store.
+    order: tokio::sync::Mutex<()>,
+    name_locks: Vec<tokio::sync::Mutex<()>>,
+    /// One more place of files with several names, besides the one in their records.
+    other_places: quick_cache::sync::Cache<FileId, (FileId, bytes::Bytes)>,
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
@@ -152,6 +168,11 @@ impl Namespace {
             list_ahead: config.list_ahead,
             walks: Mutex::default(),
             evictions: Default::default(),
+            own_changes: Default::default(),
+            ours: Mutex::default(),
+            order: tokio::sync::Mutex::default(),
+            name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
+            other_places: quick_cache::sync::Cache::new(PLACES_IN_MEMORY),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
             lookup_flights: Flights::new(),

@@ -14,7 +14,7 @@ use crate::cookie;
 use crate::flights::{Join, wait};
 use crate::freshness::{self, Ask};
 use crate::node::Node;
-use crate::observe::{DETACHED, Place};
+use crate::observe::{Asked, DETACHED, Place};
 use crate::record::Listing;
 use crate::store::{Change, StoredEntry};
 use crate::{Found, Grafted, Namespace};
@@ -243,11 +243,27 @@ impl Namespace {
 
     /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
     async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+        let dir = {
+            let _order = self.order.lock().await;
+            let dir = self.load(dir.id)?;
+            self.ours().listing_begins(dir.id, dir.version());
+            dir
+        };
+        let listed = self.list_pages(&dir).await;
+        self.ours().listing_ends(dir.id);
+        listed
+    }
+
+    pub(crate) fn ours(&self) -> std::sync::MutexGuard<'_, crate::ours::Ours> {
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
         let evictions = self.evictions.load(Ordering::SeqCst);
         let junction = self.junction(dir.junction())?;
-        let listed_ms = self.clock.now_ms();
+        let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
-        let settled = freshness::is_settled(changed, listed_ms);
+        let settled = freshness::is_settled(changed, asked.ms);
         let before = self.slots_of(dir.id).await?;
         let mut seen = HashSet::with_capacity(before.len());
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
@@ -258,22 +274,36 @@ impl Namespace {
             }
             entries += page.entries.len() as u64;
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
-            let changes = self.take_in(junction, dir.id, &page, listed_ms)?;
+            let changes = self.take_in(junction, dir.id, &page, asked)?;
             let Some(next) = page.next else {
-                self.store.commit(changes).await?;
+                self.commit_listed(dir.id, changes).await?;
                 break;
             };
             let ask = self.ask_page(junction, &dir.record.reference, next);
-            let (next_page, committed) = tokio::join!(ask, self.store.commit(changes));
+            let (next_page, committed) = tokio::join!(ask, self.commit_listed(dir.id, changes));
             committed?;
             page = next_page?;
         }
-        if self.evictions.load(Ordering::SeqCst) != evictions {
+        if self.evictions.load(Ordering::SeqCst) != evictions || self.ours().too_many_touched(dir.id) {
             return Ok(None);
         }
-        let listing = Listing { listed_ms, version: dir.version(), settled, entries };
-        self.finish_listing(dir.id, before, &seen, listing).await?;
-        Ok(Some(listing))
+        let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
+        self.finish_listing(dir.id, before, &seen, listing).await.map(Some)
+    }
+
+    /// What was listed, but for what we did meanwhile.
+    async fn commit_listed(&self, dir: FileId, mut changes: Vec<Change>) -> Result<()> {
+        let order = self.order.lock().await;
+        {
+            let ours = self.ours();
+            changes.retain(|change| match change {
+                Change::PutEntry { name, .. } => !ours.is_touched(dir, name),
+                _ => true,
+            });
+        }
+        let committed = self.store.begin_commit(changes).await?;
+        drop(order);
+        committed.wait().await
     }
 
     async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -294,7 +324,7 @@ impl Namespace {
         }
     }
 
-    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked_ms: u64) -> Result<Vec<Change>> {
+    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked: Asked) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for entry in &page.entries {
             let name = Bytes::copy_from_slice(entry.name.as_bytes());
@@ -302,7 +332,7 @@ impl Namespace {
                 Some(object) => {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
-                    let (_, change) = self.observe(junction, id, Some(place), object, asked_ms)?;
+                    let (_, change) = self.observe(junction, id, Some(place), object, asked)?;
                     changes.extend(change);
                     Some(id)
                 }
@@ -330,20 +360,31 @@ impl Namespace {
         dir: FileId,
         before: HashSet<u64>,
         seen: &HashSet<u64>,
-        listing: Listing,
-    ) -> Result<()> {
+        mut listing: Listing,
+    ) -> Result<Listing> {
         let mut changes = Vec::new();
+        let order = self.order.lock().await;
         for slot in before.difference(seen) {
             let gone = self.store.entries_after(dir, slot - 1, cookie::SLOTS as usize)?;
             for entry in gone.into_iter().filter(|e| cookie::first_slot(&e.name) == *slot) {
-                changes.extend(self.unlink(dir, &entry)?);
+                if !self.ours().is_touched(dir, &entry.name) {
+                    changes.extend(self.unlink(dir, &entry)?);
+                }
             }
         }
+        // Nothing but our own changes since it began, which are in it.
+        let now = self.load(dir)?.version();
+        if now != listing.version && self.ours().leads(dir, listing.version, now) {
+            (listing.version, listing.settled) = (now, false);
+        }
         changes.push(Change::PutListing(dir, listing));
-        self.store.commit(changes).await?;
+        let committed = self.store.begin_commit(changes).await?;
         self.listings.insert(dir, listing);
+        self.ours().listing_ends(dir);
+        drop(order);
+        committed.wait().await?;
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
-        Ok(())
+        Ok(listing)
     }
 
     /// The name is no longer in the directory. Its object may live on elsewhere, or for those who have it open:

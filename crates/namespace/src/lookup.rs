@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use origin::Object;
 use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use crate::config::Freshness;
@@ -11,9 +12,12 @@ use crate::flights::Join;
 use crate::freshness::{self, Ask};
 use crate::listing;
 use crate::node::Node;
-use crate::observe::Place;
+use crate::observe::{Asked, Place};
 use crate::store::Change;
 use crate::{Found, Namespace};
+
+/// A question that changes of our own come between is asked anew, so often.
+const UNDISTURBED_TRIES: usize = 4;
 
 /// A name that was looked up singly: what the origin said, and about which state of the directory.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,13 @@ enum Known {
     /// Known once, but no longer vouched for.
     Outdated(FileId),
     Unknown,
+}
+
+impl Single {
+    /// Of a name that we changed ourselves.
+    pub fn new(version: Version, asked_ms: u64, child: Option<FileId>) -> Single {
+        Single { version, settled: false, asked_ms, child }
+    }
 }
 
 impl Namespace {
@@ -148,39 +159,80 @@ impl Namespace {
     }
 
     async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Arc<Node>> {
+        for _ in 0..UNDISTURBED_TRIES {
+            // With what the directory is after our change.
+            let dir = self.load(dir.id).unwrap_or_else(|_| dir.clone());
+            if let Some(answer) = self.ask_lookup_once(dir, &name).await {
+                return answer;
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "look up a name that we keep changing,", name))
+    }
+
+    /// `None`: we changed the name meanwhile, and nobody knows whether the answer is from before or after it.
+    async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<Node>, name: &Name) -> Option<Result<Arc<Node>>> {
+        let bytes = Bytes::copy_from_slice(name.as_bytes());
+        self.ours().lookup_begins(dir.id, &bytes);
+        let asked = self.asking();
+        let answer = self.hear_of_name(&dir, name, asked).await;
+        let order = self.order.lock().await;
+        if !self.ours().lookup_ends(dir.id, &bytes) {
+            return None;
+        }
+        let (result, changes) = match self.take_in_lookup(&dir, name, answer, asked) {
+            Ok(taken) => taken,
+            Err(e) => return Some(Err(e)),
+        };
+        let committed = self.store.begin_commit(changes).await;
+        drop(order);
+        Some(match committed {
+            Ok(committed) => committed.wait().await.and(result),
+            Err(e) => Err(e),
+        })
+    }
+
+    async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {
         let junction = self.junction(dir.junction())?;
-        let asked_ms = self.clock.now_ms();
-        let mut answer = junction.rules.origin.lookup(&dir.record.reference, &name).await;
+        let mut answer = junction.rules.origin.lookup(&dir.record.reference, name).await;
         if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Stale) {
             let healed = self.heal(dir.id).await?;
-            answer = junction.rules.origin.lookup(&healed.record.reference, &name).await;
+            answer = junction.rules.origin.lookup(&healed.record.reference, name).await;
         }
-        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked_ms);
-        let single = |child| Single { version: dir.version(), settled, asked_ms, child };
-        match junction.note(answer, asked_ms) {
+        junction.note(answer, asked.ms)
+    }
+
+    fn take_in_lookup(
+        &self,
+        dir: &Arc<Node>,
+        name: &Name,
+        answer: Result<Object>,
+        asked: Asked,
+    ) -> Result<(Result<Arc<Node>>, Vec<Change>)> {
+        let junction = self.junction(dir.junction())?;
+        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked.ms);
+        let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };
+        Ok(match answer {
             Ok(object) => {
                 let id = self.id_of(junction.id, &object.identity);
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
                 let place = Place { parent: dir.id, name: &bytes };
-                let (node, change) = self.observe(junction, id, Some(place), &object, asked_ms)?;
+                let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
                 let mut changes: Vec<_> = change.into_iter().collect();
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
                 if known.is_none_or(|known| known.child != Some(id)) {
                     changes.push(Change::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
                 }
-                self.store.commit(changes).await?;
-                self.singles.insert((dir.id, name), single(Some(id)));
-                Ok(node)
+                self.singles.insert((dir.id, name.clone()), single(Some(id)));
+                (Ok(node), changes)
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                if let Some(entry) = self.store.find_entry(dir.id, name.as_bytes())? {
-                    self.store.enqueue(self.unlink(dir.id, &entry)?).await?;
-                }
-                self.singles.insert((dir.id, name), single(None));
-                Err(e)
+                let entry = self.store.find_entry(dir.id, name.as_bytes())?;
+                let changes = entry.map(|entry| self.unlink(dir.id, &entry)).transpose()?;
+                self.singles.insert((dir.id, name.clone()), single(None));
+                (Err(e), changes.unwrap_or_default())
             }
-            Err(e) => Err(e),
-        }
+            Err(e) => (Err(e), Vec::new()),
+        })
     }
 }
 

@@ -11,14 +11,20 @@ use crate::record::Record;
 pub struct Node {
     pub id: FileId,
     pub record: Record,
+    /// The last change of our own that is taken in here: what was asked before it does not count (`observe`).
+    pub own: u64,
     /// As `record.checked_ms`, kept current.
     checked_ms: AtomicU64,
 }
 
 impl Node {
     pub fn new(id: FileId, record: Record) -> Node {
+        Node::as_changed(id, record, 0)
+    }
+
+    pub fn as_changed(id: FileId, record: Record, own: u64) -> Node {
         let checked_ms = AtomicU64::new(record.checked_ms);
-        Node { id, record, checked_ms }
+        Node { id, record, own, checked_ms }
     }
 
     /// As the origin described it: its own fsid and fileid.

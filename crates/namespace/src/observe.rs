@@ -1,5 +1,6 @@
 //! Taking in what an origin told of an object: the one place where knowledge enters.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
@@ -11,12 +12,28 @@ use crate::record::Record;
 use crate::store::Change;
 use crate::{Grafted, Namespace};
 
+/// When the origin was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub ms: u64,
+    /// How many changes of our own had been taken in by then: an answer may be from before the next one.
+    own: u64,
+    /// The answer tells of a change of our own.
+    by_us: bool,
+}
+
 /// Where an object was seen.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub parent: FileId,
     /// Empty for the root of a junction.
     pub name: &'a Bytes,
+}
+
+impl Asked {
+    pub fn own(&self) -> u64 {
+        self.own
+    }
 }
 
 impl Namespace {
@@ -41,7 +58,17 @@ impl Namespace {
         Ok(node)
     }
 
-    /// Take in `object`, as seen when the origin was asked at `asked_ms`. Older news never overwrite newer.
+    pub(crate) fn asking(&self) -> Asked {
+        Asked { ms: self.clock.now_ms(), own: self.own_changes.load(Ordering::SeqCst), by_us: false }
+    }
+
+    /// Of what a change of our own tells: nothing that was asked before knows better.
+    pub(crate) fn changing(&self) -> Asked {
+        let own = self.own_changes.fetch_add(1, Ordering::SeqCst) + 1;
+        Asked { ms: self.clock.now_ms(), own, by_us: true }
+    }
+
+    /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
     /// Returns what has to be committed before a client may hold a handle to it.
     pub(crate) fn observe(
         &self,
@@ -49,7 +76,7 @@ impl Namespace {
         id: FileId,
         place: Option<Place<'_>>,
         object: &Object,
-        asked_ms: u64,
+        asked: Asked,
     ) -> Result<(Arc<Node>, Option<Change>)> {
         let old = match self.load(id) {
             Ok(node) => Some(node),
@@ -58,8 +85,8 @@ impl Namespace {
         };
         // A time in the future is a clock that was set back since: such knowledge has no claim to be newer.
         if let Some(old) = &old
-            && old.checked_ms() > asked_ms
-            && old.checked_ms() <= self.clock.now_ms()
+            && !asked.by_us
+            && (old.own > asked.own || old.checked_ms() > asked.ms && old.checked_ms() <= self.clock.now_ms())
         {
             return Ok((old.clone(), None));
         }
@@ -71,21 +98,23 @@ impl Namespace {
             name,
             attr: object.attr,
             version: object.version,
-            checked_ms: asked_ms,
+            checked_ms: asked.ms,
         };
         if let Some(old) = &old
+            && !asked.by_us
             && old.record.attr == record.attr
             && !old.record.differs_durably(&record)
         {
-            old.confirm(asked_ms, self.clock.now_ms());
+            old.confirm(asked.ms, self.clock.now_ms());
             return Ok((old.clone(), None));
         }
         if old.as_ref().is_some_and(|old| old.version() != record.version) {
             let _ = self.changed.send(id); // nobody may be listening
         }
+        let own = if asked.by_us { asked.own } else { old.as_ref().map_or(0, |old| old.own) };
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
         let change = durable.then(|| Change::PutNode(id, record.clone()));
-        let node = Arc::new(Node::new(id, record));
+        let node = Arc::new(Node::as_changed(id, record, own));
         self.nodes.insert(id, node.clone());
         Ok((node, change))
     }

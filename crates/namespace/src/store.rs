@@ -49,6 +49,10 @@ pub enum Change {
         dir: FileId,
         cookie: u64,
     },
+    RemoveName {
+        dir: FileId,
+        name: Bytes,
+    },
     PutListing(FileId, Listing),
     RemoveListing(FileId),
     PutAlias {
@@ -67,6 +71,18 @@ pub struct StoredEntry {
 struct Job {
     changes: Vec<Change>,
     done: Option<oneshot::Sender<Result<()>>>,
+}
+
+/// A commit under way.
+pub struct Committing(Option<oneshot::Receiver<Result<()>>>);
+
+impl Committing {
+    pub async fn wait(self) -> Result<()> {
+        match self.0 {
+            Some(durable) => durable.await.map_err(|_| stopped())?,
+            None => Ok(()),
+        }
+    }
 }
 
 pub struct Store {
@@ -213,12 +229,17 @@ impl Store {
 
     /// Make the changes durable, and only then return.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+        self.begin_commit(changes).await?.wait().await
+    }
+
+    /// As `commit`, in two steps: when this returns, the changes have their place before all that come later.
+    pub async fn begin_commit(&self, changes: Vec<Change>) -> Result<Committing> {
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Committing(None));
         }
         let (done, durable) = oneshot::channel();
         self.send(Job { changes, done: Some(done) }).await?;
-        durable.await.map_err(|_| stopped())?
+        Ok(Committing(Some(durable)))
     }
 
     /// Make the changes durable soon; losing them costs a question to the origin, no more.
@@ -322,6 +343,7 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
                 Change::RemoveEntry { dir, cookie } => {
                     entries.remove(entry_key(*dir, *cookie))?;
                 }
+                Change::RemoveName { dir, name } => remove_name(&mut entries, *dir, name)?,
                 Change::PutListing(dir, listing) => {
                     listings.insert(dir.0, listing.encode().as_slice())?;
                 }
@@ -335,6 +357,21 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
         }
     }
     txn.commit()?;
+    Ok(())
+}
+
+fn remove_name(
+    entries: &mut redb::Table<'_, [u8; 24], &[u8]>,
+    dir: FileId,
+    name: &Bytes,
+) -> std::result::Result<(), redb::Error> {
+    let first = cookie::first_slot(name);
+    for slot in first..first + cookie::SLOTS {
+        let key = entry_key(dir, slot);
+        if entries.get(key)?.is_some_and(|v| v.value().get(16..) == Some(name.as_ref())) {
+            entries.remove(key)?;
+        }
+    }
     Ok(())
 }
 

@@ -32,24 +32,28 @@ pub fn failure(
 
 pub fn kind_of_status(status: Status) -> ErrorKind {
     match status {
-        Status::PERM | Status::ACCES => ErrorKind::AccessDenied,
+        Status::PERM => ErrorKind::NotPermitted,
+        Status::ACCES => ErrorKind::AccessDenied,
         Status::NOENT => ErrorKind::NotFound,
         Status::NOTDIR => ErrorKind::NotADirectory,
         Status::ISDIR => ErrorKind::IsADirectory,
         Status::INVAL => ErrorKind::InvalidArgument,
-        Status::NOSPC | Status::DQUOT => ErrorKind::NoSpace,
+        Status::NOSPC => ErrorKind::NoSpace,
+        Status::DQUOT => ErrorKind::QuotaExceeded,
         Status::ROFS => ErrorKind::ReadOnly,
         Status::EXIST => ErrorKind::Exists,
         Status::NOTEMPTY => ErrorKind::NotEmpty,
-        Status::FBIG => ErrorKind::InvalidArgument,
+        Status::FBIG => ErrorKind::FileTooLarge,
+        Status::MLINK => ErrorKind::TooManyLinks,
+        Status::XDEV => ErrorKind::CrossDevice,
         Status::NOT_SYNC => ErrorKind::VersionChanged,
         Status::NAMETOOLONG => ErrorKind::NameTooLong,
         Status::STALE | Status::BADHANDLE => ErrorKind::Stale,
-        Status::NOTSUPP | Status::BADTYPE | Status::XDEV => ErrorKind::NotSupported,
+        Status::NOTSUPP | Status::BADTYPE => ErrorKind::NotSupported,
         // The directory changed so much that the listing cannot go on: start it again.
         Status::BAD_COOKIE => ErrorKind::Busy,
         Status::JUKEBOX => ErrorKind::Busy,
-        // IO, SERVERFAULT, NXIO, MLINK, and numbers that we do not know.
+        // IO, SERVERFAULT, NXIO, and numbers that we do not know.
         _ => ErrorKind::Io,
     }
 }

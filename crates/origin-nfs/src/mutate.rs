@@ -5,18 +5,19 @@
 
 use bytes::Bytes;
 use origin::change::check_target;
-use origin::{Change, Changed, Object, Origin, Reference};
+use origin::{Around, Before, Change, Changed, Object, Origin, Reference};
 use rpc_nfs3::Encoder;
 use rpc_nfs3::nfs3::create::{self, CreateArgs, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
 use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::SetattrArgs;
-use rpc_nfs3::nfs3::{DirOp, FileHandle, procedure, wcc};
-use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timestamp};
+use rpc_nfs3::nfs3::wcc::{self, WccAttr, WccData};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, procedure};
+use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timestamp, WeakAttr};
 
 use crate::attributes::{wire_attributes, wire_time};
-use crate::delivery::{Done, Procedure, Twice};
+use crate::delivery::{Procedure, Twice};
 use crate::errors::failure;
-use crate::origin::{NfsOrigin, attr_of, handle_of, object};
+use crate::origin::{NfsOrigin, attr_of, handle_of, object, time_of};
 use crate::pool::Lane;
 
 /// Whether a create that is carried out twice leaves the same as once. (An exclusive one has no attributes.)
@@ -38,10 +39,10 @@ fn dir_op(dir: &Reference, name: &Name) -> Result<DirOp> {
 impl NfsOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
         match change {
-            Change::Create { dir, name, how, set } => made(self.create(dir, name, *how, set).await?),
-            Change::Mkdir { dir, name, set } => made(self.mkdir(dir, name, set).await?),
-            Change::Symlink { dir, name, target, set } => made(self.symlink(dir, name, target, set).await?),
-            Change::Mknod { dir, name, node, set } => made(self.mknod(dir, name, *node, set).await?),
+            Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await,
+            Change::Mkdir { dir, name, set } => self.mkdir(dir, name, set).await,
+            Change::Symlink { dir, name, target, set } => self.symlink(dir, name, target, set).await,
+            Change::Mknod { dir, name, node, set } => self.mknod(dir, name, *node, set).await,
             Change::Link { file, dir, name } => self.link(file, dir, name).await,
             Change::Remove { dir, name } => {
                 self.unname(metadata("remove a file at", procedure::REMOVE, Twice::Matters), dir, name).await
@@ -59,13 +60,7 @@ impl NfsOrigin {
 
     /// Makes a regular file. `Exclusive` cannot carry attributes: if any are given they are set by a second
     /// call, and the times with them.
-    async fn create(
-        &self,
-        dir: &Reference,
-        name: &Name,
-        how: CreateHow,
-        set: &SetAttr,
-    ) -> Result<Done<Object>> {
+    async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Changed> {
         let wire = wire_attributes(set)?;
         let wire_how = match how {
             CreateHow::Unchecked => create::CreateHow::Unchecked(wire),
@@ -75,7 +70,8 @@ impl NfsOrigin {
         let args = CreateArgs { place: dir_op(dir, name)?, how: wire_how };
         let create = metadata("create a file at", procedure::CREATE, twice(how));
         let made = self.make(create, &args.place, |e| args.encode(e)).await?;
-        if !made.value.attr.is_file() {
+        let file = made.clone().made()?;
+        if !file.attr.is_file() {
             // Linux's server takes whatever has the name, and says so as if it were a new file.
             return Err(failure(ErrorKind::Exists, create.what, self.place(), "the name is that of no file"));
         }
@@ -83,34 +79,26 @@ impl NfsOrigin {
             return Ok(made);
         }
         // With its times set the verifier is gone: this create cannot be repeated any more.
-        let dressed = self.dress(&made.value.reference, set).await;
+        let dressed = self.dress(&file.reference, set).await;
         let dressed = dressed.map_err(|error| Error::doubtful(create.what, self.place(), error))?;
-        Ok(Done { value: dressed.value, resent: made.resent || dressed.resent })
+        Ok(Changed { object: Some(dressed), ..made })
     }
 
     /// The attributes that an exclusive create could not take along.
-    async fn dress(&self, reference: &Reference, set: &SetAttr) -> Result<Done<Object>> {
-        let Changed { object, resent } = self.setattr(reference, &set.with_times(), None).await?;
-        let value = match object {
-            Some(object) => object,
-            None => self.getattr(reference).await?,
-        };
-        Ok(Done { value, resent })
+    async fn dress(&self, reference: &Reference, set: &SetAttr) -> Result<Object> {
+        match self.setattr(reference, &set.with_times(), None).await?.object {
+            Some(object) => Ok(object),
+            None => self.getattr(reference).await,
+        }
     }
 
-    async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Done<Object>> {
+    async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Changed> {
         let args = MkdirArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)? };
         let mkdir = metadata("make a directory at", procedure::MKDIR, Twice::Matters);
         self.make(mkdir, &args.place, |e| args.encode(e)).await
     }
 
-    async fn symlink(
-        &self,
-        dir: &Reference,
-        name: &Name,
-        target: &Bytes,
-        set: &SetAttr,
-    ) -> Result<Done<Object>> {
+    async fn symlink(&self, dir: &Reference, name: &Name, target: &Bytes, set: &SetAttr) -> Result<Changed> {
         check_target(target)?;
         let target = target.clone();
         let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)?, target };
@@ -118,13 +106,7 @@ impl NfsOrigin {
         self.make(symlink, &args.place, |e| args.encode(e)).await
     }
 
-    async fn mknod(
-        &self,
-        dir: &Reference,
-        name: &Name,
-        node: NewNode,
-        set: &SetAttr,
-    ) -> Result<Done<Object>> {
+    async fn mknod(&self, dir: &Reference, name: &Name, node: NewNode, set: &SetAttr) -> Result<Changed> {
         let attributes = wire_attributes(set)?;
         let node = match node {
             NewNode::CharDevice(major, minor) => NodeData::CharDevice { attributes, rdev: (major, minor) },
@@ -142,14 +124,15 @@ impl NfsOrigin {
         procedure: Procedure,
         place: &DirOp,
         encode: impl FnOnce(&mut Encoder),
-    ) -> Result<Done<Object>> {
+    ) -> Result<Changed> {
         let done = self.deliver(procedure, encode, Bytes::new(), create::decode_create).await?;
-        let value = self.made(place, &done.value).await.map_err(|error| match procedure.twice {
+        let object = self.made(place, &done.value).await.map_err(|error| match procedure.twice {
             Twice::Harmless => error,
             // It is there, whatever this error says.
             Twice::Matters => Error::doubtful(procedure.what, self.place(), error),
         })?;
-        Ok(Done { value, resent: done.resent })
+        let dir = around(&place.dir, &done.value.dir_wcc);
+        Ok(told(Changed { object: Some(object), dir, ..Changed::default() }, done.resent))
     }
 
     /// What a server left out of its reply is asked for.
@@ -170,7 +153,8 @@ impl NfsOrigin {
     async fn unname(&self, procedure: Procedure, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = dir_op(dir, name)?;
         let done = self.deliver(procedure, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
-        Ok(Changed { object: None, resent: done.resent })
+        let dir = around(&args.dir, &done.value);
+        Ok(told(Changed { dir, ..Changed::default() }, done.resent))
     }
 
     /// What was renamed keeps its handle; what became of its attributes the answer does not say.
@@ -184,15 +168,19 @@ impl NfsOrigin {
         let args = RenameArgs { from: dir_op(from_dir, from)?, to: dir_op(to_dir, to)? };
         let rename = metadata("rename at", procedure::RENAME, Twice::Matters);
         let done = self.deliver(rename, |e| args.encode(e), Bytes::new(), names::decode_rename).await?;
-        Ok(Changed { object: None, resent: done.resent })
+        let dir = around(&args.from.dir, &done.value.from);
+        let to_dir = around(&args.to.dir, &done.value.to);
+        Ok(told(Changed { dir, to_dir, ..Changed::default() }, done.resent))
     }
 
     async fn link(&self, file: &Reference, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = LinkArgs { object: handle_of(file)?, place: dir_op(dir, name)? };
         let link = metadata("link at", procedure::LINK, Twice::Matters);
         let done = self.deliver(link, |e| args.encode(e), Bytes::new(), names::decode_link).await?;
+        let dir = around(&args.place.dir, &done.value.dir);
         let attr = done.value.attr.as_ref().map(attr_of);
-        Ok(Changed { object: attr.map(|attr| object(args.object, attr)), resent: done.resent })
+        let object = attr.map(|attr| object(args.object, attr));
+        Ok(told(Changed { object, dir, ..Changed::default() }, done.resent))
     }
 
     /// Servers may look at a guard's whole seconds only (Linux 6.1 does).
@@ -211,11 +199,23 @@ impl NfsOrigin {
         };
         let setattr = metadata("set attributes at", procedure::SETATTR, twice);
         let done = self.deliver(setattr, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
-        let attr = done.value.after.as_ref().map(attr_of);
-        Ok(Changed { object: attr.map(|attr| object(args.object, attr)), resent: done.resent })
+        let Around { before, after } = around(&args.object, &done.value);
+        Ok(told(Changed { object: after, before, ..Changed::default() }, done.resent))
     }
 }
 
-fn made(done: Done<Object>) -> Result<Changed> {
-    Ok(Changed { object: Some(done.value), resent: done.resent })
+/// What wcc_data says of the object with this handle.
+fn around(handle: &FileHandle, wcc: &WccData) -> Around {
+    let after = wcc.after.as_ref().map(|after| object(handle.clone(), attr_of(after)));
+    Around { before: wcc.before.as_ref().map(before_of), after }
+}
+
+/// The same as the version of the attributes that the server showed then.
+pub fn before_of(wcc: &WccAttr) -> Before {
+    let WccAttr { size, mtime, ctime } = *wcc;
+    Before::from_weak(WeakAttr { size, mtime: time_of(mtime), ctime: time_of(ctime) })
+}
+
+fn told(changed: Changed, resent: bool) -> Changed {
+    if resent { changed.perhaps_again() } else { changed }
 }

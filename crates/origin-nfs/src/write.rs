@@ -16,7 +16,8 @@ use types::{ByteRange, ErrorKind, Result, Stability, Version};
 use crate::attributes::{stability_of, wire_stability};
 use crate::delivery::{Procedure, Twice};
 use crate::errors::failure;
-use crate::origin::{NfsOrigin, attr_of, handle_of, object, time_of};
+use crate::mutate::before_of;
+use crate::origin::{NfsOrigin, attr_of, handle_of, object};
 use crate::pool::Lane;
 
 const WRITE: &str = "write to";
@@ -135,9 +136,8 @@ fn harmless(what: &'static str, number: u32) -> Procedure {
     Procedure { what, number, lane: Lane::Bulk, twice: Twice::Harmless }
 }
 
-/// The same as the version of the attributes that the server showed then.
 fn version_of(before: &WccAttr) -> Version {
-    Version::from_times(before.size, time_of(before.mtime), time_of(before.ctime))
+    before_of(before).version
 }
 
 /// Two pieces as one. `None` if some of it may be lost: it is not stable, and the server began anew between

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use types::{
-    CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Stability, Timestamp, Version, WriteVerifier,
+    CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Stability, Timestamp, Version, WeakAttr,
+    WriteVerifier,
 };
 
 use crate::{Identity, Object, Reference};
@@ -117,17 +118,59 @@ impl Change {
     }
 }
 
-/// A change that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an object was, as far as it takes to see whether that was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    pub attr: WeakAttr,
+    pub version: Version,
+}
+
+impl Before {
+    /// Of origins whose versions are made of these attributes.
+    pub fn from_weak(attr: WeakAttr) -> Before {
+        Before { attr, version: Version::from_times(attr.size, attr.mtime, attr.ctime) }
+    }
+}
+
+impl From<&Object> for Before {
+    fn from(object: &Object) -> Before {
+        Before { attr: object.attr.weak(), version: object.version }
+    }
+}
+
+/// An object just before and just after a change, as far as the origin tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    pub before: Option<Before>,
+    pub after: Option<Object>,
+}
+
+/// A change that was made. What is told of "before" and "after" are the two sides of this change, so that one's own can
+/// be told from another's; where an origin has to look twice (`posix`), what others do in between hides in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// What was made, named or altered, as it is after it. Always there for what was made; `None` where nothing is
     /// left, and where the origin would have to be asked once more.
     pub object: Option<Object>,
-    /// It may have been carried out more than once, the last time after changes that others made meanwhile.
+    /// Of an object whose attributes were set.
+    pub before: Option<Before>,
+    /// The directory; of a rename, the old one.
+    pub dir: Around,
+    /// Of a rename, the new directory, which may be the same.
+    pub to_dir: Around,
+    /// It may have been carried out more than once, the last time after changes that others made meanwhile. Nothing is
+    /// said of "before" then.
     pub resent: bool,
 }
 
 impl Changed {
+    /// It may have been carried out before: what was told of "before" may be our own doing.
+    pub fn perhaps_again(mut self) -> Changed {
+        self.resent = true;
+        (self.before, self.dir.before, self.to_dir.before) = (None, None, None);
+        self
+    }
+
     /// What a change that makes something made.
     pub fn made(self) -> Result<Object> {
         self.object

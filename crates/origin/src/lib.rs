@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{Attr, ByteRange, FsStat, Name, Result, Stability, Turn, Version};
 
-pub use change::{Change, Changed, Committed, Written};
+pub use change::{Around, Before, Change, Changed, Committed, Written};
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.

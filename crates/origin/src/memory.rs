@@ -260,8 +260,7 @@ impl Origin for MemoryOrigin {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
-        let object = self.lock().apply(change)?;
-        Ok(Changed { object, resent: false })
+        self.lock().apply(change)
     }
 
     fn write_max(&self) -> u32 {

@@ -505,8 +505,7 @@ impl Origin for PosixOrigin {
     async fn change(&self, change: &Change) -> Result<Changed> {
         let what = change.kind();
         let change = change.clone();
-        let made = self.run_change(&self.metadata, what, move |inner| inner.change(&change)).await;
-        made.map(|object| Changed { object, resent: false })
+        self.run_change(&self.metadata, what, move |inner| inner.change(&change)).await
     }
 
     fn write_max(&self) -> u32 {

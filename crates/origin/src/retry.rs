@@ -169,7 +169,7 @@ impl Origin for Retry {
             let error = match self.inner.change(change).await {
                 Ok(changed) => {
                     changed.object.iter().for_each(|object| self.hear(object));
-                    return Ok(Changed { resent: changed.resent || doubt, ..changed });
+                    return Ok(if doubt { changed.perhaps_again() } else { changed });
                 }
                 Err(error) => error,
             };
@@ -182,7 +182,9 @@ impl Origin for Retry {
                 return Err(error);
             }
             match self.verdict(change, heard).await {
-                Verdict::Done(object) => return Ok(Changed { object, resent: true }),
+                Verdict::Done(object) => {
+                    return Ok(Changed { object, resent: true, ..Changed::default() });
+                }
                 Verdict::Again if may_pass(&error) && patience.pause(&error).await => {}
                 Verdict::Again => return Err(error),
                 Verdict::Unknown if error.kind() == ErrorKind::OutcomeUnknown => return Err(error),

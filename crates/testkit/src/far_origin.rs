@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written};
+use origin::{
+    Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+};
 use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
     url: String,
     down: AtomicBool,
+    /// So many changes are made, and nobody hears of it.
+    answers_to_lose: AtomicU64,
     /// Part of every reference; references of another generation are stale.
     generation: AtomicU64,
     /// Part of every identity.
@@ -35,6 +39,7 @@ impl Far {
             memory: MemoryOrigin::new(),
             url: url.to_owned(),
             down: AtomicBool::new(false),
+            answers_to_lose: AtomicU64::new(0),
             generation: AtomicU64::new(1),
             identities: AtomicU64::new(1),
             reused: Mutex::default(),
@@ -52,6 +57,11 @@ impl Far {
 
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// The answer to the next change is lost.
+    pub fn lose_an_answer(&self) {
+        self.answers_to_lose.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The NAS comes back with other handles for the same files.
@@ -199,7 +209,14 @@ impl Origin for Far {
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.begin(change.kind()).await?;
         let changed = self.memory.change(&self.inward_change(change)?).await?;
-        Ok(Changed { object: changed.object.map(|o| self.outward(o)), ..changed })
+        let lose = |left: u64| left.checked_sub(1);
+        if self.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok() {
+            let silence = Error::new(ErrorKind::Unavailable, change.kind(), "no answer");
+            return Err(Error::doubtful(change.kind(), "a far origin", silence));
+        }
+        let around = |told: Around| Around { after: told.after.map(|o| self.outward(o)), ..told };
+        let object = changed.object.map(|o| self.outward(o));
+        Ok(Changed { object, dir: around(changed.dir), to_dir: around(changed.to_dir), ..changed })
     }
 
     fn write_max(&self) -> u32 {

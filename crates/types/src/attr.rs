@@ -45,7 +45,20 @@ pub struct Attr {
     pub ctime: Timestamp,
 }
 
+/// What of an object's attributes tells whether it was changed: for telling one's own change from another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeakAttr {
+    /// Bytes.
+    pub size: u64,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+}
+
 impl Attr {
+    pub fn weak(&self) -> WeakAttr {
+        WeakAttr { size: self.size, mtime: self.mtime, ctime: self.ctime }
+    }
+
     pub fn is_dir(&self) -> bool {
         self.kind == FileKind::Directory
     }

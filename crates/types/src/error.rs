@@ -19,6 +19,8 @@ pub enum ErrorKind {
     IsADirectory,
     /// The caller's identity does not allow it.
     AccessDenied,
+    /// Not for this identity, whatever the mode bits say: it is the owner's, or a privileged user's, to do.
+    NotPermitted,
     /// The operation changes something and the export is read-only.
     ReadOnly,
     /// The name that was to be made is there already.
@@ -44,10 +46,21 @@ pub enum ErrorKind {
     Io,
     /// The cache disk, or the origin, is full.
     NoSpace,
+    /// The owner's quota at the origin is used up.
+    QuotaExceeded,
+    /// Larger than a file of the origin can be.
+    FileTooLarge,
+    /// One more name than an object of the origin can have.
+    TooManyLinks,
+    /// The two places are on different file systems.
+    CrossDevice,
     NotSupported,
     /// A configuration or start-up error, to be read by the operator.
     Config,
 }
+
+/// On every Linux; std has one kind for it and EACCES.
+const EPERM: i32 = 1;
 
 #[derive(Clone)]
 pub struct Error {
@@ -74,18 +87,22 @@ impl Error {
         use std::io::ErrorKind as K;
         let kind = match source.kind() {
             K::NotFound => ErrorKind::NotFound,
+            K::PermissionDenied if source.raw_os_error() == Some(EPERM) => ErrorKind::NotPermitted,
             K::PermissionDenied => ErrorKind::AccessDenied,
             K::NotADirectory => ErrorKind::NotADirectory,
             K::IsADirectory => ErrorKind::IsADirectory,
             K::StaleNetworkFileHandle => ErrorKind::Stale,
-            K::StorageFull | K::QuotaExceeded => ErrorKind::NoSpace,
+            K::StorageFull => ErrorKind::NoSpace,
+            K::QuotaExceeded => ErrorKind::QuotaExceeded,
+            K::FileTooLarge => ErrorKind::FileTooLarge,
+            K::TooManyLinks => ErrorKind::TooManyLinks,
+            K::CrossesDevices => ErrorKind::CrossDevice,
             K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             K::AlreadyExists => ErrorKind::Exists,
             K::DirectoryNotEmpty => ErrorKind::NotEmpty,
             K::InvalidFilename => ErrorKind::NameTooLong,
-            K::InvalidInput | K::FileTooLarge => ErrorKind::InvalidArgument,
-            // Two places on different file systems.
-            K::Unsupported | K::CrossesDevices => ErrorKind::NotSupported,
+            K::InvalidInput => ErrorKind::InvalidArgument,
+            K::Unsupported => ErrorKind::NotSupported,
             K::TimedOut
             | K::ConnectionRefused
             | K::ConnectionReset

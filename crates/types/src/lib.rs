@@ -13,7 +13,7 @@ pub mod name;
 pub mod range;
 pub mod turn;
 
-pub use attr::{Attr, FileKind, FsStat, Timestamp};
+pub use attr::{Attr, FileKind, FsStat, Timestamp, WeakAttr};
 pub use caller::Caller;
 pub use change::{CreateHow, CreateVerifier, NewNode, SetAttr, Stability, TimeChange, WriteVerifier};
 pub use distance::Distance;

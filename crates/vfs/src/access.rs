@@ -1,6 +1,12 @@
-//! May this caller do that? Mode bits and ids, decided here for every front end, without asking the origin.
+//! May this caller do that? Mode bits and ids, decided here for every front end, without asking the origin. The rules
+//! are those of a Linux NFS server, which are POSIX's but for one: an owner reads and writes a file whatever its mode.
+//! Changes of attributes are in `access/attributes.rs`.
+
+mod attributes;
 
 use types::{Attr, Caller, Error, ErrorKind, Result};
+
+pub use attributes::{demand_device, new_attributes, set_attributes};
 
 /// What a caller wants to do, or may do. Bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +42,21 @@ impl std::ops::BitAnd for Access {
     }
 }
 
-/// The three permission bits (read 4, write 2, execute 1) that apply to this caller: those of the owner, else
-/// those of the group, else those of the others.
-fn class_bits(caller: &Caller, attr: &Attr) -> u32 {
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const EXECUTE: u32 = 1;
+const STICKY: u32 = 0o1000;
+
+/// What the caller may do by the mode bits: those of the owner, else those of the group, else those of the others.
+/// Root may read, write and search everything, but executes only what somebody may execute.
+fn permitted(caller: &Caller, attr: &Attr) -> u32 {
+    if caller.trusted {
+        return READ | WRITE | EXECUTE;
+    }
+    if caller.uid == 0 {
+        let executable = attr.is_dir() || attr.mode & 0o111 != 0;
+        return READ | WRITE | if executable { EXECUTE } else { 0 };
+    }
     let shift = if caller.uid == attr.uid {
         6
     } else if caller.in_group(attr.gid) {
@@ -49,92 +67,89 @@ fn class_bits(caller: &Caller, attr: &Attr) -> u32 {
     (attr.mode >> shift) & 7
 }
 
-/// All that the caller may do with an object of a read-only tree.
-pub fn granted(caller: &Caller, attr: &Attr) -> Access {
-    let mut bits = class_bits(caller, attr);
-    if caller.uid == 0 {
-        // Root reads and searches everything, but executes only what somebody may execute.
-        let executable = attr.is_dir() || attr.mode & 0o111 != 0;
-        bits |= 4 | u32::from(executable);
-    }
+/// The owner, or whoever is above owners.
+fn is_owner(caller: &Caller, attr: &Attr) -> bool {
+    caller.trusted || caller.uid == 0 || caller.uid == attr.uid
+}
+
+/// All that the caller may do with an object; in a tree that is `writable`, or only read.
+pub fn granted(caller: &Caller, attr: &Attr, writable: bool) -> Access {
+    let bits = permitted(caller, attr);
     let mut access = Access(0);
-    if bits & 4 != 0 {
+    if bits & READ != 0 {
         access = access | Access::READ;
     }
-    if bits & 1 != 0 {
+    if bits & EXECUTE != 0 {
         access = access | if attr.is_dir() { Access::LOOKUP } else { Access::EXECUTE };
+    }
+    if writable && attr.is_dir() && may_change_names(caller, attr) {
+        access = access | Access::MODIFY | Access::EXTEND | Access::DELETE;
+    }
+    if writable && !attr.is_dir() && bits & WRITE != 0 {
+        access = access | Access::MODIFY | Access::EXTEND;
     }
     access
 }
 
-/// Reading bytes: as `granted`, and as NFS servers do: the owner always (an open file stays readable after
-/// chmod), and whoever may execute (a program must be paged in).
-pub fn may_read_bytes(caller: &Caller, attr: &Attr) -> bool {
-    let access = granted(caller, attr);
-    access.contains(Access::READ) || access.contains(Access::EXECUTE) || caller.uid == attr.uid
+pub fn may_search(caller: &Caller, dir: &Attr) -> bool {
+    permitted(caller, dir) & EXECUTE != 0
 }
 
+pub fn may_list(caller: &Caller, dir: &Attr) -> bool {
+    permitted(caller, dir) & READ != 0
+}
+
+/// Reading bytes: who may by the mode, the owner always (an open file stays readable after chmod), and whoever may
+/// execute (a program must be paged in).
+pub fn may_read_bytes(caller: &Caller, attr: &Attr) -> bool {
+    permitted(caller, attr) & (READ | EXECUTE) != 0 || is_owner(caller, attr)
+}
+
+/// Writing bytes: who may by the mode, and the owner always (an open file stays writable after chmod).
+pub fn may_write_bytes(caller: &Caller, attr: &Attr) -> bool {
+    permitted(caller, attr) & WRITE != 0 || is_owner(caller, attr)
+}
+
+fn may_change_names(caller: &Caller, dir: &Attr) -> bool {
+    permitted(caller, dir) & (WRITE | EXECUTE) == WRITE | EXECUTE
+}
+
+/// To put a name into `dir`, or take one out of it.
+pub fn demand_names(caller: &Caller, dir: &Attr, operation: &'static str) -> Result<()> {
+    demand(may_change_names(caller, dir), operation, caller)
+}
+
+/// Is it not enough to be allowed to change names in `dir`, because only owners may take theirs out of it?
+pub fn is_guarded(caller: &Caller, dir: &Attr) -> bool {
+    dir.mode & STICKY != 0 && !is_owner(caller, dir)
+}
+
+/// To take the name of `victim` out of `dir`, besides `demand_names`.
+pub fn demand_unname(caller: &Caller, dir: &Attr, victim: &Attr, operation: &'static str) -> Result<()> {
+    permit(!is_guarded(caller, dir) || is_owner(caller, victim), operation, caller)
+}
+
+/// A directory that gets another parent has its `..` changed.
+pub fn demand_move(caller: &Caller, moved: &Attr, operation: &'static str) -> Result<()> {
+    demand(!moved.is_dir() || permitted(caller, moved) & WRITE != 0, operation, caller)
+}
+
+/// The mode bits say who may.
 pub fn demand(allowed: bool, operation: &'static str, caller: &Caller) -> Result<()> {
+    refuse_unless(allowed, ErrorKind::AccessDenied, operation, caller)
+}
+
+/// Only owners or the privileged may, whatever the mode bits say.
+fn permit(allowed: bool, operation: &'static str, caller: &Caller) -> Result<()> {
+    refuse_unless(allowed, ErrorKind::NotPermitted, operation, caller)
+}
+
+fn refuse_unless(allowed: bool, kind: ErrorKind, operation: &'static str, caller: &Caller) -> Result<()> {
     if allowed {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::AccessDenied, operation, format!("for uid {}", caller.uid)))
+    Err(Error::new(kind, operation, format!("for uid {}", caller.uid)))
 }
 
 #[cfg(test)]
-mod tests {
-    use types::{FileKind, Timestamp};
-
-    use super::*;
-
-    fn attr(kind: FileKind, mode: u32) -> Attr {
-        let time = Timestamp::default();
-        let (uid, gid) = (10, 20);
-        let (nlink, size, used, rdev, fsid, fileid) = (1, 0, 0, (0, 0), 0, 1);
-        Attr {
-            kind,
-            mode,
-            nlink,
-            uid,
-            gid,
-            size,
-            used,
-            rdev,
-            fsid,
-            fileid,
-            atime: time,
-            mtime: time,
-            ctime: time,
-        }
-    }
-
-    fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
-        Caller { uid, gid, groups: groups.to_vec() }
-    }
-
-    #[test]
-    fn the_first_class_that_matches_decides_even_if_a_later_one_allows_more() {
-        let file = attr(FileKind::Regular, 0o047);
-        assert_eq!(granted(&caller(10, 1, &[]), &file), Access(0));
-        assert_eq!(granted(&caller(11, 20, &[]), &file), Access::READ);
-        assert_eq!(granted(&caller(11, 1, &[5, 20]), &file), Access::READ);
-        assert_eq!(granted(&caller(11, 1, &[]), &file), Access::READ | Access::EXECUTE);
-    }
-
-    #[test]
-    fn root_reads_all_but_executes_only_programs() {
-        let root = Caller::root();
-        assert_eq!(granted(&root, &attr(FileKind::Regular, 0)), Access::READ);
-        assert_eq!(granted(&root, &attr(FileKind::Regular, 0o001)), Access::READ | Access::EXECUTE);
-        assert_eq!(granted(&root, &attr(FileKind::Directory, 0)), Access::READ | Access::LOOKUP);
-    }
-
-    #[test]
-    fn nobody_may_modify_and_the_owner_reads_on_after_chmod() {
-        let all = granted(&caller(10, 20, &[]), &attr(FileKind::Regular, 0o777));
-        assert_eq!(all & (Access::MODIFY | Access::EXTEND | Access::DELETE), Access(0));
-        assert!(may_read_bytes(&caller(10, 1, &[]), &attr(FileKind::Regular, 0)));
-        assert!(may_read_bytes(&caller(99, 1, &[]), &attr(FileKind::Regular, 0o001)));
-        assert!(!may_read_bytes(&caller(99, 1, &[]), &attr(FileKind::Regular, 0o770)));
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use namespace::{Ask, Found};
 use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
 
 use crate::access::{self, Access};
-use crate::{Node, Vfs, node_of};
+use crate::{Node, Vfs, WritePolicy, node_of};
 
 impl Vfs {
     pub async fn getattr(&self, id: FileId) -> Result<Node> {
@@ -28,7 +28,8 @@ impl Vfs {
     /// permission.
     pub async fn access(&self, caller: &Caller, id: FileId, wanted: Access) -> Result<(Access, Node)> {
         let found = self.namespace.getattr(id, Ask::Open).await?;
-        Ok((access::granted(caller, found.attr()) & wanted, node_of(&found)))
+        let writable = self.write_policy(found.junction()) != WritePolicy::ReadOnly;
+        Ok((access::granted(caller, found.attr(), writable) & wanted, node_of(&found)))
     }
 
     /// Links are followed by the client; anybody may read one, as on a local file system.
@@ -58,7 +59,6 @@ impl Vfs {
         if !found.attr().is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "search", dir));
         }
-        let allowed = access::granted(caller, found.attr()).contains(Access::LOOKUP);
-        access::demand(allowed, "search a directory", caller)
+        access::demand(access::may_search(caller, found.attr()), "search a directory", caller)
     }
 }

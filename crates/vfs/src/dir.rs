@@ -4,7 +4,7 @@ use bytes::Bytes;
 use namespace::{Ask, Found};
 use types::{Caller, FileId, Result};
 
-use crate::access::{self, Access};
+use crate::access;
 use crate::{DirItem, Listing, Vfs, node_of};
 
 /// Cookies of `.` and `..`; those of names are larger.
@@ -21,7 +21,7 @@ impl Vfs {
         items_max: usize,
     ) -> Result<Listing> {
         let found = self.namespace.getattr(dir, Ask::Use).await?;
-        let allowed = !found.attr().is_dir() || access::granted(caller, found.attr()).contains(Access::READ);
+        let allowed = !found.attr().is_dir() || access::may_list(caller, found.attr());
         access::demand(allowed, "list a directory", caller)?;
         let listed = self.namespace.readdir(dir, cookie, items_max.max(1)).await?;
         let mut items = Vec::with_capacity(listed.entries.len() + 2);

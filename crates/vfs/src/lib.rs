@@ -5,6 +5,7 @@
 
 mod access;
 mod attr;
+mod change;
 mod dir;
 mod follow;
 mod kept;
@@ -12,8 +13,12 @@ mod metrics;
 mod operate;
 mod prefetch;
 mod read;
+mod renewed;
 mod warm;
+mod write;
+mod writing;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,8 +29,11 @@ use types::{Attr, FileId, JunctionId, Version};
 pub use access::Access;
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
+pub use change::{Altered, Around, Made};
 pub use kept::Changes;
 pub use warm::{WarmMode, WarmProgress};
+pub use write::{CommitOut, WriteOut};
+pub use writing::{WritePolicy, Writing};
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
 #[derive(Clone, Debug)]
@@ -80,6 +88,7 @@ pub struct StatOut {
     pub age_ms: u64,
     /// The rule in force: `always`, `ttl 30s`, `immutable`.
     pub freshness: String,
+    pub write: WritePolicy,
 }
 
 /// What an `evict` gave back.
@@ -94,12 +103,14 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
+    policies: HashMap<JunctionId, WritePolicy>,
 }
 
 impl Vfs {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>) -> Arc<Vfs> {
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
+        let policies = writing.policies(&namespace.junctions());
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
-        Arc::new(Vfs { namespace, cache, prefetcher })
+        Arc::new(Vfs { namespace, cache, prefetcher, policies })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
@@ -116,10 +127,15 @@ impl Vfs {
 /// otherwise mount each junction as a file system of its own.
 const FSID: u64 = 0x0f0_4eba;
 
+/// Attributes as clients see them.
+fn outward(id: FileId, attr: &Attr) -> Attr {
+    Attr { fsid: FSID, fileid: id.fileid64(), ..*attr }
+}
+
 /// An object as clients see it.
 fn node_of(found: &Found) -> Node {
     let id = found.id();
-    let attr = Attr { fsid: FSID, fileid: id.fileid64(), ..*found.attr() };
+    let attr = outward(id, found.attr());
     let version = match found {
         Found::Node(node) => node.version(),
         Found::Virtual { .. } => Version([0; 16]),

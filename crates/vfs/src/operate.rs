@@ -4,7 +4,7 @@ use namespace::{Found, JunctionStatus};
 use types::{FileId, Result};
 
 use crate::read::key_of;
-use crate::{Evicted, StatOut, Vfs, node_of};
+use crate::{Evicted, StatOut, Vfs, WritePolicy, node_of};
 
 impl Vfs {
     /// Path, URL, rules and state of every junction.
@@ -19,7 +19,8 @@ impl Vfs {
         let Found::Node(known) = &found else {
             let version = types::Version([0; 16]);
             let freshness = "fixed".to_owned();
-            return Ok(StatOut { node, junction: None, version, cached_bytes: 0, age_ms: 0, freshness });
+            let (junction, cached_bytes, age_ms, write) = (None, 0, 0, WritePolicy::ReadOnly);
+            return Ok(StatOut { node, junction, version, cached_bytes, age_ms, freshness, write });
         };
         let junction = self.namespace.junctions().into_iter().find(|j| j.id == known.junction());
         let (age_ms, rule) = self.namespace.age(known)?;
@@ -31,6 +32,7 @@ impl Vfs {
             cached_bytes,
             age_ms,
             freshness: rule.to_string(),
+            write: self.write_policy(known.junction()),
         })
     }
 

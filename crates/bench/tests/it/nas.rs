@@ -26,7 +26,7 @@ impl Nas {
         let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
         let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
         let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
-        let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"));
+        let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
         let any = Rule { squash: Squash::None, ..Rule::default() };
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = Config { listen, exports: ExportRules::new(vec![any]), ..Config::default() };

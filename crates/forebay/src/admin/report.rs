@@ -16,6 +16,7 @@ pub fn status(admin: &Admin) -> Value {
             "origin": j.url,
             "files": j.files,
             "directories": j.directories,
+            "write": admin.vfs.write_policy(j.id).to_string(),
             "state": if j.failing.is_some() { "failing" } else { "ok" },
             "failing_ms": j.failing.as_ref().map(|(ms, _)| ms),
             "error": j.failing.as_ref().map(|(_, error)| error),
@@ -27,7 +28,7 @@ pub fn status(admin: &Admin) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": admin.started.elapsed().as_secs(),
-        "write": "read-only",
+        "write": write(admin),
         "junctions": junctions,
         "cache": {
             "bytes_used": cache.bytes_used,
@@ -45,6 +46,15 @@ pub fn status(admin: &Admin) -> Value {
         }),
         "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
     })
+}
+
+/// Of all junctions, if they agree.
+fn write(admin: &Admin) -> String {
+    let mut policies: Vec<_> =
+        admin.vfs.junctions().iter().map(|j| admin.vfs.write_policy(j.id).to_string()).collect();
+    policies.sort();
+    policies.dedup();
+    policies.join(" and ")
 }
 
 pub fn stat(path: &[u8], out: StatOut) -> Value {
@@ -66,6 +76,7 @@ pub fn stat(path: &[u8], out: StatOut) -> Value {
         "junction": out.junction.as_ref().map(|(path, _)| path),
         "origin": out.junction.as_ref().map(|(_, url)| url),
         "freshness": out.freshness,
+        "write": out.write.to_string(),
         "age_ms": out.age_ms,
     })
 }

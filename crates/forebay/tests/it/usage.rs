@@ -57,7 +57,8 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["--origin", &here, "--cache-size", "1MiB"], "floor"),
         (&["--origin", &at_a, "--origin", &at_a], "two origins"),
         (&["--origin", &at_a, "--origin", &at_b], "inside"),
-        (&["--origin", &here, "--write", "back"], "read-only"),
+        (&["--origin", &here, "--write", "back"], "later version; write \"through\""),
+        (&["--origin", &here, "--write", "maybe"], "read-only"),
         (&[], "--origin"),
     ];
     for (more, right) in table {

@@ -90,7 +90,7 @@ impl Tier {
         })
         .expect("opens");
         drop(guard);
-        let vfs = Vfs::new(namespace, cache);
+        let vfs = Vfs::new(namespace, cache, vfs::Writing::default());
         let config = Config { mount_point: dir.path().join("mnt"), ..options.config };
         let metrics = Metrics::default();
         let far = options.far;

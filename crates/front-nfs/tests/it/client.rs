@@ -46,7 +46,7 @@ pub async fn serve_with(
     let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
     let namespace = Namespace::open(names, vec![junction]).expect("opened");
     let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
-    let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"));
+    let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config { listen, exports, stall_timeout: Duration::from_secs(2), ..Config::default() };
     let server = NfsServer::bind(config, vfs.clone()).await.expect("bound");

@@ -9,3 +9,4 @@ mod listing;
 mod outage;
 mod single_flight;
 mod validity;
+mod wrote;

@@ -8,10 +8,32 @@ use super::contents::Body;
 use super::id_in;
 use super::tree::State;
 use crate::change::check_target;
-use crate::{Change, Object, exclusive};
+use crate::{Around, Before, Change, Changed, Object, exclusive};
 
 impl State {
-    pub fn apply(&mut self, change: &Change) -> Result<Option<Object>> {
+    pub fn apply(&mut self, change: &Change) -> Result<Changed> {
+        let (object, dir, to_dir) = match change {
+            Change::Set { object, .. } => (Some(id_in(object)?), None, None),
+            Change::Rename { from_dir, to_dir, .. } => (None, Some(id_in(from_dir)?), Some(id_in(to_dir)?)),
+            other => (None, Some(id_in(other.place())?), None),
+        };
+        let before = [object, dir, to_dir].map(|id| self.before(id));
+        let object = self.carry_out(change)?;
+        let [object_before, dir_before, to_dir_before] = before;
+        let dir = Around { before: dir_before, after: self.after(dir) };
+        let to_dir = Around { before: to_dir_before, after: self.after(to_dir) };
+        Ok(Changed { object, before: object_before, dir, to_dir, resent: false })
+    }
+
+    fn after(&mut self, id: Option<u64>) -> Option<Object> {
+        self.object(id?).ok()
+    }
+
+    fn before(&mut self, id: Option<u64>) -> Option<Before> {
+        self.after(id).as_ref().map(Before::from)
+    }
+
+    fn carry_out(&mut self, change: &Change) -> Result<Option<Object>> {
         let altered = match change {
             Change::Create { dir, name, how, set } => self.create(id_in(dir)?, name, *how, set)?,
             Change::Mkdir { dir, name, set } => {

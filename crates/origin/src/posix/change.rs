@@ -2,6 +2,7 @@
 //! the reference means, and is on the disk before it is answered.
 
 use std::ffi::OsStr;
+use std::io::Error as Io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,7 +13,7 @@ use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr};
 use super::set;
 use super::{Inner, attr_of, join, stat};
 use crate::change::check_target;
-use crate::{Change, Object, Reference, exclusive};
+use crate::{Around, Before, Change, Changed, Object, Reference, exclusive};
 
 /// How often a create begins again because others make and remove the same name at the same time.
 const CREATE_ATTEMPTS: u32 = 4;
@@ -21,11 +22,18 @@ const CREATE_ATTEMPTS: u32 = 4;
 struct Dir {
     fd: OwnedFd,
     path: Vec<u8>,
+    before: Option<Before>,
 }
 
 impl Dir {
     fn failed(&self, operation: &'static str, name: &Name, error: Errno) -> Error {
-        Error::io(operation, join(&self.path, name).escape_ascii(), error.into())
+        let path = join(&self.path, name);
+        if error == Errno::BUSY {
+            // A mount point, or what a kernel uses for itself: it does not pass, as the kind for busy origins does.
+            return Error::new(ErrorKind::NotPermitted, operation, path.escape_ascii())
+                .with_source(Io::from(error));
+        }
+        Error::io(operation, path.escape_ascii(), error.into())
     }
 }
 
@@ -40,7 +48,7 @@ fn first_mode(set: &SetAttr, default: u32) -> Mode {
 
 impl Inner {
     /// A mount that does not answer in time (`ETIMEDOUT`, `EINTR`) may have carried the call out.
-    pub fn change(&self, change: &Change) -> Result<Option<Object>> {
+    pub fn change(&self, change: &Change) -> Result<Changed> {
         self.attempt(change).map_err(|error| match error.kind() {
             ErrorKind::Unavailable if !change.is_repeatable() => {
                 Error::doubtful(change.kind(), self.shown(change.place()), error)
@@ -49,30 +57,46 @@ impl Inner {
         })
     }
 
-    fn attempt(&self, change: &Change) -> Result<Option<Object>> {
+    fn attempt(&self, change: &Change) -> Result<Changed> {
         match change {
-            Change::Create { dir, name, how, set } => self.create(&self.dir(dir)?, name, *how, set).map(Some),
-            Change::Mkdir { dir, name, set } => self.mkdir(&self.dir(dir)?, name, set).map(Some),
+            Change::Create { dir, name, how, set } => {
+                self.in_dir(dir, |dir| self.create(dir, name, *how, set).map(Some))
+            }
+            Change::Mkdir { dir, name, set } => self.in_dir(dir, |dir| self.mkdir(dir, name, set).map(Some)),
             Change::Symlink { dir, name, target, set } => {
-                check_target(target)?;
-                let dir = self.dir(dir)?;
-                let made = rustix::fs::symlinkat(OsStr::from_bytes(target), &dir.fd, os(name));
-                made.map_err(|e| dir.failed("make a link", name, e))?;
-                self.dress(&dir, name, set, AtFlags::empty()).map(Some)
+                self.in_dir(dir, |dir| self.symlink(dir, name, target, set).map(Some))
             }
-            Change::Mknod { dir, name, node, set } => self.mknod(&self.dir(dir)?, name, *node, set).map(Some),
-            Change::Link { file, dir, name } => self.link(file, &self.dir(dir)?, name).map(Some),
-            Change::Remove { dir, name } => self.unlink(&self.dir(dir)?, name, AtFlags::empty()),
-            Change::Rmdir { dir, name } => self.unlink(&self.dir(dir)?, name, AtFlags::REMOVEDIR),
+            Change::Mknod { dir, name, node, set } => {
+                self.in_dir(dir, |dir| self.mknod(dir, name, *node, set).map(Some))
+            }
+            Change::Link { file, dir, name } => self.in_dir(dir, |dir| self.link(file, dir, name).map(Some)),
+            Change::Remove { dir, name } => self.in_dir(dir, |dir| self.unlink(dir, name, AtFlags::empty())),
+            Change::Rmdir { dir, name } => self.in_dir(dir, |dir| self.unlink(dir, name, AtFlags::REMOVEDIR)),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
-                self.rename(&self.dir(from_dir)?, from, &self.dir(to_dir)?, to)
+                let (from_dir, to_dir) = (self.dir(from_dir)?, self.dir(to_dir)?);
+                let object = self.rename(&from_dir, from, &to_dir, to)?;
+                let (dir, to_dir) = (self.around(&from_dir), self.around(&to_dir));
+                Ok(Changed { object, dir, to_dir, ..Changed::default() })
             }
-            Change::Set { object, set, guard } => self.set(object, set, *guard).map(Some),
+            Change::Set { object, set, guard } => self.set(object, set, *guard),
         }
     }
 
+    fn in_dir(&self, dir: &Reference, make: impl FnOnce(&Dir) -> Result<Option<Object>>) -> Result<Changed> {
+        let dir = self.dir(dir)?;
+        let object = make(&dir)?;
+        Ok(Changed { object, dir: self.around(&dir), ..Changed::default() })
+    }
+
     fn dir(&self, dir: &Reference) -> Result<Dir> {
-        self.open(dir, OFlags::PATH).map(|(fd, path)| Dir { fd, path })
+        let (fd, path) = self.open(dir, OFlags::PATH)?;
+        let before = stat(&fd).ok().map(|found| Before::from_weak(attr_of(&found).weak()));
+        Ok(Dir { fd, path, before })
+    }
+
+    fn around(&self, dir: &Dir) -> Around {
+        let after = stat(&dir.fd).ok().and_then(|found| self.object(&dir.path, &found).ok());
+        Around { before: dir.before, after }
     }
 
     fn create(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
@@ -120,6 +144,13 @@ impl Inner {
         };
         set::apply(&fd, attr.kind, &set).map_err(failed)?;
         self.settled(dir, name, &fd).map(Some)
+    }
+
+    fn symlink(&self, dir: &Dir, name: &Name, target: &[u8], set: &SetAttr) -> Result<Object> {
+        check_target(target)?;
+        let made = rustix::fs::symlinkat(OsStr::from_bytes(target), &dir.fd, os(name));
+        made.map_err(|e| dir.failed("make a link", name, e))?;
+        self.dress(dir, name, set, AtFlags::empty())
     }
 
     fn mkdir(&self, dir: &Dir, name: &Name, set: &SetAttr) -> Result<Object> {

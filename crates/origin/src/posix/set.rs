@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use types::{Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp};
 
 use super::{Inner, attr_of, stat};
-use crate::{Object, Reference};
+use crate::{Before, Changed, Reference};
 
 impl Inner {
     /// The guard is looked at before the change: POSIX has nothing that does both in one.
-    pub fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Object> {
+    pub fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {
         const WHAT: &str = "set attributes of";
         let (fd, path) = self.open(object, OFlags::PATH)?;
         let failed = |e: Errno| Error::io(WHAT, path.escape_ascii(), e.into());
@@ -26,7 +26,9 @@ impl Inner {
         apply(&fd, attr.kind, set).map_err(failed)?;
         self.store(&fd, &path)?;
         let look = || self.object(&path, &stat(&fd).map_err(failed)?);
-        look().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))
+        let object = look().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))?;
+        let before = Some(Before::from_weak(attr.weak()));
+        Ok(Changed { object: Some(object), before, ..Changed::default() })
     }
 }
 

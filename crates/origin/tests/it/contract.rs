@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use origin::Origin;
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
 use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
+use origin::{Change, Origin};
 use testkit::origin_contract::{InMemory, OverDirectory, run, run_changes, run_random_changes, seed};
+use types::{Name, SetAttr};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_keeps_the_contract() {
@@ -55,6 +56,27 @@ async fn a_directory_is_changed_as_the_contract_says() {
 async fn a_directory_behind_all_wrappers_is_changed_as_the_contract_says() {
     let dir = tempfile::tempdir().expect("temporary directory");
     run_changes(&behind_all_wrappers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_tells_what_its_directories_were_and_are() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let origin = PosixOrigin::open(dir.path()).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    let name = |text: &str| Name::new(text.as_bytes().to_vec()).expect("a name");
+    let set = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+    let sub =
+        origin.change(&Change::Mkdir { dir: root.clone(), name: name("sub"), set }).await.expect("made");
+    let (from, to) = (name("sub"), name("new"));
+    let (from_dir, to_dir) = (root.clone(), root.clone());
+    let rename = Change::Rename { from_dir, from, to_dir, to, identity: None };
+    let renamed = origin.change(&rename).await.expect("renamed");
+    for around in [&sub.dir, &renamed.dir, &renamed.to_dir] {
+        assert!(around.before.is_some() && around.after.is_some(), "{around:?}");
+    }
+    let object = renamed.object.expect("told").reference;
+    let set = origin.change(&Change::Set { object, set, guard: None }).await.expect("set");
+    assert!(set.before.is_some(), "{set:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

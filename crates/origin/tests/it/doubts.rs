@@ -174,6 +174,7 @@ async fn a_change_that_was_made_in_silence_is_found_and_not_made_again() {
             let changed = retry.change(&change).await;
             let changed = changed.unwrap_or_else(|error| panic!("{fate:?}, {}: {error}", change.kind()));
             assert!(changed.resent, "{fate:?}, {}", change.kind());
+            assert_eq!((changed.dir.before, changed.to_dir.before), (None, None), "{}", change.kind());
             assert_eq!(lossy.asked(), 1, "{fate:?}, {}", change.kind());
             let there = lossy.memory.lookup(&root, &name("new")).await;
             assert_eq!(changed.object.map(|object| object.identity), there.ok().map(|o| o.identity));
@@ -222,6 +223,7 @@ async fn what_makes_no_difference_is_asked_for_until_it_is_answered() {
     let create = Change::Create { dir, name, how, set: SetAttr::default() };
     let made = retry.change(&create).await.expect("made in the end");
     assert!(made.resent);
+    assert_eq!(made.dir.before, None, "perhaps it was there already");
     assert_eq!(lossy.asked(), 5);
     let object = made.object.expect("told").reference;
     let set = Change::Set { object, set: SetAttr { mode: Some(0o600), ..SetAttr::default() }, guard: None };
@@ -236,6 +238,7 @@ async fn a_change_that_never_went_out_is_asked_for_again_and_is_no_repetition() 
         let change = changes(&lossy, &root).await.swap_remove(number);
         let changed = retry.change(&change).await.expect("made");
         assert!(!changed.resent, "{}", change.kind());
+        assert!(changed.dir.before.is_some() && changed.dir.after.is_some(), "{}", change.kind());
         assert_eq!(lossy.asked(), 3, "{}", change.kind());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Change, Changed, Committed, DirCursor, Object, Origin, Reference, Written};
+use origin::{Around, Before, Change, Changed, Committed, DirCursor, Object, Origin, Reference, Written};
 use types::{
     Attr, ByteRange, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr, Stability, TimeChange,
     Timestamp,
@@ -47,6 +47,14 @@ pub(super) fn with_mode(mode: u32) -> SetAttr {
     SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
+/// The second directory of a rename.
+fn to_dir(change: &Change) -> Option<&Reference> {
+    match change {
+        Change::Rename { to_dir, .. } => Some(to_dir),
+        _ => None,
+    }
+}
+
 struct Changes {
     origin: Arc<dyn Origin>,
     root: Reference,
@@ -54,7 +62,19 @@ struct Changes {
 
 impl Changes {
     async fn change(&self, change: Change) -> Result<Changed> {
+        let (place, other) = (change.place().clone(), to_dir(&change));
+        let was = [self.origin.getattr(&place).await.ok(), self.look_at(other).await];
         let changed = self.origin.change(&change).await?;
+        if let Change::Set { .. } = &change {
+            assert_eq!(changed.dir, Around::default(), "a set changes no directory");
+            self.check_before(&change, changed.before, was[0].as_ref(), changed.resent);
+        } else {
+            self.check_around(&change, &changed.dir, was[0].as_ref(), changed.resent).await;
+        }
+        match other {
+            Some(_) => self.check_around(&change, &changed.to_dir, was[1].as_ref(), changed.resent).await,
+            None => assert_eq!(changed.to_dir, Around::default(), "a {} has one directory", change.kind()),
+        }
         // A look right after it sees the same.
         if let Some(object) = &changed.object {
             let now = self.origin.getattr(&object.reference).await.expect("it is there");
@@ -63,6 +83,27 @@ impl Changes {
             assert_eq!((&now.identity, now.attr), (&object.identity, told), "after {}", change.kind());
         }
         Ok(changed)
+    }
+
+    async fn look_at(&self, object: Option<&Reference>) -> Option<Object> {
+        self.origin.getattr(object?).await.ok()
+    }
+
+    /// Nobody else is here: what a change tells of its directory is what looks before and after it see.
+    async fn check_around(&self, change: &Change, told: &Around, was: Option<&Object>, resent: bool) {
+        self.check_before(change, told.before, was, resent);
+        if let Some(after) = &told.after {
+            let now = self.origin.getattr(&after.reference).await.expect("the directory is there");
+            assert_eq!((&now.identity, now.version), (&after.identity, after.version), "{}", change.kind());
+            assert_eq!(Some(&now.identity), was.map(|was| &was.identity), "{}", change.kind());
+        }
+    }
+
+    fn check_before(&self, change: &Change, told: Option<Before>, was: Option<&Object>, resent: bool) {
+        if let Some(before) = told {
+            assert!(!resent, "what was before a change that was made twice?");
+            assert_eq!(Some(before), was.map(Before::from), "before {}", change.kind());
+        }
     }
 
     async fn make(&self, change: Change) -> Result<Object> {
@@ -292,6 +333,7 @@ impl Changes {
         let fitting = [
             ErrorKind::IsADirectory,
             ErrorKind::AccessDenied,
+            ErrorKind::NotPermitted,
             ErrorKind::InvalidArgument,
             ErrorKind::NotSupported,
         ];

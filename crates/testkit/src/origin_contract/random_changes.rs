@@ -74,12 +74,14 @@ enum Step {
 fn equal(step: &Step, expected: ErrorKind, found: ErrorKind) -> bool {
     use ErrorKind::{
         AccessDenied, Exists, InvalidArgument, Io, IsADirectory, NotADirectory, NotEmpty, NotFound,
-        NotSupported,
+        NotPermitted, NotSupported,
     };
     let as_good: &[ErrorKind] = match step {
         Step::Rename(..) => &[Exists, NotEmpty, IsADirectory, NotADirectory, InvalidArgument, NotFound],
         Step::Create(..) => &[Exists, IsADirectory, InvalidArgument, NotSupported, Io],
-        Step::Link(..) => &[Exists, IsADirectory, NotADirectory, AccessDenied, InvalidArgument, NotSupported],
+        Step::Link(..) => {
+            &[Exists, IsADirectory, NotADirectory, AccessDenied, NotPermitted, InvalidArgument, NotSupported]
+        }
         // Of what is no file, which the model never calls a failing disk.
         Step::Set(..) | Step::Write(..) | Step::Commit(..) => {
             &[IsADirectory, InvalidArgument, Io, NotSupported]

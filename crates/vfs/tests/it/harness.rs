@@ -62,7 +62,7 @@ pub fn tier_with(mode: Mode, edit: impl FnOnce(&mut Junction)) -> Tier {
     edit(&mut junction);
     let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");
     let cache = open_cache(dir.path(), mode).expect("opens");
-    let vfs = Vfs::new(namespace.clone(), cache.clone());
+    let vfs = Vfs::new(namespace.clone(), cache.clone(), vfs::Writing::default());
     Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
 }
 
@@ -126,7 +126,7 @@ impl Tier {
         drop((vfs, namespace, cache));
         let namespace = patiently(|| open_namespace(dir.path(), &junction, &clock)).await;
         let cache = patiently(|| open_cache(dir.path(), mode)).await;
-        let vfs = Vfs::new(namespace.clone(), cache.clone());
+        let vfs = Vfs::new(namespace.clone(), cache.clone(), vfs::Writing::default());
         Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
     }
 

@@ -1,5 +1,7 @@
 //! The file system as a front end sees it: the namespace and the cache together, over an origin that changes.
 
+mod changes;
+mod changes_model;
 mod harness;
 mod model;
 mod operator;
@@ -7,3 +9,4 @@ mod outage;
 mod permission;
 mod prefetch;
 mod reads;
+mod writable;

@@ -1,0 +1,289 @@
+//! Changes of names and attributes: carried out at the origin, then taken in as they were told, so that what was done
+//! is known at once and nobody has to ask. A handle to what was made is durable before the call returns.
+
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use origin::{Around, Change, Changed, Object};
+use siphasher::sip::SipHasher13;
+use tokio::sync::MutexGuard;
+use types::{CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, Timestamp, WeakAttr};
+
+use crate::node::Node;
+use crate::record::Listing;
+use crate::taken::Renamed;
+use crate::{Found, Grafted, Namespace};
+
+/// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
+/// one in forty.
+pub(crate) const NAME_LOCKS: usize = 4096;
+
+/// What gets a name.
+#[derive(Clone, Debug)]
+pub enum New {
+    File {
+        how: CreateHow,
+        set: SetAttr,
+    },
+    Directory {
+        set: SetAttr,
+    },
+    Symlink {
+        target: Bytes,
+        set: SetAttr,
+    },
+    Special {
+        node: NewNode,
+        set: SetAttr,
+    },
+    /// A file that is there already.
+    Link {
+        file: FileId,
+    },
+}
+
+/// What loses its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Old {
+    /// Anything but a directory.
+    File,
+    Directory,
+}
+
+/// What was made, and its directory around it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub found: Found,
+    pub dir: Around,
+}
+
+/// An object whose attributes were set.
+#[derive(Clone, Debug)]
+pub struct Altered {
+    pub found: Found,
+    /// As the origin saw it.
+    pub before: Option<WeakAttr>,
+    /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
+    pub known: Option<Arc<Node>>,
+}
+
+impl Namespace {
+    pub async fn make(self: &Arc<Self>, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+        let junction = self.junction(self.load(dir)?.junction())?;
+        let _alone = self.lock_names(&[(dir, name)]).await;
+        let ids: &[FileId] = match new {
+            New::Link { file } => &[dir, *file],
+            _ => &[dir],
+        };
+        let build = || {
+            let (dir, name) = (self.load(dir)?.record.reference.clone(), name.clone());
+            Ok(match new.clone() {
+                New::File { how, set } => Change::Create { dir, name, how, set },
+                New::Directory { set } => Change::Mkdir { dir, name, set },
+                New::Symlink { target, set } => Change::Symlink { dir, name, target, set },
+                New::Special { node, set } => Change::Mknod { dir, name, node, set },
+                New::Link { file } => {
+                    Change::Link { file: self.load(file)?.record.reference.clone(), dir, name }
+                }
+            })
+        };
+        let told = match self.carry_out(junction, ids, build).await {
+            Ok(told) => told,
+            Err(e) => return Err(self.doubt(e, &[(dir, name)]).await),
+        };
+        let object = match (&told.object, new) {
+            (Some(object), _) => object.clone(),
+            (None, New::Link { file }) => self.ask_origin(junction, *file).await?,
+            (None, _) => return Err(no_object(name)),
+        };
+        let node = self.take_in_new(junction, dir, name, new, &object, &told).await?;
+        Ok(Made { found: Found::Node(node), dir: told.dir })
+    }
+
+    pub async fn remove(self: &Arc<Self>, dir: FileId, name: &Name, old: Old) -> Result<Around> {
+        let junction = self.junction(self.load(dir)?.junction())?;
+        let _alone = self.lock_names(&[(dir, name)]).await;
+        let build = || {
+            let (dir, name) = (self.load(dir)?.record.reference.clone(), name.clone());
+            Ok(match old {
+                Old::File => Change::Remove { dir, name },
+                Old::Directory => Change::Rmdir { dir, name },
+            })
+        };
+        match self.carry_out(junction, &[dir], build).await {
+            Ok(told) => {
+                self.take_in_removed(junction, dir, name, &told).await?;
+                Ok(told.dir)
+            }
+            Err(e) => Err(self.doubt(e, &[(dir, name)]).await),
+        }
+    }
+
+    /// Both directories are of one junction.
+    pub async fn rename(
+        self: &Arc<Self>,
+        from_dir: FileId,
+        from: &Name,
+        to_dir: FileId,
+        to: &Name,
+    ) -> Result<(Around, Around)> {
+        let junction = self.junction(self.load(from_dir)?.junction())?;
+        let places = [(from_dir, from), (to_dir, to)];
+        let _alone = self.lock_names(&places).await;
+        let moved = self.child_of(from_dir, from)?;
+        let build = || {
+            let reference = |dir| Ok::<_, Error>(self.load(dir)?.record.reference.clone());
+            let (from_dir, to_dir) = (reference(from_dir)?, reference(to_dir)?);
+            Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity: None })
+        };
+        match self.carry_out(junction, &[from_dir, to_dir], build).await {
+            Ok(told) => {
+                let renamed = Renamed { from_dir, from, to_dir, to, moved };
+                self.take_in_renamed(junction, &renamed, &told).await?;
+                Ok((told.dir, told.to_dir))
+            }
+            Err(e) => {
+                let error = self.doubt(e, &places).await;
+                // Both names have been looked at: it was made if the one has what the other had.
+                let there = moved.is_some() && self.child_of(to_dir, to)? == moved;
+                let done = error.kind() == ErrorKind::OutcomeUnknown && there;
+                if done && self.child_of(from_dir, from)?.is_none() {
+                    return Ok((Around::default(), Around::default()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub async fn set(
+        self: &Arc<Self>,
+        id: FileId,
+        set: SetAttr,
+        guard: Option<Timestamp>,
+    ) -> Result<Altered> {
+        let old = self.load(id)?;
+        let junction = self.junction(old.junction())?;
+        let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
+        let told = match self.carry_out(junction, &[id], build).await {
+            Ok(told) => told,
+            Err(e) => {
+                if e.kind() == ErrorKind::OutcomeUnknown {
+                    old.distrust();
+                    let _ = self.refresh_changed(id).await;
+                }
+                return Err(e);
+            }
+        };
+        let object = match told.object {
+            Some(object) => object,
+            None => self.ask_origin(junction, id).await?,
+        };
+        let before = told.before.map(|before| before.version);
+        let known = self.load(id)?;
+        let known = (before == Some(known.version())).then_some(known);
+        let wrote = self.wrote(id, before, &object).await?;
+        Ok(Altered { found: wrote.found, before: told.before.map(|before| before.attr), known })
+    }
+
+    /// Who has this name, as far as is known without asking.
+    pub fn child_of(&self, dir: FileId, name: &Name) -> Result<Option<FileId>> {
+        Ok(self.store.find_entry(dir, name.as_bytes())?.and_then(|entry| entry.child))
+    }
+
+    /// One change after the other to each name: their answers are taken in as the origin made them.
+    async fn lock_names(&self, places: &[(FileId, &Name)]) -> Vec<MutexGuard<'_, ()>> {
+        let stripe = |(dir, name): &(FileId, &Name)| {
+            let mut hasher = SipHasher13::new();
+            hasher.write(&dir.0);
+            hasher.write(name.as_bytes());
+            usize::try_from(hasher.finish() % NAME_LOCKS as u64).unwrap_or(0)
+        };
+        let mut stripes: Vec<_> = places.iter().map(stripe).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        let mut guards = Vec::with_capacity(stripes.len());
+        for stripe in stripes {
+            guards.push(self.name_locks[stripe].lock().await);
+        }
+        guards
+    }
+
+    /// With the references that these objects have now; a stale one is healed once.
+    async fn carry_out(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        ids: &[FileId],
+        build: impl Fn() -> Result<Change>,
+    ) -> Result<Changed> {
+        let ask = async |change: Change| {
+            junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())
+        };
+        match ask(build()?).await {
+            Err(e) if e.kind() == ErrorKind::Stale => {
+                for id in ids {
+                    self.heal(*id).await?;
+                }
+                ask(build()?).await
+            }
+            other => other,
+        }
+    }
+
+    async fn ask_origin(&self, junction: &Grafted, id: FileId) -> Result<Object> {
+        let node = self.load(id)?;
+        let answer = junction.rules.origin.getattr(&node.record.reference).await;
+        junction.note(answer, self.clock.now_ms()).map_err(|e| Error::doubtful("look after a change", id, e))
+    }
+
+    /// A change failed. If it may have been made, or its failure contradicts what is known of the names, that is
+    /// forgotten; if nobody knows, the names are looked at before the answer is given.
+    async fn doubt(self: &Arc<Self>, error: Error, places: &[(FileId, &Name)]) -> Error {
+        let unknown = error.kind() == ErrorKind::OutcomeUnknown;
+        for (dir, name) in places {
+            let present = self.child_of(*dir, name).is_ok_and(|child| child.is_some());
+            let contradicts = match error.kind() {
+                ErrorKind::Exists => !present,
+                ErrorKind::NotFound => present,
+                _ => false,
+            };
+            if !unknown && !contradicts {
+                continue;
+            }
+            self.forget_names(*dir, name).await;
+            if unknown
+                && let Ok(node) = self.load(*dir)
+                && let Err(e) = self.lookup_at_origin(&node, Bytes::copy_from_slice(name.as_bytes())).await
+            {
+                tracing::debug!(%dir, %name, "looked after a change of unknown outcome: {e}");
+            }
+        }
+        error
+    }
+
+    /// The origin is asked for every name of the directory again.
+    async fn forget_names(&self, dir: FileId, name: &Name) {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        if let Ok(node) = self.load(dir) {
+            node.distrust();
+        }
+        let _order = self.order.lock().await;
+        self.ours().touch(dir, &name);
+        if let Ok(name) = Name::new(name) {
+            self.singles.remove(&(dir, name));
+        }
+        self.listings.remove(&dir);
+        if let Err(e) = self.store.enqueue(vec![crate::store::Change::RemoveListing(dir)]).await {
+            tracing::warn!(%dir, "cannot forget its listing: {e}");
+        }
+    }
+}
+
+fn no_object(name: &Name) -> Error {
+    Error::new(ErrorKind::Corrupt, "take what was made as", name)
+}
+
+/// The listing of a directory that was made just now.
+pub(crate) fn empty_listing(node: &Node, now_ms: u64) -> Listing {
+    Listing { listed_ms: now_ms, version: node.version(), settled: false, entries: 0 }
+}

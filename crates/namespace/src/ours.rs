@@ -1,0 +1,183 @@
+//! Our own changes and the questions that are in flight while they are made: an answer must not undo a change that it
+//! does not know of yet, and a listing stays true over changes that it was told of.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use bytes::Bytes;
+use types::{FileId, Version};
+
+/// Names of one directory that may change during one listing of it; with more, the listing begins anew.
+const TOUCHED_MAX: usize = 100_000;
+/// Directories whose states are remembered; when there are more, all are forgotten: their listings are made anew.
+const ROWS_MAX: usize = 10_000;
+/// States of a directory that are remembered, and changes whose state before is not known yet.
+const STATES_MAX: usize = 64;
+
+#[derive(Default)]
+pub struct Ours {
+    /// By directory that is being listed: names that our changes touched since the listing began.
+    listings: HashMap<FileId, HashSet<Bytes>>,
+    /// Names that are being looked up: whether our changes touched them since.
+    lookups: HashMap<(FileId, Bytes), bool>,
+    rows: HashMap<FileId, Row>,
+}
+
+impl Ours {
+    pub fn listing_begins(&mut self, dir: FileId, version: Version) {
+        self.listings.insert(dir, HashSet::new());
+        self.row(dir).starts_at(version);
+    }
+
+    pub fn listing_ends(&mut self, dir: FileId) {
+        self.listings.remove(&dir);
+    }
+
+    /// What a listing says of this name may be older than what we did to it.
+    pub fn is_touched(&self, dir: FileId, name: &Bytes) -> bool {
+        self.listings.get(&dir).is_some_and(|names| names.contains(name))
+    }
+
+    pub fn too_many_touched(&self, dir: FileId) -> bool {
+        self.listings.get(&dir).is_some_and(|names| names.len() >= TOUCHED_MAX)
+    }
+
+    pub fn lookup_begins(&mut self, dir: FileId, name: &Bytes) {
+        self.lookups.insert((dir, name.clone()), false);
+    }
+
+    /// True if what was heard counts: we did nothing to the name meanwhile.
+    pub fn lookup_ends(&mut self, dir: FileId, name: &Bytes) -> bool {
+        !self.lookups.remove(&(dir, name.clone())).unwrap_or(false)
+    }
+
+    pub fn touch(&mut self, dir: FileId, name: &Bytes) {
+        if let Some(names) = self.listings.get_mut(&dir)
+            && names.len() < TOUCHED_MAX
+        {
+            names.insert(name.clone());
+        }
+        if let Some(touched) = self.lookups.get_mut(&(dir, name.clone())) {
+            *touched = true;
+        }
+    }
+
+    /// A change of ours led from one state of the directory to the other; `listed` is what it was when it was listed.
+    pub fn link(&mut self, dir: FileId, listed: Option<Version>, before: Version, after: Version) {
+        if listed.is_none() && !self.listings.contains_key(&dir) {
+            return;
+        }
+        let being_listed = self.listings.contains_key(&dir);
+        let row = self.row(dir);
+        if let Some(listed) = listed.filter(|_| row.states.is_empty() || !being_listed) {
+            row.starts_at(listed);
+        }
+        row.link(before, after);
+    }
+
+    /// Did nothing but changes of ours lead from `from` to `to`, as far as states tell?
+    pub fn leads(&self, dir: FileId, from: Version, to: Version) -> bool {
+        from == to
+            || self.rows.get(&dir).is_some_and(|row| row.states.contains(&from) && row.states.contains(&to))
+    }
+
+    fn row(&mut self, dir: FileId) -> &mut Row {
+        if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&dir) {
+            self.rows.clear();
+        }
+        self.rows.entry(dir).or_default()
+    }
+}
+
+/// States of a directory that only changes of ours lie between. Answers come in any order, so what does not fit yet is
+/// kept for a while.
+#[derive(Default)]
+struct Row {
+    states: VecDeque<Version>,
+    loose: VecDeque<(Version, Version)>,
+}
+
+impl Row {
+    fn starts_at(&mut self, version: Version) {
+        if !self.states.contains(&version) {
+            self.states = VecDeque::from([version]);
+            self.join();
+        }
+    }
+
+    fn link(&mut self, before: Version, after: Version) {
+        push(&mut self.loose, (before, after));
+        self.join();
+    }
+
+    fn join(&mut self) {
+        while let Some(at) = self.loose.iter().position(|(before, _)| self.states.contains(before)) {
+            if let Some((_, after)) = self.loose.remove(at)
+                && !self.states.contains(&after)
+            {
+                push(&mut self.states, after);
+            }
+        }
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() >= STATES_MAX {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(number: u8) -> Version {
+        Version([number; 16])
+    }
+
+    const DIR: FileId = FileId([9; 16]);
+
+    #[test]
+    fn answers_in_any_order_lead_from_the_listing_to_now_and_a_foreign_change_does_not() {
+        let mut ours = Ours::default();
+        let listed = Some(state(0));
+        ours.link(DIR, listed, state(1), state(2));
+        assert!(!ours.leads(DIR, state(0), state(2)), "who made state 1?");
+        ours.link(DIR, listed, state(0), state(1));
+        assert!(ours.leads(DIR, state(0), state(2)));
+        // Two that looked before either was done.
+        ours.link(DIR, listed, state(2), state(4));
+        ours.link(DIR, listed, state(2), state(3));
+        assert!(ours.leads(DIR, state(0), state(4)));
+        ours.link(DIR, listed, state(6), state(7));
+        assert!(!ours.leads(DIR, state(0), state(7)), "somebody else made state 6");
+        ours.listing_begins(DIR, state(6));
+        assert!(ours.leads(DIR, state(6), state(7)));
+    }
+
+    #[test]
+    fn a_thousand_changes_in_a_row_still_lead_to_now() {
+        let mut ours = Ours::default();
+        let number = |n: u16| Version([n.to_be_bytes(); 8].concat().try_into().expect("16 bytes"));
+        for n in 0..1000 {
+            // The listing is moved on with each.
+            ours.link(DIR, Some(number(n)), number(n), number(n + 1));
+            assert!(ours.leads(DIR, number(n), number(n + 1)), "{n}");
+        }
+    }
+
+    #[test]
+    fn only_questions_that_were_in_flight_are_touched() {
+        let (mut ours, name) = (Ours::default(), Bytes::from_static(b"name"));
+        ours.touch(DIR, &name);
+        ours.lookup_begins(DIR, &name);
+        assert!(ours.lookup_ends(DIR, &name));
+        ours.lookup_begins(DIR, &name);
+        ours.listing_begins(DIR, state(0));
+        ours.touch(DIR, &name);
+        assert!(!ours.lookup_ends(DIR, &name));
+        assert!(ours.is_touched(DIR, &name));
+        ours.listing_ends(DIR);
+        assert!(!ours.is_touched(DIR, &name));
+    }
+}

@@ -1,0 +1,291 @@
+//! Taking in what a change of our own told: names in the store and in memory, the object, and its directories.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use origin::{Around, Changed, Object};
+use types::{Error, FileId, Name, Result, Version};
+
+use crate::change::{New, empty_listing};
+use crate::lookup::Single;
+use crate::node::Node;
+use crate::observe::{DETACHED, Place};
+use crate::store::Change;
+use crate::{Grafted, Namespace};
+
+/// What was renamed, and where.
+pub struct Renamed<'a> {
+    pub from_dir: FileId,
+    pub from: &'a Name,
+    pub to_dir: FileId,
+    pub to: &'a Name,
+    /// As far as was known.
+    pub moved: Option<FileId>,
+}
+
+/// What a name stands for after a change.
+enum Now {
+    Child(FileId),
+    Absent,
+    /// It has to be asked for.
+    Unknown,
+}
+
+impl Namespace {
+    pub(crate) async fn take_in_new(
+        &self,
+        junction: &Grafted,
+        dir: FileId,
+        name: &Name,
+        new: &New,
+        object: &Object,
+        told: &Changed,
+    ) -> Result<Arc<Node>> {
+        let id = self.id_of(junction.id, &object.identity);
+        let bytes = Bytes::copy_from_slice(name.as_bytes());
+        let order = self.order.lock().await;
+        let place = Place { parent: dir, name: &bytes };
+        let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
+        let mut changes: Vec<_> = change.into_iter().collect();
+        match new {
+            New::Directory { .. } if !told.resent => {
+                let listing = empty_listing(&node, self.clock.now_ms());
+                self.listings.insert(id, listing);
+                changes.push(Change::PutListing(id, listing));
+            }
+            New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
+            New::Link { .. } if node.record.parent != dir || node.record.name != bytes => {
+                self.other_places.insert(id, (dir, bytes.clone()));
+            }
+            _ => {}
+        }
+        changes.extend(self.take_in_dir(junction, dir, &told.dir, 1)?);
+        changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
+        self.finish(order, changes).await?;
+        Ok(node)
+    }
+
+    pub(crate) async fn take_in_removed(
+        &self,
+        junction: &Grafted,
+        dir: FileId,
+        name: &Name,
+        told: &Changed,
+    ) -> Result<()> {
+        let order = self.order.lock().await;
+        let mut changes = Vec::new();
+        if let Some(child) = self.child_of(dir, name)? {
+            changes.extend(self.nameless(dir, name, child)?);
+        }
+        changes.extend(self.take_in_dir(junction, dir, &told.dir, -1)?);
+        changes.extend(self.take_in_name(dir, name, &Now::Absent)?);
+        self.finish(order, changes).await
+    }
+
+    pub(crate) async fn take_in_renamed(
+        &self,
+        junction: &Grafted,
+        renamed: &Renamed<'_>,
+        told: &Changed,
+    ) -> Result<()> {
+        let Renamed { from_dir, from, to_dir, to, moved } = *renamed;
+        let order = self.order.lock().await;
+        let moved = match &told.object {
+            Some(object) => Some(self.id_of(junction.id, &object.identity)),
+            None => moved,
+        };
+        let replaced = self.child_of(to_dir, to)?;
+        let mut changes = Vec::new();
+        if replaced.is_some() && replaced == moved {
+            // Two names of one file stay both. If the directory changed all the same, they were not that any more.
+            let before = told.dir.before.map(|before| before.version);
+            if before.is_none() || before != told.dir.after.as_ref().map(|after| after.version) {
+                changes.extend(self.take_in_name(from_dir, from, &Now::Unknown)?);
+                changes.extend(self.take_in_name(to_dir, to, &Now::Unknown)?);
+            }
+        } else {
+            if let Some(replaced) = replaced {
+                changes.extend(self.nameless(to_dir, to, replaced)?);
+            }
+            if let Some(moved) = moved {
+                changes.extend(self.move_to(junction, moved, (from_dir, from), (to_dir, to), told)?);
+            }
+            // They stay both, too, if it was not known who has the new name.
+            let sure = moved.is_some_and(|id| {
+                self.load(id).is_ok_and(|node| node.attr().is_dir() || node.attr().nlink < 2)
+            });
+            let gone = if sure || replaced.is_some() { Now::Absent } else { Now::Unknown };
+            changes.extend(self.take_in_dir(junction, from_dir, &told.dir, -1)?);
+            changes.extend(self.take_in_dir(
+                junction,
+                to_dir,
+                &told.to_dir,
+                i64::from(replaced.is_none()),
+            )?);
+            changes.extend(self.take_in_name(from_dir, from, &gone)?);
+            changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
+        }
+        self.finish(order, changes).await
+    }
+
+    /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
+    fn move_to(
+        &self,
+        junction: &Grafted,
+        id: FileId,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+        told: &Changed,
+    ) -> Result<Vec<Change>> {
+        let name = Bytes::copy_from_slice(to.1.as_bytes());
+        let mut changes = Vec::new();
+        if let Ok(old) = self.load(id)
+            && (old.record.parent == from.0 && old.record.name == from.1.as_bytes()
+                || old.record.parent == DETACHED)
+        {
+            let mut record = old.record.clone();
+            (record.parent, record.name) = (to.0, name.clone());
+            record.checked_ms = 0;
+            changes.push(self.replace(id, record));
+        }
+        if let Some(object) = &told.object {
+            let place = Place { parent: to.0, name: &name };
+            let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
+            // What was put above has other attributes; the last one counts.
+            changes.push(change.unwrap_or_else(|| Change::PutNode(id, node.record.clone())));
+        }
+        let _ = self.changed.send(id);
+        Ok(changes)
+    }
+
+    /// `child` does not have this name any more. A directory is gone with it; a file may have others.
+    fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<Change>> {
+        let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
+        let _ = self.changed.send(child);
+        if node.attr().is_dir() {
+            self.nodes.remove(&child);
+            self.listings.remove(&child);
+            return Ok(vec![Change::RemoveNode(child), Change::RemoveListing(child)]);
+        }
+        let mut record = node.record.clone();
+        record.checked_ms = 0;
+        if record.parent == dir && record.name == name.as_bytes() {
+            let other = self.another_name(dir, name, &node)?;
+            (record.parent, record.name) = other.unwrap_or((DETACHED, Bytes::new()));
+        }
+        Ok(vec![self.replace(child, record)])
+    }
+
+    /// Where else a file with several names was seen: by this it is found again if its reference was a path.
+    fn another_name(&self, dir: FileId, name: &Name, node: &Node) -> Result<Option<(FileId, Bytes)>> {
+        if node.attr().nlink < 2 {
+            return Ok(None);
+        }
+        let Some((parent, other)) = self.other_places.get(&node.id) else { return Ok(None) };
+        let still = self.store.find_entry(parent, &other)?.is_some_and(|entry| entry.child == Some(node.id));
+        let same = parent == dir && other == name.as_bytes();
+        Ok((still && !same).then_some((parent, other)))
+    }
+
+    /// As a change of our own: what was asked before it does not count.
+    fn replace(&self, id: FileId, record: crate::record::Record) -> Change {
+        let own = self.changing().own();
+        self.nodes.insert(id, Arc::new(Node::as_changed(id, record.clone(), own)));
+        Change::PutNode(id, record)
+    }
+
+    /// The directory after the change. Its listing, which has the change in it, stays valid if nobody else's change
+    /// lies between; but then only its age counts, since one could hide within the same tick of the origin's clock.
+    fn take_in_dir(
+        &self,
+        junction: &Grafted,
+        dir: FileId,
+        around: &Around,
+        names: i64,
+    ) -> Result<Vec<Change>> {
+        let old = self.load(dir)?;
+        let Some(after) = around.after.as_ref().filter(|o| self.id_of_dir(junction, o) == dir) else {
+            old.distrust();
+            return Ok(Vec::new());
+        };
+        let before = around.before.map(|before| before.version);
+        let listing = self.listing_of(dir)?;
+        let (node, change) = self.observe_own(junction, dir, None, before, after)?;
+        let mut changes: Vec<_> = change.into_iter().collect();
+        let mut ours = self.ours();
+        if let Some(before) = before {
+            ours.link(dir, listing.map(|listing| listing.version), before, after.version);
+        }
+        if let Some(mut listing) = listing
+            && ours.leads(dir, listing.version, node.version())
+        {
+            listing.settled = false;
+            listing.version = node.version();
+            listing.entries = listing.entries.saturating_add_signed(names);
+            self.listings.insert(dir, listing);
+            changes.push(Change::PutListing(dir, listing));
+        }
+        Ok(changes)
+    }
+
+    /// The root of a junction has an id of its own, which no identity leads to.
+    fn id_of_dir(&self, junction: &Grafted, object: &Object) -> FileId {
+        let is_root = self.load(junction.root).is_ok_and(|root| root.record.reference == object.reference);
+        if is_root { junction.root } else { self.id_of(junction.id, &object.identity) }
+    }
+
+    fn take_in_name(&self, dir: FileId, name: &Name, now: &Now) -> Result<Option<Change>> {
+        let bytes = Bytes::copy_from_slice(name.as_bytes());
+        self.ours().touch(dir, &bytes);
+        let node = self.load(dir)?;
+        let single = |child| Single::new(node.version(), self.clock.now_ms(), child);
+        let key = (dir, name.clone());
+        Ok(match now {
+            Now::Child(id) => {
+                self.singles.insert(key, single(Some(*id)));
+                Some(Change::PutEntry { dir, name: bytes, child: Some(*id) })
+            }
+            Now::Absent => {
+                self.singles.insert(key, single(None));
+                Some(Change::RemoveName { dir, name: bytes })
+            }
+            Now::Unknown => {
+                node.distrust();
+                self.singles.remove(&key);
+                self.listings.remove(&dir);
+                Some(Change::RemoveListing(dir))
+            }
+        })
+    }
+
+    /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
+    /// same, so nobody must take this error for a refusal.
+    async fn finish(&self, order: tokio::sync::MutexGuard<'_, ()>, changes: Vec<Change>) -> Result<()> {
+        let committed = self.store.begin_commit(changes).await;
+        drop(order);
+        let durable = match committed {
+            Ok(committed) => committed.wait().await,
+            Err(e) => Err(e),
+        };
+        durable.map_err(|e| Error::doubtful("remember", "what was changed", e))
+    }
+
+    /// As `observe`, of a change of our own. Answers come in any order: an older state is not put over a newer one.
+    pub(crate) fn observe_own(
+        &self,
+        junction: &Grafted,
+        id: FileId,
+        place: Option<Place<'_>>,
+        before: Option<Version>,
+        after: &Object,
+    ) -> Result<(Arc<Node>, Option<Change>)> {
+        if let Ok(old) = self.load(id)
+            && place.is_none()
+            && before != Some(old.version())
+            && after.attr.ctime < old.attr().ctime
+        {
+            return Ok((old, None));
+        }
+        self.observe(junction, id, place, after, self.changing())
+    }
+}

@@ -1,0 +1,41 @@
+//! Taking in what a write or commit of our own told of the file.
+
+use std::sync::Arc;
+
+use origin::Object;
+use types::{Error, ErrorKind, FileId, Result, Version};
+
+use crate::{Found, Namespace};
+
+/// A file after bytes of it were written.
+#[derive(Clone, Debug)]
+pub struct Wrote {
+    pub found: Found,
+    /// What the file was as far as we knew, just before this was taken in.
+    pub known: Version,
+    /// Nobody else changed it since: the origin says that the file was just before what we knew it to be. With several
+    /// writes under way their answers come in any order; then it is for the caller to put them in a row.
+    pub alone: bool,
+}
+
+impl Namespace {
+    /// The origin says that the file was `before` (if it tells) and is `after` now, because we wrote to it. Answers to
+    /// questions that were asked until now are not believed any more.
+    pub async fn wrote(
+        self: &Arc<Self>,
+        id: FileId,
+        before: Option<Version>,
+        after: &Object,
+    ) -> Result<Wrote> {
+        let old = self.load(id)?;
+        let junction = self.junction(old.junction())?;
+        if self.id_of(junction.id, &after.identity) != id && id != junction.root {
+            return Err(Error::new(ErrorKind::Stale, "take in what was written to", id));
+        }
+        let known = old.version();
+        let alone = before == Some(known);
+        let (node, change) = self.observe_own(junction, id, None, before, after)?;
+        self.store.enqueue(change.into_iter().collect()).await?;
+        Ok(Wrote { found: Found::Node(node), known, alone })
+    }
+}

@@ -1,0 +1,288 @@
+//! Changes of names and attributes: may the caller, then the origin, then what is known here.
+
+use bytes::Bytes;
+use namespace::{Ask, Found, New, Old};
+use types::{
+    Attr, Caller, CreateHow, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result, SetAttr, Timestamp,
+    WeakAttr,
+};
+
+use crate::{Node, Vfs, access, node_of};
+
+/// An object just before and just after a change, as far as both are known: a client that knew it as it was before
+/// may take over what it is now, and need not forget what else it knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    pub before: Option<WeakAttr>,
+    pub after: Option<Attr>,
+}
+
+/// What was made or named, and the directory it was made in.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub node: Node,
+    pub dir: Around,
+}
+
+/// An object whose attributes were set.
+#[derive(Clone, Debug)]
+pub struct Altered {
+    pub node: Node,
+    pub before: Option<WeakAttr>,
+}
+
+/// What is made belongs to the caller, unless `set` says otherwise and the caller may; its group is the caller's, or
+/// that of a directory with setgid. Each needs the right to write and search the directory.
+impl Vfs {
+    /// A regular file. One that is there already and is taken (`Unchecked`) is cut only if the caller may write it.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        how: CreateHow,
+        set: SetAttr,
+    ) -> Result<Made> {
+        match how {
+            CreateHow::Unchecked => self.create_or_take(caller, dir, name, set).await,
+            CreateHow::Guarded => self.create_new(caller, dir, name, set).await,
+            CreateHow::Exclusive(_) => self.create_once(caller, dir, name, how, set).await,
+        }
+    }
+
+    pub async fn mkdir(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "make a directory").await?;
+        let set = access::new_attributes(caller, parent.attr(), true, &set)?;
+        self.make(dir, name, &New::Directory { set }).await
+    }
+
+    pub async fn symlink(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        target: Bytes,
+        set: SetAttr,
+    ) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "make a link").await?;
+        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
+        self.make(dir, name, &New::Symlink { target, set }).await
+    }
+
+    /// Devices are for the privileged to make.
+    pub async fn mknod(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        node: NewNode,
+        set: SetAttr,
+    ) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "make a special file").await?;
+        if matches!(node, NewNode::CharDevice(..) | NewNode::BlockDevice(..)) {
+            access::demand_device(caller)?;
+        }
+        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
+        self.make(dir, name, &New::Special { node, set }).await
+    }
+
+    /// One more name for `file`, which is no directory.
+    pub async fn link(&self, caller: &Caller, file: FileId, dir: FileId, name: &Name) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "link").await?;
+        let found = self.namespace.getattr(file, Ask::Use).await?;
+        same_junction(&found, &parent)?;
+        if found.attr().is_dir() {
+            return Err(Error::new(ErrorKind::IsADirectory, "link", file));
+        }
+        self.make(dir, name, &New::Link { file }).await
+    }
+
+    /// Removes a name that is no directory.
+    pub async fn remove(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Around> {
+        self.unname(caller, dir, name, Old::File).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Around> {
+        self.unname(caller, dir, name, Old::Directory).await
+    }
+
+    /// Returns the old directory and the new one. What has the new name is replaced; `CrossDevice` between junctions.
+    pub async fn rename(
+        &self,
+        caller: &Caller,
+        from_dir: FileId,
+        from: &Name,
+        to_dir: FileId,
+        to: &Name,
+    ) -> Result<(Around, Around)> {
+        const WHAT: &str = "rename";
+        let old = self.namespace.getattr(from_dir, Ask::Use).await?;
+        let new = self.namespace.getattr(to_dir, Ask::Use).await?;
+        same_junction(&old, &new)?;
+        let old = self.dir_to_change(caller, from_dir, WHAT).await?;
+        let new = self.dir_to_change(caller, to_dir, WHAT).await?;
+        self.demand_unname(caller, &old, from, WHAT).await?;
+        if access::is_guarded(caller, new.attr()) {
+            match self.namespace.lookup(to_dir, to).await {
+                Ok(there) => access::demand_unname(caller, new.attr(), there.attr(), WHAT)?,
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if from_dir != to_dir
+            && let Some(moved) = self.namespace.child_of(from_dir, from)?
+            && let Ok(moved) = self.namespace.getattr_known(moved)
+        {
+            access::demand_move(caller, moved.attr(), WHAT)?;
+        }
+        let (old, new) = self.namespace.rename(from_dir, from, to_dir, to).await?;
+        Ok((around(from_dir, &old), around(to_dir, &new)))
+    }
+
+    /// With `guard` only if that is the object's ctime; `VersionChanged` otherwise.
+    pub async fn setattr(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        set: SetAttr,
+        guard: Option<Timestamp>,
+    ) -> Result<Altered> {
+        let found = self.namespace.getattr(id, Ask::Use).await?;
+        self.demand_writable(id, found.junction())?;
+        let asked = access::set_attributes(caller, found.attr(), &set)?;
+        if set.size.is_some() || set.atime != types::TimeChange::Keep || set.mtime != types::TimeChange::Keep
+        {
+            // What is written before comes before; a write that arrives later would undo it.
+            self.settle(id).await?;
+        }
+        let altered = self.namespace.set(id, asked, guard).await?;
+        if let Some(known) = altered.known {
+            self.renewed(&Found::Node(known), &altered.found).await;
+        }
+        Ok(Altered { node: node_of(&altered.found), before: altered.before })
+    }
+
+    async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "create a file").await?;
+        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
+        self.make(dir, name, &New::File { how: CreateHow::Guarded, set }).await
+    }
+
+    /// The origin would cut whatever is there without asking whether this caller may: so it is asked for a new file
+    /// only, and what is there is taken by its attributes.
+    async fn create_or_take(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
+        self.changeable_dir(dir).await?;
+        if self.namespace.child_of(dir, name)?.is_some()
+            && let Some(taken) = self.take(caller, dir, name, &set).await?
+        {
+            return Ok(taken);
+        }
+        match self.create_new(caller, dir, name, set).await {
+            Err(e) if e.kind() == ErrorKind::Exists => self.take(caller, dir, name, &set).await?.ok_or(e),
+            other => other,
+        }
+    }
+
+    /// `None`: there is no such name.
+    async fn take(&self, caller: &Caller, dir: FileId, name: &Name, set: &SetAttr) -> Result<Option<Made>> {
+        let mut node = match self.lookup(caller, dir, name).await {
+            Ok(node) => node,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if !node.attr.is_file() {
+            return Err(Error::new(ErrorKind::Exists, "create a file", name));
+        }
+        if set.size.is_some() {
+            let cut = SetAttr { size: set.size, ..SetAttr::default() };
+            node = self.setattr(caller, node.id, cut, None).await?.node;
+        }
+        let dir = node_of(&self.namespace.getattr(dir, Ask::Use).await?).attr;
+        Ok(Some(Made { node, dir: Around { before: Some(dir.weak()), after: Some(dir) } }))
+    }
+
+    /// The origin keeps the verifier in the times of the file as long as no attributes are given with it. So whose it
+    /// is, is set afterwards, and the times are left alone: the client's own next call sets them.
+    async fn create_once(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        how: CreateHow,
+        set: SetAttr,
+    ) -> Result<Made> {
+        let parent = self.dir_to_change(caller, dir, "create a file").await?;
+        let mut made = self.make(dir, name, &New::File { how, set: SetAttr::default() }).await?;
+        let new = access::new_attributes(caller, parent.attr(), false, &set)?;
+        let attr = &made.node.attr;
+        let given = set != SetAttr::default();
+        if given || new.uid != Some(attr.uid) || new.gid != Some(attr.gid) {
+            let new = if given { new.with_times() } else { new };
+            made.node = node_of(&self.namespace.set(made.node.id, new, None).await?.found);
+        }
+        Ok(made)
+    }
+
+    async fn make(&self, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+        let made = self.namespace.make(dir, name, new).await?;
+        Ok(Made { node: node_of(&made.found), dir: around(dir, &made.dir) })
+    }
+
+    async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<Around> {
+        const WHAT: &str = "remove";
+        let parent = self.dir_to_change(caller, dir, WHAT).await?;
+        self.demand_unname(caller, &parent, name, WHAT).await?;
+        Ok(around(dir, &self.namespace.remove(dir, name, old).await?))
+    }
+
+    async fn demand_unname(
+        &self,
+        caller: &Caller,
+        dir: &Found,
+        name: &Name,
+        operation: &'static str,
+    ) -> Result<()> {
+        if !access::is_guarded(caller, dir.attr()) {
+            return Ok(());
+        }
+        let victim = self.namespace.lookup(dir.id(), name).await?;
+        access::demand_unname(caller, dir.attr(), victim.attr(), operation)
+    }
+
+    /// The directory, if names in it can be changed by anybody. Directories above the junctions are fixed, and so are
+    /// the names of the junctions in them.
+    async fn changeable_dir(&self, dir: FileId) -> Result<Found> {
+        let found = self.namespace.getattr(dir, Ask::Use).await?;
+        self.demand_writable(dir, found.junction())?;
+        if !found.attr().is_dir() {
+            return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));
+        }
+        Ok(found)
+    }
+
+    async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Found> {
+        let found = self.changeable_dir(dir).await?;
+        access::demand_names(caller, found.attr(), operation)?;
+        Ok(found)
+    }
+}
+
+/// Above the junctions it is not another device, but nobody's to change.
+fn same_junction(one: &Found, other: &Found) -> Result<()> {
+    let (here, there) = (one.junction(), other.junction());
+    if here == there || [here, there].contains(&JunctionId::VIRTUAL) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::CrossDevice, "move or link between junctions", one.id()))
+}
+
+/// With the numbers that clients know.
+fn around(dir: FileId, told: &origin::Around) -> Around {
+    let after = told.after.as_ref().map(|object| crate::outward(dir, &object.attr));
+    Around { before: told.before.map(|before| before.attr), after }
+}
+
+pub(crate) fn read_only(id: FileId) -> Error {
+    Error::new(ErrorKind::ReadOnly, "change", id)
+}

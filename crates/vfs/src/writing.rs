@@ -1,0 +1,64 @@
+//! What may be written, and when it counts as done.
+
+use std::collections::HashMap;
+
+use namespace::JunctionStatus;
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
+
+use crate::Vfs;
+
+/// Of one junction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WritePolicy {
+    #[default]
+    ReadOnly,
+    /// Done when the origin has it on stable storage.
+    Through,
+}
+
+impl std::fmt::Display for WritePolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WritePolicy::ReadOnly => "read-only",
+            WritePolicy::Through => "through",
+        })
+    }
+}
+
+/// How the served tree is written.
+#[derive(Clone, Debug)]
+pub struct Writing {
+    /// By path of the junction; one that is not named is read-only.
+    pub junctions: HashMap<String, WritePolicy>,
+    /// Bytes that clients have written and the origin does not have yet, over all files. Above it writers wait.
+    pub bytes_max: u64,
+}
+
+impl Default for Writing {
+    fn default() -> Writing {
+        // Two seconds of a 1 Gbit/s line: what one round trip around the earth holds, several times.
+        Writing { junctions: HashMap::new(), bytes_max: 256 << 20 }
+    }
+}
+
+impl Writing {
+    pub(crate) fn policies(&self, junctions: &[JunctionStatus]) -> HashMap<JunctionId, WritePolicy> {
+        let policy = |path: &str| self.junctions.get(path).copied().unwrap_or_default();
+        junctions.iter().map(|junction| (junction.id, policy(&junction.path))).collect()
+    }
+}
+
+impl Vfs {
+    /// The directories above the junctions are nobody's to change.
+    pub fn write_policy(&self, junction: JunctionId) -> WritePolicy {
+        self.policies.get(&junction).copied().unwrap_or_default()
+    }
+
+    /// The policy under which `id` may be changed.
+    pub(crate) fn demand_writable(&self, id: FileId, junction: JunctionId) -> Result<WritePolicy> {
+        match self.write_policy(junction) {
+            WritePolicy::ReadOnly => Err(Error::new(ErrorKind::ReadOnly, "change", id)),
+            policy => Ok(policy),
+        }
+    }
+}

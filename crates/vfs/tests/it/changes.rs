@@ -1,0 +1,329 @@
+//! Changes of names and attributes as a front end sees them: who may, what is known at once, and what it costs.
+
+use std::sync::Arc;
+
+use namespace::{Clock, Junction};
+use origin::posix::PosixOrigin;
+use testkit::far_origin::Far;
+use types::{Caller, CreateHow, ErrorKind, NewNode, SetAttr};
+use vfs::{Access, WritePolicy};
+
+use crate::harness::{AFTER_TTL, kind};
+use crate::writable::{Writable, name, over, user, with_mode, writable};
+
+fn far() -> (Writable, Arc<Far>, Clock) {
+    let (far, clock) = (Far::new("far:one"), Clock::default());
+    (writable(far.clone(), &clock), far, clock)
+}
+
+const GUARDED: CreateHow = CreateHow::Guarded;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_creates_cost_a_thousand_calls_and_no_listing() {
+    let (t, far, _) = far();
+    far.memory.write_file(b"before", b"").unwrap();
+    let root = t.vfs.root();
+    let caller = Caller::root();
+    let made = t.vfs.mkdir(&caller, root, &name("made"), with_mode(0o755)).await.unwrap().node.id;
+    for dir in [root, made] {
+        let before = t.names(dir).await;
+        far.forget_calls();
+        for i in 0..1000 {
+            let new = name(&format!("f{i}"));
+            // As clients do: is it there?
+            assert_eq!(kind(t.vfs.lookup(&caller, dir, &new).await), Some(ErrorKind::NotFound));
+            let made = t.vfs.create(&caller, dir, &new, GUARDED, with_mode(0o644)).await.unwrap();
+            assert_eq!(t.vfs.lookup(&caller, dir, &new).await.unwrap().id, made.node.id);
+        }
+        assert_eq!(t.names(dir).await.len(), 1000 + before.len());
+        assert_eq!((far.calls("create"), far.calls_of_all_kinds()), (1000, 1000));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn creates_side_by_side_cost_a_call_each_and_no_listing() {
+    let (t, far, _) = far();
+    let root = t.vfs.root();
+    assert!(t.names(root).await.is_empty());
+    far.forget_calls();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let vfs = t.vfs.clone();
+        tasks.spawn(async move {
+            for i in 0..30 {
+                let new = name(&format!("{task}-{i}"));
+                vfs.create(&Caller::root(), root, &new, GUARDED, with_mode(0o644)).await.expect("created");
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(t.names(root).await.len(), 480);
+    assert_eq!((far.calls("create"), far.calls_of_all_kinds()), (480, 480));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_change_among_our_own_is_seen_after_the_ttl() {
+    let (t, far, clock) = far();
+    let root = t.vfs.root();
+    let caller = Caller::root();
+    assert!(t.names(root).await.is_empty());
+    t.vfs.create(&caller, root, &name("ours"), GUARDED, with_mode(0o644)).await.unwrap();
+    far.memory.write_file(b"theirs", b"").unwrap();
+    t.vfs.create(&caller, root, &name("ours too"), GUARDED, with_mode(0o644)).await.unwrap();
+    // What the second create told does not follow from the first: the directory is listed again.
+    assert_eq!(t.names(root).await, ["ours", "ours too", "theirs"]);
+    far.memory.remove(b"ours").unwrap();
+    clock.advance(AFTER_TTL);
+    assert_eq!(t.names(root).await, ["ours too", "theirs"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_or_replaced_is_gone_and_what_is_renamed_is_the_same() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let make = async |new: &str| {
+        t.vfs.create(&caller, root, &name(new), GUARDED, with_mode(0o644)).await.unwrap().node.id
+    };
+    let (one, two, three) = (make("one").await, make("two").await, make("three").await);
+    t.vfs.remove(&caller, root, &name("one")).await.unwrap();
+    assert_eq!(kind(t.vfs.getattr(one).await), Some(ErrorKind::Stale));
+    let (from, to) = t.vfs.rename(&caller, root, &name("two"), root, &name("three")).await.unwrap();
+    assert_eq!(from, to);
+    assert!(from.before.is_some() && from.after.is_some_and(|attr| attr.fileid == root.fileid64()));
+    assert_eq!(kind(t.vfs.getattr(three).await), Some(ErrorKind::Stale));
+    assert_eq!(t.vfs.lookup(&caller, root, &name("three")).await.unwrap().id, two);
+    assert_eq!(t.vfs.getattr(two).await.unwrap().attr.nlink, 1);
+    assert_eq!(t.names(root).await, ["three"]);
+    assert_eq!(far.calls("readdir"), 1, "the listing was kept");
+    let four = make("one").await;
+    assert_ne!(four, one, "the name again is another file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_below_a_renamed_directory_keeps_its_handle_also_where_references_are_paths() {
+    let home = tempfile::tempdir().unwrap();
+    let origin = Arc::new(PosixOrigin::open(home.path()).unwrap());
+    let t = writable(origin, &Clock::default());
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let mkdir =
+        async |dir, new: &str| t.vfs.mkdir(&caller, dir, &name(new), with_mode(0o755)).await.unwrap().node.id;
+    let top = mkdir(root, "top").await;
+    let sub = mkdir(top, "sub").await;
+    let file = t.vfs.create(&caller, sub, &name("file"), GUARDED, with_mode(0o600)).await.unwrap().node.id;
+    t.vfs.rename(&caller, root, &name("top"), root, &name("other")).await.unwrap();
+    // Another one with the old name, so that the old path leads somewhere.
+    let again = mkdir(root, "top").await;
+    assert_ne!(again, top);
+    let inside = t.vfs.create(&caller, sub, &name("new"), GUARDED, with_mode(0o600)).await.unwrap();
+    t.vfs.setattr(&caller, file, with_mode(0o640), None).await.unwrap();
+    assert_eq!(t.id("/other/sub/new").await, inside.node.id);
+    assert_eq!(t.id("/other/sub/file").await, file);
+    assert_eq!(t.vfs.getattr(file).await.unwrap().attr.mode, 0o640);
+    assert!(home.path().join("other/sub/new").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_two_names_keeps_its_handle_when_it_loses_either() {
+    let home = tempfile::tempdir().unwrap();
+    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Clock::default());
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    for removed in ["one", "two"] {
+        let file =
+            t.vfs.create(&caller, root, &name("one"), GUARDED, with_mode(0o600)).await.unwrap().node.id;
+        let linked = t.vfs.link(&caller, file, root, &name("two")).await.unwrap();
+        assert_eq!((linked.node.id, linked.node.attr.nlink), (file, 2));
+        t.vfs.remove(&caller, root, &name(removed)).await.unwrap();
+        assert_eq!(t.vfs.getattr(file).await.unwrap().attr.nlink, 1, "without {removed}");
+        let left = if removed == "one" { "two" } else { "one" };
+        assert_eq!(t.names(root).await, [left]);
+        t.vfs.remove(&caller, root, &name(left)).await.unwrap();
+        assert_eq!(kind(t.vfs.getattr(file).await), Some(ErrorKind::Stale));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permission_is_decided_before_the_origin_is_asked() {
+    let (t, far, _) = far();
+    let (root, admin, alice, bob) = (t.vfs.root(), Caller::root(), user(10), user(11));
+    let open = t.vfs.mkdir(&admin, root, &name("open"), with_mode(0o1777)).await.unwrap().node.id;
+    let file = t.vfs.create(&alice, open, &name("file"), GUARDED, with_mode(0o644)).await.unwrap().node;
+    assert_eq!((file.attr.uid, file.attr.gid), (10, 10), "it is the caller's");
+    far.forget_calls();
+    let denied = Some(ErrorKind::AccessDenied);
+    let not_permitted = Some(ErrorKind::NotPermitted);
+    let (x, set) = (name("x"), with_mode(0o600));
+    assert_eq!(kind(t.vfs.create(&bob, root, &x, GUARDED, set).await), denied);
+    assert_eq!(kind(t.vfs.mkdir(&bob, root, &x, set).await), denied);
+    assert_eq!(kind(t.vfs.symlink(&bob, root, &x, "y".into(), set).await), denied);
+    assert_eq!(kind(t.vfs.mknod(&bob, root, &x, NewNode::Fifo, set).await), denied);
+    assert_eq!(kind(t.vfs.mknod(&bob, open, &x, NewNode::CharDevice(1, 3), set).await), not_permitted);
+    assert_eq!(kind(t.vfs.link(&bob, file.id, root, &x).await), denied);
+    assert_eq!(kind(t.vfs.rmdir(&bob, root, &name("open")).await), denied);
+    assert_eq!(kind(t.vfs.rename(&bob, open, &name("file"), root, &x).await), denied);
+    assert_eq!(kind(t.vfs.remove(&bob, open, &name("file")).await), not_permitted, "the directory is sticky");
+    assert_eq!(kind(t.vfs.rename(&bob, open, &name("file"), open, &x).await), not_permitted);
+    assert_eq!(kind(t.vfs.setattr(&bob, file.id, set, None).await), not_permitted);
+    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+    assert_eq!(kind(t.vfs.setattr(&bob, file.id, cut, None).await), denied);
+    let unchecked = CreateHow::Unchecked;
+    assert_eq!(kind(t.vfs.create(&bob, open, &name("file"), unchecked, cut).await), denied);
+    assert_eq!(far.calls_of_all_kinds(), 0, "nothing of it came to the origin");
+    let all = Access::READ | Access::LOOKUP | Access::MODIFY | Access::EXTEND | Access::DELETE;
+    assert_eq!(t.vfs.access(&bob, open, all).await.unwrap().0, all);
+    assert_eq!(t.vfs.access(&bob, root, all).await.unwrap().0, Access::READ | Access::LOOKUP);
+    let trusted = Caller { trusted: true, ..bob };
+    let made = t.vfs.create(&trusted, root, &x, GUARDED, set).await.unwrap().node.attr;
+    assert_eq!((made.uid, made.gid), (11, 11));
+    t.vfs.remove(&alice, open, &name("file")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unchecked_create_takes_what_is_there_and_an_exclusive_one_knows_itself() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), user(10));
+    far.memory.chmod(b"", 0o777).unwrap();
+    far.memory.write_file(b"theirs", b"bytes").unwrap();
+    far.memory.chmod(b"theirs", 0o666).unwrap();
+    let set = SetAttr { size: Some(0), ..with_mode(0o600) };
+    // Not known here yet: the origin is asked for a new file, and says that there is one.
+    let taken = t.vfs.create(&caller, root, &name("theirs"), CreateHow::Unchecked, set).await.unwrap();
+    assert_eq!((taken.node.attr.size, taken.node.attr.mode, taken.node.attr.uid), (0, 0o666, 0));
+    let mine = CreateHow::Exclusive(*b"verifier");
+    let none = SetAttr::default();
+    let first = t.vfs.create(&caller, root, &name("mine"), mine, none).await.unwrap().node;
+    let again = t.vfs.create(&caller, root, &name("mine"), mine, none).await.unwrap().node;
+    assert_eq!((first.id, first.attr.uid, first.attr.gid), (again.id, 10, 10));
+    let other = CreateHow::Exclusive(*b"another1");
+    assert_eq!(kind(t.vfs.create(&caller, root, &name("mine"), other, none).await), Some(ErrorKind::Exists));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junctions_their_borders_and_what_is_above_them_stay_as_they_are() {
+    let (one, two, fixed) = (Far::new("far:one"), Far::new("far:two"), Far::new("far:fixed"));
+    for far in [&one, &two, &fixed] {
+        far.memory.write_file(b"file", b"").unwrap();
+    }
+    let junctions =
+        vec![Junction::new("/a/one", one), Junction::new("/a/two", two), Junction::new("/fixed", fixed)];
+    let policies = [("/a/one", WritePolicy::Through), ("/a/two", WritePolicy::Through)];
+    let t = over(junctions, &Clock::default(), &policies);
+    let caller = Caller::root();
+    let (a, one, two) = (t.id("/a").await, t.id("/a/one").await, t.id("/a/two").await);
+    let (fixed, file, x) = (t.id("/fixed").await, name("file"), name("x"));
+    let read_only = Some(ErrorKind::ReadOnly);
+    assert_eq!(kind(t.vfs.create(&caller, a, &x, GUARDED, with_mode(0o600)).await), read_only);
+    assert_eq!(kind(t.vfs.rmdir(&caller, a, &name("one")).await), read_only);
+    assert_eq!(kind(t.vfs.rename(&caller, a, &name("one"), a, &x).await), read_only);
+    assert_eq!(kind(t.vfs.rename(&caller, one, &file, a, &x).await), read_only);
+    assert_eq!(kind(t.vfs.create(&caller, fixed, &x, GUARDED, with_mode(0o600)).await), read_only);
+    assert_eq!(kind(t.vfs.remove(&caller, fixed, &file).await), read_only);
+    let there = t.id("/fixed/file").await;
+    assert_eq!(kind(t.vfs.setattr(&caller, there, with_mode(0), None).await), read_only);
+    assert_eq!(kind(t.vfs.setattr(&caller, a, with_mode(0), None).await), read_only);
+    let crossing = Some(ErrorKind::CrossDevice);
+    assert_eq!(kind(t.vfs.rename(&caller, one, &file, two, &x).await), crossing);
+    assert_eq!(kind(t.vfs.link(&caller, t.id("/a/one/file").await, two, &x).await), crossing);
+    t.vfs.setattr(&caller, one, with_mode(0o700), None).await.unwrap();
+    assert_eq!(t.vfs.getattr(one).await.unwrap().attr.mode, 0o700, "a junction's root has attributes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_answer_is_lost_is_looked_at_before_anything_is_said_of_it() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let old = t.vfs.create(&caller, root, &name("old"), GUARDED, with_mode(0o644)).await.unwrap().node.id;
+    assert_eq!(t.names(root).await, ["old"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.create(&caller, root, &name("new"), GUARDED, with_mode(0o644)).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    t.vfs.lookup(&caller, root, &name("new")).await.expect("it was made, and that is known");
+    assert_eq!(t.names(root).await, ["new", "old"]);
+    far.lose_an_answer();
+    t.vfs
+        .rename(&caller, root, &name("old"), root, &name("moved"))
+        .await
+        .expect("both names say that it was made");
+    assert_eq!(t.id("/moved").await, old);
+    assert_eq!(t.names(root).await, ["moved", "new"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.remove(&caller, root, &name("new")).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.names(root).await, ["moved"]);
+    far.lose_an_answer();
+    let unknown = t.vfs.setattr(&caller, old, with_mode(0o600), None).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.vfs.getattr(old).await.unwrap().attr.mode, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_that_contradicts_what_was_known_ends_that_knowledge() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    far.memory.write_file(b"gone", b"").unwrap();
+    assert_eq!(t.names(root).await, ["gone"]);
+    far.memory.remove(b"gone").unwrap();
+    far.memory.write_file(b"theirs", b"").unwrap();
+    assert_eq!(kind(t.vfs.remove(&caller, root, &name("gone")).await), Some(ErrorKind::NotFound));
+    assert_eq!(t.names(root).await, ["theirs"]);
+    far.memory.write_file(b"more", b"").unwrap();
+    let refused = t.vfs.create(&caller, root, &name("more"), GUARDED, with_mode(0o644)).await;
+    assert_eq!(kind(refused), Some(ErrorKind::Exists));
+    assert_eq!(t.names(root).await, ["more", "theirs"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guarded_set_needs_the_time_it_names() {
+    let (t, far, _) = far();
+    far.memory.write_file(b"file", b"abc").unwrap();
+    let file = t.vfs.resolve(b"/file").await.unwrap();
+    let set = t.vfs.setattr(&Caller::root(), file.id, with_mode(0o600), Some(file.attr.ctime)).await.unwrap();
+    assert_eq!((set.before, set.node.attr.mode), (Some(file.attr.weak()), 0o600));
+    let refused = t.vfs.setattr(&Caller::root(), file.id, with_mode(0o644), Some(file.attr.ctime)).await;
+    assert_eq!(kind(refused), Some(ErrorKind::VersionChanged));
+}
+
+/// Each task has names of its own in one directory, and sees exactly what it did to them, whatever else is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_who_asks_meanwhile_undoes_what_was_done() {
+    let (t, far, clock) = far();
+    for i in 0..200 {
+        far.memory.write_file(format!("old{i}").as_bytes(), b"").unwrap();
+    }
+    let root = t.vfs.root();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..6 {
+        let vfs = t.vfs.clone();
+        tasks.spawn(async move {
+            let caller = Caller::root();
+            let (one, two) = (name(&format!("{task}-one")), name(&format!("{task}-two")));
+            for round in 0..25 {
+                let id =
+                    vfs.create(&caller, root, &one, GUARDED, with_mode(0o600)).await.expect("new").node.id;
+                assert_eq!(vfs.lookup(&caller, root, &one).await.expect("there").id, id, "{round}");
+                vfs.rename(&caller, root, &one, root, &two).await.expect("renamed");
+                let gone = vfs.lookup(&caller, root, &one).await;
+                assert_eq!(kind(gone), Some(ErrorKind::NotFound), "{round}");
+                assert_eq!(vfs.lookup(&caller, root, &two).await.expect("there").id, id, "{round}");
+                vfs.remove(&caller, root, &two).await.expect("removed");
+                let gone = vfs.lookup(&caller, root, &two).await;
+                assert_eq!(kind(gone), Some(ErrorKind::NotFound), "{round}");
+            }
+        });
+    }
+    let (vfs, walker_clock) = (t.vfs.clone(), clock.clone());
+    let walker = tokio::spawn(async move {
+        loop {
+            walker_clock.advance(AFTER_TTL);
+            let listed = vfs.readdir(&Caller::root(), root, 0, 1000).await.expect("listed");
+            assert!(listed.items.len() >= 200);
+            for task in 0..6 {
+                let _ = vfs.lookup(&Caller::root(), root, &name(&format!("{task}-one"))).await;
+            }
+        }
+    });
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no task failed");
+    }
+    walker.abort();
+    assert_eq!(t.names(root).await.len(), 200);
+}
