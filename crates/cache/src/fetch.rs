@@ -152,7 +152,7 @@ impl Cache {
     }
 
     /// Into the cache file, making room first. False if that is not possible now.
-    fn store(&self, file: &CachedFile, blocks: Range<u64>, bytes: &[u8]) -> bool {
+    pub(crate) fn store(&self, file: &CachedFile, blocks: Range<u64>, bytes: &[u8]) -> bool {
         let filled = self.make_room(bytes.len() as u64).and_then(|_room| {
             let new =
                 file.fill(blocks, bytes).map_err(|e| format!("write {}: {e}", self.config.dir.display()))?;

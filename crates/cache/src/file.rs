@@ -18,7 +18,7 @@ use types::{BLOCK_SIZE, ByteRange};
 
 use crate::CacheKey;
 use crate::fetch::Flight;
-use crate::format;
+use crate::format::{self, Label};
 use crate::space::DISK_UNIT;
 use crate::verified::Verified;
 
@@ -29,6 +29,7 @@ const PIECES_MAX: usize = 32;
 
 pub struct CachedFile {
     pub key: CacheKey,
+    label: Label,
     /// The time of `OpenFiles::clock` at which it was opened.
     pub opened: u64,
     data: File,
@@ -84,16 +85,19 @@ impl CachedFile {
             }
         })?;
         let mut header = [0; format::HEADER_BYTES as usize];
-        let whole = map.read_exact_at(&mut header, 0).is_ok() && format::is_header_of(&header, key);
-        if !whole || data.metadata()?.len() != key.size {
+        let read = map.read_exact_at(&mut header, 0).is_ok();
+        let label = if read { format::label_in(&header, key) } else { None };
+        let label = label.filter(|_| data.metadata().is_ok_and(|data| data.len() == key.size));
+        if label.is_none() {
             // Never filled, or damaged: begin anew.
             map.set_len(0)?;
             data.set_len(0)?;
             data.set_len(key.size)?;
-            map.write_all_at(&format::encode_header(key), 0)?;
+            map.write_all_at(&format::encode_header(key, &Label::default()), 0)?;
         }
         let state = State { left: changed_at(&data), ..State::default() };
-        Ok(CachedFile { key: *key, opened, data, map, state: Mutex::new(state) })
+        let label = label.unwrap_or_default();
+        Ok(CachedFile { key: *key, label, opened, data, map, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -196,7 +200,7 @@ impl CachedFile {
         self.data.write_all_at(bytes, blocks.start * BLOCK_SIZE)?;
         let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
         for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
-            entries.push(format::encode_entry(format::checksum(&self.key, block, chunk)));
+            entries.push(format::encode_entry(format::checksum(&self.key, &self.label, block, chunk)));
         }
         let encoded: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes()).collect();
         let mut state = self.lock();
@@ -258,7 +262,7 @@ impl CachedFile {
                 // Who cut it may have cut others too, and they may be holes by the time they are read.
                 self.lock().verified.clear();
             }
-            if cut_short || format::checksum(&self.key, block, chunk) != crc {
+            if cut_short || format::checksum(&self.key, &self.label, block, chunk) != crc {
                 corrupt += 1;
                 self.drop_block(block, crc)?;
             } else if !verified {
@@ -528,5 +532,6 @@ impl Drop for Pin {
     }
 }
 
+mod relabel;
 #[cfg(test)]
 mod tests;

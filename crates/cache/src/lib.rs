@@ -19,6 +19,7 @@ mod read;
 pub mod readahead;
 mod recovery;
 mod space;
+mod succeed;
 mod unread;
 mod verified;
 mod whole;

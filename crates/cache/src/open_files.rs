@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,6 +102,40 @@ impl OpenFiles {
         }
     }
 
+    /// The pair of `old` under the key `new`, without the blocks `stale`, unless somebody uses it: then `None`. It must
+    /// be on disk, and nothing under `new`. After an error it is under neither.
+    pub fn relabel(
+        &self,
+        old: &CacheKey,
+        new: &CacheKey,
+        stale: &[Range<u64>],
+    ) -> std::io::Result<Option<Arc<CachedFile>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let id = (old.file, old.version);
+        let file = match open.remove(&id) {
+            Some((file, used)) => match Arc::try_unwrap(file) {
+                Ok(file) => file,
+                Err(file) => {
+                    open.insert(id, (file, used));
+                    return Ok(None);
+                }
+            },
+            None => CachedFile::open(&self.dir, old, now, false)?,
+        };
+        // Only the headers tell whose the files are: whatever lies between these steps is begun anew.
+        let file = file.relabel(new, stale, now)?;
+        for ending in ["map", "data"] {
+            std::fs::rename(
+                self.path(old.file, old.version, ending),
+                self.path(new.file, new.version, ending),
+            )?;
+        }
+        let file = Arc::new(file);
+        open.insert((new.file, new.version), (file.clone(), now));
+        Ok(Some(file))
+    }
+
     fn path(&self, file: FileId, version: Version, ending: &str) -> PathBuf {
         self.dir.join(format::stem(file, version)).with_extension(ending)
     }
@@ -111,7 +146,8 @@ impl OpenFiles {
         let mut header = [0; format::HEADER_BYTES as usize];
         map.read_exact_at(&mut header, 0).ok()?;
         let key = CacheKey { file, version, size: format::size_in(&header)? };
-        if format::is_header_of(&header, &key) { self.open_existing(&key) } else { None }
+        format::label_in(&header, &key)?;
+        self.open_existing(&key)
     }
 
     pub fn get_open(&self, file: FileId, version: Version) -> Option<Arc<CachedFile>> {

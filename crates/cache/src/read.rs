@@ -76,6 +76,28 @@ impl Cache {
         self.read_through(key, range, source).await
     }
 
+    /// The bytes of `range` if all of them are here.
+    pub async fn read_present(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+    ) -> Result<Option<Vec<Piece>>> {
+        if range.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        if self.config.bypass {
+            return Ok(None);
+        }
+        let Some(file) = self.files.open_existing(key) else { return Ok(None) };
+        let _pin = file.pin(range.blocks());
+        let data = self.collect(&file, range, &BTreeMap::new(), Lend::Nothing).await?;
+        if data.is_some() {
+            self.space().touch(key.file, key.version, range.length);
+            self.count(range.length, false);
+        }
+        Ok(data)
+    }
+
     /// Start to fetch `range`, which nobody asked for yet, if there is room to spare.
     pub fn prefetch(
         self: &Arc<Self>,

@@ -173,6 +173,15 @@ impl Space {
         }
     }
 
+    /// What was kept as `old` is `new` from now on, in its place.
+    pub fn relabel(&mut self, file: FileId, old: Version, new: Version) {
+        if let Some(slot) = self.slot_of(file, old)
+            && let Some(kept) = self.at(slot)
+        {
+            kept.version = new;
+        }
+    }
+
     /// Off the books; the bytes it had.
     pub fn remove(&mut self, file: FileId, version: Version) -> u64 {
         let Some(slot) = self.slot_of(file, version) else { return 0 };

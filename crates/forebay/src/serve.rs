@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use types::{Error, Result};
+use vfs::Vfs;
 
 use crate::settings::Settings;
 use crate::wire_up::{Mount, Tier};
@@ -21,6 +22,10 @@ use crate::{admin, wire_up};
 
 /// Calls under way are given this long at the end.
 const DRAIN: Duration = Duration::from_secs(8);
+
+/// What clients wrote and nobody has stored yet is given this long then. An origin that cannot be reached now may not be
+/// back before the system loses its patience with us.
+const FLUSH: Duration = Duration::from_secs(20);
 
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
 /// input does.
@@ -88,6 +93,7 @@ pub struct Running {
     operator: JoinHandle<()>,
     cache: Arc<Cache>,
     namespace: Arc<Namespace>,
+    vfs: Arc<Vfs>,
 }
 
 impl Running {
@@ -98,6 +104,7 @@ impl Running {
             nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
             to_mount: tier.mount,
             mounted: None,
+            vfs: tier.admin.vfs.clone(),
             operator: tokio::spawn(admin::serve(tier.admin, tier.admin_listener, stopped)),
             cache: tier.cache,
             namespace: tier.namespace,
@@ -145,6 +152,9 @@ impl Running {
         };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             warn!("some calls did not end in time");
+        }
+        for (file, bytes) in self.vfs.flush(FLUSH).await {
+            warn!(%file, "{bytes} bytes that clients wrote are not stored at the origin");
         }
         self.cache.shutdown().await;
         self.namespace.shutdown().await;

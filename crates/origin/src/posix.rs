@@ -120,7 +120,7 @@ impl PosixOrigin {
         // Another one for each process: who lost the tier cannot know whether the machine was lost with it.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let verifier = AtomicU64::new(u64::try_from(since.as_nanos()).unwrap_or(0));
-        let stripes = (0..SYNC_STRIPES).map(|_| Mutex::default()).collect();
+        let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
         let has_proc = Path::new(&set::in_proc(&root)).exists();
         let path = path.to_owned();
         let inner = Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc };
@@ -216,6 +216,11 @@ impl Inner {
     /// The lock of those who sync this inode.
     fn stripe(&self, inode: u64) -> &Mutex<()> {
         &self.stripes[(inode % SYNC_STRIPES as u64) as usize]
+    }
+
+    /// The lock of those who write to this inode: what they say was before is what the one before them left.
+    fn stripe_of_writers(&self, inode: u64) -> &Mutex<()> {
+        &self.stripes[SYNC_STRIPES + (inode % SYNC_STRIPES as u64) as usize]
     }
 
     fn stamp_of(&self, found: &Statx) -> Stamp {

@@ -29,6 +29,11 @@ pub struct Far {
     bare: Mutex<HashSet<Vec<u8>>>,
     calls: Mutex<BTreeMap<&'static str, u64>>,
     distance: Mutex<Option<Distance>>,
+    /// Calls of a kind that fail, and how many of them.
+    failing: Mutex<HashMap<&'static str, (ErrorKind, u64)>>,
+    /// Writes under way, and the pairs of them that overlapped.
+    writing: Mutex<Vec<(Reference, ByteRange)>>,
+    overlapped: AtomicU64,
     /// Calls wait while a test holds it for writing.
     pub gate: tokio::sync::RwLock<()>,
 }
@@ -46,6 +51,9 @@ impl Far {
             bare: Mutex::default(),
             calls: Mutex::default(),
             distance: Mutex::default(),
+            failing: Mutex::default(),
+            writing: Mutex::default(),
+            overlapped: AtomicU64::new(0),
             gate: tokio::sync::RwLock::new(()),
         })
     }
@@ -57,6 +65,16 @@ impl Far {
 
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// The next `times` calls of this kind fail like that, and do nothing.
+    pub fn fail(&self, kind: &'static str, with: ErrorKind, times: u64) {
+        self.failing.lock().expect("no panic holds it").insert(kind, (with, times));
+    }
+
+    /// Pairs of writes to the same bytes that were under way at the same time.
+    pub fn overlapped_writes(&self) -> u64 {
+        self.overlapped.load(Ordering::SeqCst)
     }
 
     /// The answer to the next change is lost.
@@ -103,7 +121,13 @@ impl Far {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, kind, "an origin that is switched off"));
         }
-        Ok(())
+        match self.failing.lock().expect("no panic holds it").get_mut(kind) {
+            Some((with, times)) if *times > 0 => {
+                *times -= 1;
+                Err(Error::new(*with, kind, "an origin that was told to fail"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn outward(&self, object: Object) -> Object {
@@ -148,6 +172,34 @@ impl Far {
             Change::Set { object, .. } => *object = self.inward(object)?,
         }
         Ok(change)
+    }
+}
+
+struct WriteUnderWay<'a> {
+    far: &'a Far,
+    place: (Reference, ByteRange),
+}
+
+impl<'a> WriteUnderWay<'a> {
+    fn begin(far: &'a Far, object: &Reference, range: ByteRange) -> WriteUnderWay<'a> {
+        let mut writing = far.writing.lock().expect("no panic holds it");
+        let overlaps = |(other, there): &&(Reference, ByteRange)| {
+            other == object && there.offset < range.end() && range.offset < there.end()
+        };
+        let pairs = writing.iter().filter(overlaps).count();
+        far.overlapped.fetch_add(pairs as u64, Ordering::SeqCst);
+        let place = (object.clone(), range);
+        writing.push(place.clone());
+        WriteUnderWay { far, place }
+    }
+}
+
+impl Drop for WriteUnderWay<'_> {
+    fn drop(&mut self) {
+        let mut writing = self.far.writing.lock().expect("no panic holds it");
+        if let Some(at) = writing.iter().position(|place| *place == self.place) {
+            writing.swap_remove(at);
+        }
     }
 }
 
@@ -230,6 +282,8 @@ impl Origin for Far {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
+        let range = ByteRange::new(offset, data.len() as u64);
+        let _under_way = WriteUnderWay::begin(self, object, range);
         self.begin("write").await?;
         let written = self.memory.write(&self.inward(object)?, offset, data, stability).await?;
         Ok(Written { after: written.after.map(|o| self.outward(o)), ..written })

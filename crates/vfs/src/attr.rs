@@ -5,23 +5,28 @@ use namespace::{Ask, Found};
 use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
 
 use crate::access::{self, Access};
-use crate::{Node, Vfs, WritePolicy, node_of};
+use crate::{Node, Vfs, WritePolicy};
 
 impl Vfs {
     pub async fn getattr(&self, id: FileId) -> Result<Node> {
-        Ok(node_of(&self.namespace.getattr(id, Ask::Open).await?))
+        // What is being written to is as we have it: others' changes are found out by the writes.
+        let found = match self.pending.get(id) {
+            Some(_) => self.namespace.getattr_known(id)?,
+            None => self.namespace.getattr(id, Ask::Open).await?,
+        };
+        Ok(self.node(&found))
     }
 
     /// Needs search permission on `dir`.
     pub async fn lookup(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Node> {
         self.demand_search(caller, dir).await?;
-        Ok(node_of(&self.namespace.lookup(dir, name).await?))
+        Ok(self.node(&self.namespace.lookup(dir, name).await?))
     }
 
     /// `..` of a directory; the root is its own parent.
     pub async fn parent(&self, caller: &Caller, dir: FileId) -> Result<Node> {
         self.demand_search(caller, dir).await?;
-        Ok(node_of(&self.namespace.parent(dir).await?))
+        Ok(self.node(&self.namespace.parent(dir).await?))
     }
 
     /// Which of `wanted` the caller may do. Answered from cached mode and ids, never by asking the origin for
@@ -29,7 +34,7 @@ impl Vfs {
     pub async fn access(&self, caller: &Caller, id: FileId, wanted: Access) -> Result<(Access, Node)> {
         let found = self.namespace.getattr(id, Ask::Open).await?;
         let writable = self.write_policy(found.junction()) != WritePolicy::ReadOnly;
-        Ok((access::granted(caller, found.attr(), writable) & wanted, node_of(&found)))
+        Ok((access::granted(caller, found.attr(), writable) & wanted, self.node(&found)))
     }
 
     /// Links are followed by the client; anybody may read one, as on a local file system.
@@ -42,7 +47,7 @@ impl Vfs {
             return Err(Error::new(ErrorKind::InvalidArgument, "read link", id));
         };
         let target = self.namespace.link_target(node).await?;
-        Ok((target, node_of(&found)))
+        Ok((target, self.node(&found)))
     }
 
     pub async fn statfs(&self, id: FileId) -> Result<FsStat> {
@@ -51,7 +56,7 @@ impl Vfs {
 
     /// Walk an absolute path (links are not followed), as the operator.
     pub async fn resolve(&self, path: &[u8]) -> Result<Node> {
-        Ok(node_of(&self.namespace.resolve(path).await?))
+        Ok(self.node(&self.namespace.resolve(path).await?))
     }
 
     async fn demand_search(&self, caller: &Caller, dir: FileId) -> Result<()> {

@@ -7,7 +7,7 @@ use types::{
     WeakAttr,
 };
 
-use crate::{Node, Vfs, access, node_of};
+use crate::{Node, Vfs, access};
 
 /// An object just before and just after a change, as far as both are known: a client that knew it as it was before
 /// may take over what it is now, and need not forget what else it knows of it.
@@ -151,16 +151,17 @@ impl Vfs {
         let found = self.namespace.getattr(id, Ask::Use).await?;
         self.demand_writable(id, found.junction())?;
         let asked = access::set_attributes(caller, found.attr(), &set)?;
-        if set.size.is_some() || set.atime != types::TimeChange::Keep || set.mtime != types::TimeChange::Keep
-        {
+        let times = set.atime != types::TimeChange::Keep || set.mtime != types::TimeChange::Keep;
+        if set.size.is_some() || times || guard.is_some() {
             // What is written before comes before; a write that arrives later would undo it.
             self.settle(id).await?;
         }
+        // What is written meanwhile waits.
+        let held = self.hold(id).await?;
         let altered = self.namespace.set(id, asked, guard).await?;
-        if let Some(known) = altered.known {
-            self.renewed(&Found::Node(known), &altered.found).await;
-        }
-        Ok(Altered { node: node_of(&altered.found), before: altered.before })
+        let known = altered.known.map(Found::Node);
+        self.renewed(known.as_ref(), &altered.found, held).await;
+        Ok(Altered { node: self.node(&altered.found), before: altered.before })
     }
 
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
@@ -198,7 +199,7 @@ impl Vfs {
             let cut = SetAttr { size: set.size, ..SetAttr::default() };
             node = self.setattr(caller, node.id, cut, None).await?.node;
         }
-        let dir = node_of(&self.namespace.getattr(dir, Ask::Use).await?).attr;
+        let dir = self.node(&self.namespace.getattr(dir, Ask::Use).await?).attr;
         Ok(Some(Made { node, dir: Around { before: Some(dir.weak()), after: Some(dir) } }))
     }
 
@@ -219,14 +220,14 @@ impl Vfs {
         let given = set != SetAttr::default();
         if given || new.uid != Some(attr.uid) || new.gid != Some(attr.gid) {
             let new = if given { new.with_times() } else { new };
-            made.node = node_of(&self.namespace.set(made.node.id, new, None).await?.found);
+            made.node = self.node(&self.namespace.set(made.node.id, new, None).await?.found);
         }
         Ok(made)
     }
 
     async fn make(&self, dir: FileId, name: &Name, new: &New) -> Result<Made> {
         let made = self.namespace.make(dir, name, new).await?;
-        Ok(Made { node: node_of(&made.found), dir: around(dir, &made.dir) })
+        Ok(Made { node: self.node(&made.found), dir: around(dir, &made.dir) })
     }
 
     async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<Around> {
@@ -281,8 +282,4 @@ fn same_junction(one: &Found, other: &Found) -> Result<()> {
 fn around(dir: FileId, told: &origin::Around) -> Around {
     let after = told.after.as_ref().map(|object| crate::outward(dir, &object.attr));
     Around { before: told.before.map(|before| before.attr), after }
-}
-
-pub(crate) fn read_only(id: FileId) -> Error {
-    Error::new(ErrorKind::ReadOnly, "change", id)
 }

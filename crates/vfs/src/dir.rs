@@ -1,11 +1,11 @@
 //! Listing a directory.
 
 use bytes::Bytes;
-use namespace::{Ask, Found};
+use namespace::Ask;
 use types::{Caller, FileId, Result};
 
 use crate::access;
-use crate::{DirItem, Listing, Vfs, node_of};
+use crate::{DirItem, Listing, Node, Vfs};
 
 /// Cookies of `.` and `..`; those of names are larger.
 const DOT: u64 = 1;
@@ -26,24 +26,24 @@ impl Vfs {
         let listed = self.namespace.readdir(dir, cookie, items_max.max(1)).await?;
         let mut items = Vec::with_capacity(listed.entries.len() + 2);
         if cookie < DOT {
-            items.push(item(Bytes::from_static(b"."), DOT, &listed.dir));
+            items.push(item(Bytes::from_static(b"."), DOT, self.node(&listed.dir)));
         }
         if cookie < DOT_DOT {
             let parent = self.namespace.parent(dir).await.unwrap_or_else(|_| listed.dir.clone());
-            items.push(item(Bytes::from_static(b".."), DOT_DOT, &parent));
+            items.push(item(Bytes::from_static(b".."), DOT_DOT, self.node(&parent)));
         }
         items.extend(listed.entries.into_iter().map(|entry| DirItem {
-            node: entry.child.as_ref().map(node_of),
+            node: entry.child.as_ref().map(|found| self.node(found)),
             name: entry.name,
             cookie: entry.cookie,
             fileid: entry.fileid,
         }));
         let fits = items.len() <= items_max;
         items.truncate(items_max);
-        Ok(Listing { items, eof: listed.eof && fits, dir: node_of(&listed.dir) })
+        Ok(Listing { items, eof: listed.eof && fits, dir: self.node(&listed.dir) })
     }
 }
 
-fn item(name: Bytes, cookie: u64, found: &Found) -> DirItem {
-    DirItem { name, cookie, fileid: found.id().fileid64(), node: Some(node_of(found)) }
+fn item(name: Bytes, cookie: u64, node: Node) -> DirItem {
+    DirItem { name, cookie, fileid: node.id.fileid64(), node: Some(node) }
 }

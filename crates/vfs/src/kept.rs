@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use types::{FileId, Name, Result};
 
-use crate::{Node, Vfs, node_of};
+use crate::{Node, Vfs};
 
 /// Hears of objects that are not what they were.
 pub struct Changes {
@@ -36,9 +36,12 @@ impl Vfs {
             Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
             Err(_) => return Duration::ZERO,
         };
+        if self.pending.get(node.id).is_some() {
+            return Duration::ZERO; // it changes with each write, by whichever front
+        }
         let fresh = self.namespace.fresh_for(&known);
         // Changed since: what is told now is known to be old.
-        if node_of(&known).version == node.version { fresh } else { Duration::ZERO }
+        if self.node(&known).version == node.version { fresh } else { Duration::ZERO }
     }
 
     /// For how long it may be told that this name is there, or is absent.
@@ -52,13 +55,18 @@ impl Vfs {
 
     /// The object as those see it who have it open: `always` trusts the last open.
     pub async fn getattr_in_use(&self, id: FileId) -> Result<Node> {
-        Ok(node_of(&self.namespace.getattr(id, Ask::Use).await?))
+        let found = match self.pending.get(id) {
+            Some(_) => self.namespace.getattr_known(id)?,
+            None => self.namespace.getattr(id, Ask::Use).await?,
+        };
+        Ok(self.node(&found))
     }
 
     /// All bytes of this version as one file on local disk, if they are all there and checked.
     pub fn whole(&self, node: &Node) -> Option<WholeFile> {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
-        if node.attr.is_file() { self.cache.whole(&key) } else { None }
+        let may_be = node.attr.is_file() && self.pending.get(node.id).is_none();
+        if may_be { self.cache.whole(&key) } else { None }
     }
 }
 

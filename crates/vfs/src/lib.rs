@@ -11,6 +11,7 @@ mod follow;
 mod kept;
 mod metrics;
 mod operate;
+mod pending;
 mod prefetch;
 mod read;
 mod renewed;
@@ -104,17 +105,20 @@ pub struct Vfs {
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
     policies: HashMap<JunctionId, WritePolicy>,
+    pending: Arc<pending::Pending>,
 }
 
 impl Vfs {
     pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
         let policies = writing.policies(&namespace.junctions());
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
-        Arc::new(Vfs { namespace, cache, prefetcher, policies })
+        let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
+        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.prefetcher.metrics.register(registry);
+        self.pending.register(registry);
     }
 
     /// The root of the served tree.
@@ -127,12 +131,21 @@ impl Vfs {
 /// otherwise mount each junction as a file system of its own.
 const FSID: u64 = 0x0f0_4eba;
 
+impl Vfs {
+    /// An object as clients see it, with what was written to it and is not at the origin yet.
+    pub(crate) fn node(&self, found: &Found) -> Node {
+        let mut node = node_of(found);
+        self.pending.view(node.id, &mut node.attr, &mut node.version);
+        node
+    }
+}
+
 /// Attributes as clients see them.
 fn outward(id: FileId, attr: &Attr) -> Attr {
     Attr { fsid: FSID, fileid: id.fileid64(), ..*attr }
 }
 
-/// An object as clients see it.
+/// An object as clients see it, as far as the origin has it.
 fn node_of(found: &Found) -> Node {
     let id = found.id();
     let attr = outward(id, found.attr());

@@ -4,7 +4,7 @@ use namespace::{Found, JunctionStatus};
 use types::{FileId, Result};
 
 use crate::read::key_of;
-use crate::{Evicted, StatOut, Vfs, WritePolicy, node_of};
+use crate::{Evicted, StatOut, Vfs, WritePolicy};
 
 impl Vfs {
     /// Path, URL, rules and state of every junction.
@@ -15,7 +15,7 @@ impl Vfs {
     /// Everything about one path, for the operator.
     pub async fn stat(&self, path: &[u8]) -> Result<StatOut> {
         let found = self.namespace.resolve(path).await?;
-        let node = node_of(&found);
+        let node = self.node(&found);
         let Found::Node(known) = &found else {
             let version = types::Version([0; 16]);
             let freshness = "fixed".to_owned();

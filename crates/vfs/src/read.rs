@@ -10,7 +10,7 @@ use origin::Origin;
 use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn};
 
 use crate::access;
-use crate::{Node, ReadOut, Vfs, node_of};
+use crate::{Node, ReadOut, Vfs};
 
 /// A file that changes at the origin faster than it can be read this many times is answered with "try again".
 const VERSIONS_TRIED_MAX: usize = 4;
@@ -25,18 +25,29 @@ impl Vfs {
         count: u32,
         lend: Lend,
     ) -> Result<ReadOut> {
-        let mut found = self.namespace.getattr(id, Ask::Use).await?;
+        let mut found = match self.pending.get(id) {
+            Some(_) => self.namespace.getattr_known(id)?,
+            None => self.namespace.getattr(id, Ask::Use).await?,
+        };
         access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
-        if offset == 0 {
+        if offset == 0 && self.pending.get(id).is_none() {
             self.prefetcher.visit(&found);
         }
         for _ in 0..VERSIONS_TRIED_MAX {
+            // Looked at each time: a file that changes may be one that is written to here since we looked.
+            if let Some(file) = self.pending.get(id)
+                && let Some(data) = self.read_pending(&file, ByteRange::new(offset, count.into())).await?
+            {
+                let node = self.node(&self.namespace.getattr_known(id)?);
+                let eof = offset.saturating_add(data.iter().map(Piece::length).sum()) >= node.attr.size;
+                return Ok(ReadOut { data, eof, node });
+            }
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
             match self.cache.read(&key, range, &self.source_of(&found), lend).await {
                 Ok(data) => {
                     let eof = range.end() >= key.size;
-                    return Ok(ReadOut { data, eof, node: node_of(&found) });
+                    return Ok(ReadOut { data, eof, node: self.node(&found) });
                 }
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {
                     found = self.namespace.refresh_changed(id).await?;
@@ -49,7 +60,13 @@ impl Vfs {
 
     /// Bytes of the version that `node` had, and of no other: from the cache, or from the origin as long as it still
     /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
+    /// While bytes of the file are pending, they are over it: who has it open sees what is written to it.
     pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Piece>> {
+        if let Some(file) = self.pending.get(node.id)
+            && let Some(data) = self.read_pending(&file, ByteRange::new(offset, count.into())).await?
+        {
+            return Ok(data);
+        }
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
         let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
         // What is cached of a file that is gone meanwhile needs no origin.

@@ -1,9 +1,15 @@
-//! Bytes that clients write.
+//! Bytes that clients write: taken, sent and stored as the junction's policy says. How they get to the origin is in
+//! `pending.rs`.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use types::{ByteRange, Caller, FileId, Result, Stability, WeakAttr, WriteVerifier};
+use namespace::{Ask, Found};
+use origin::change::end_of_write;
+use types::{ByteRange, Caller, Error, FileId, Result, Stability, WeakAttr, WriteVerifier};
 
-use crate::change::read_only;
+use crate::access;
+use crate::read::key_of;
 use crate::{Node, Vfs};
 
 /// All bytes that were given were taken.
@@ -25,13 +31,13 @@ pub struct CommitOut {
 }
 
 impl Vfs {
-    /// Returns when nothing that was written to this file is still on its way to the origin.
-    pub(crate) async fn settle(&self, _id: FileId) -> Result<()> {
-        Ok(())
+    /// Returns when nothing that was written to this file is still on its way to the origin. Tells what was lost of it.
+    pub(crate) async fn settle(&self, id: FileId) -> Result<()> {
+        self.store(id, ByteRange::new(0, u64::MAX)).await
     }
 
     /// Readers see the bytes from now on, whatever their stability. The owner may always (an open file stays writable
-    /// after chmod), as NFS servers have it.
+    /// after chmod), as NFS servers have it. Waits while too much is pending already.
     pub async fn write(
         &self,
         caller: &Caller,
@@ -40,14 +46,77 @@ impl Vfs {
         data: Bytes,
         stability: Stability,
     ) -> Result<WriteOut> {
-        let _ = (caller, offset, data, stability);
-        Err(read_only(id))
+        let found = self.to_write(caller, id).await?;
+        let clean = key_of(&found)?;
+        let end = end_of_write(offset, data.len())?;
+        let verifier = self.pending.verifier();
+        if data.is_empty() {
+            let node = self.node(&found);
+            return Ok(WriteOut { stability, verifier, before: Some(node.attr.weak()), node });
+        }
+        if let Some(lost) = self.pending.untold(id) {
+            return Err(lost);
+        }
+        let room = self.pending.room(data.len()).await;
+        let (file, taken, waiter) = self.pending.take(&found, clean, (offset, &data), stability, &room)?;
+        drop((data, room));
+        if let Some(waiter) = waiter {
+            file.over(ByteRange::new(offset, end - offset), taken.sequence).await;
+            if let Some(error) = waiter.error() {
+                return Err(error);
+            }
+        }
+        let node = self.node(&self.namespace.getattr_known(id)?);
+        Ok(WriteOut { stability, verifier, node, before: Some(taken.before) })
     }
 
     /// Returns when what was written to `range` before is on stable storage, as the junction's policy has it; the
     /// errors of writes that were taken before and failed since come out here. A range of no length goes to the end.
     pub async fn commit(&self, caller: &Caller, id: FileId, range: ByteRange) -> Result<CommitOut> {
-        let _ = (caller, range);
-        Err(read_only(id))
+        let found = self.to_write(caller, id).await?;
+        key_of(&found)?;
+        let before = Some(self.node(&found).attr.weak());
+        let range = if range.is_empty() { ByteRange::new(range.offset, u64::MAX) } else { range };
+        self.store(id, range).await?;
+        let node = self.node(&self.namespace.getattr_known(id)?);
+        Ok(CommitOut { verifier: self.pending.verifier(), node, before })
+    }
+
+    /// The file, if this caller may write to it. What is being written to is not asked about again.
+    async fn to_write(&self, caller: &Caller, id: FileId) -> Result<Found> {
+        let found = match self.pending.get(id) {
+            Some(_) => self.namespace.getattr_known(id)?,
+            None => self.namespace.getattr(id, Ask::Use).await?,
+        };
+        self.demand_writable(id, found.junction())?;
+        access::demand(access::may_write_bytes(caller, found.attr()), "write to a file", caller)?;
+        Ok(found)
+    }
+
+    async fn store(&self, id: FileId, range: ByteRange) -> Result<()> {
+        if let Some(file) = self.pending.get(id) {
+            let asked = {
+                let mut state = file.lock();
+                let asked = state.ask_commit();
+                state.take_error().map_or(Ok(asked), Err)
+            };
+            file.poke.notify_one();
+            file.over(range, asked?).await;
+            if let Some(lost) = file.lock().take_error() {
+                return Err(lost);
+            }
+        }
+        self.pending.untold(id).map_or(Ok(()), Err)
+    }
+
+    /// Sends and commits what is pending of all files, for as long as `patience` lasts. Returns what could not be
+    /// stored: paths are not known here, so each file by its id, with its bytes.
+    pub async fn flush(&self, patience: Duration) -> Vec<(FileId, u64)> {
+        self.pending.flush(patience).await
+    }
+
+    /// The error that a reader is told who would have to wait for too long for what is being written.
+    pub(crate) fn busy(id: FileId) -> Error {
+        Error::new(types::ErrorKind::Busy, "read what is being written to,", id)
     }
 }

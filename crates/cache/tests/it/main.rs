@@ -14,4 +14,5 @@ mod model;
 mod restart;
 mod simulation;
 mod space;
+mod succeed;
 mod whole;

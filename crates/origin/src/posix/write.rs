@@ -28,23 +28,19 @@ impl Inner {
         let failed = |e: Errno| Error::io("write to", path.escape_ascii(), e.into());
         // Before a byte is written: if any is lost from here on, the verifier of the commit is another one.
         let verifier = self.verifier();
-        let before = Version::from_attr(&attr_of(&stat(&fd).map_err(failed)?));
-        let mut done = 0;
-        while done < data.len() {
-            match rustix::io::pwrite(&fd, &data[done..], offset + done as u64) {
-                Ok(0) => return Err(failed(Errno::IO)),
-                Ok(written) => done += written,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(failed(e)),
-            }
-        }
+        let (before, after) = {
+            let inode = attr_of(&stat(&fd).map_err(failed)?).fileid;
+            let _alone = self.stripe_of_writers(inode).lock().unwrap_or_else(PoisonError::into_inner);
+            let before = Version::from_attr(&attr_of(&stat(&fd).map_err(failed)?));
+            write_all(&fd, offset, data).map_err(failed)?;
+            (before, self.object(&path, &stat(&fd).map_err(failed)?)?)
+        };
         match stability {
             Stability::Unstable => {}
             Stability::DataSync => self.sync(&fd, |fd| rustix::fs::fdatasync(fd)).map_err(failed)?,
             Stability::FileSync => self.sync(&fd, |fd| rustix::fs::fsync(fd)).map_err(failed)?,
         }
-        let after = Some(self.object(&path, &stat(&fd).map_err(failed)?)?);
-        Ok(Written { stability, verifier, before: Some(before), after, resent: false })
+        Ok(Written { stability, verifier, before: Some(before), after: Some(after), resent: false })
     }
 
     /// The whole file, whatever the range: the kernel has no call for a part of it that is as certain.
@@ -143,6 +139,19 @@ impl Inner {
             Ok(()) => Ok(()),
         }
     }
+}
+
+fn write_all(fd: &OwnedFd, offset: u64, data: &[u8]) -> rustix::io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(fd, &data[done..], offset + done as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => done += written,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use cache::Cache;
 use namespace::{Clock, Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
 use types::{Caller, Error, ErrorKind, FileId, Result};
-use vfs::{Lend, ReadOut, Vfs};
+use vfs::{Lend, ReadOut, Vfs, WritePolicy, Writing};
 
 /// Past the default ttl of 30 s.
 pub const AFTER_TTL: Duration = Duration::from_secs(31);
@@ -45,6 +45,7 @@ pub struct Tier {
     pub far: Arc<Far>,
     clock: Clock,
     mode: Mode,
+    writing: Writing,
     junction: Junction,
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
@@ -55,15 +56,25 @@ pub fn tier(mode: Mode) -> Tier {
     tier_with(mode, |_| {})
 }
 
+/// Writers wait above `bytes_max`.
+pub fn writable_tier(mode: Mode, bytes_max: u64, edit: impl FnOnce(&mut Junction)) -> Tier {
+    let junctions = [("/".to_owned(), WritePolicy::Through)].into();
+    tier_as(mode, edit, Writing { junctions, bytes_max })
+}
+
 pub fn tier_with(mode: Mode, edit: impl FnOnce(&mut Junction)) -> Tier {
+    tier_as(mode, edit, Writing::default())
+}
+
+fn tier_as(mode: Mode, edit: impl FnOnce(&mut Junction), writing: Writing) -> Tier {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let (far, clock) = (Far::new("far:one"), Clock::default());
     let mut junction = Junction::new("/", far.clone());
     edit(&mut junction);
     let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");
     let cache = open_cache(dir.path(), mode).expect("opens");
-    let vfs = Vfs::new(namespace.clone(), cache.clone(), vfs::Writing::default());
-    Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
+    let vfs = Vfs::new(namespace.clone(), cache.clone(), writing.clone());
+    Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
 }
 
 fn open_namespace(dir: &Path, junction: &Junction, clock: &Clock) -> Result<Arc<Namespace>> {
@@ -120,14 +131,14 @@ impl Tier {
     }
 
     pub async fn after_a_restart(self) -> Tier {
-        let Tier { vfs, far, clock, mode, junction, namespace, cache, dir } = self;
+        let Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir } = self;
         namespace.shutdown().await;
         cache.shutdown().await;
         drop((vfs, namespace, cache));
         let namespace = patiently(|| open_namespace(dir.path(), &junction, &clock)).await;
         let cache = patiently(|| open_cache(dir.path(), mode)).await;
-        let vfs = Vfs::new(namespace.clone(), cache.clone(), vfs::Writing::default());
-        Tier { vfs, far, clock, mode, junction, namespace, cache, dir }
+        let vfs = Vfs::new(namespace.clone(), cache.clone(), writing.clone());
+        Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
     }
 
     /// The wall clock of the tier.

@@ -10,3 +10,5 @@ mod permission;
 mod prefetch;
 mod reads;
 mod writable;
+mod writing;
+mod writing_model;

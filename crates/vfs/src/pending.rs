@@ -1,0 +1,299 @@
+//! Bytes that clients have written and that are not at the origin on stable storage yet, of all files: taken into memory
+//! under one budget, sent by one sender for each file (`sender.rs`), kept until they are stored, and then given to the
+//! cache. A file of which nothing is pending leaves no trace here.
+//!
+//! What is to be done next, and what readers see, is decided in `file.rs` and `extents.rs`, which are pure.
+
+mod extents;
+mod file;
+mod links;
+mod metrics;
+mod read;
+mod sender;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use cache::{Cache, CacheKey};
+use namespace::{Found, Namespace};
+use tokio::sync::Semaphore;
+use types::{
+    Attr, Error, ErrorKind, FileId, JunctionId, Result, Stability, Timestamp, Version, WriteVerifier,
+};
+
+pub use extents::Place;
+pub use file::{File, Held};
+use file::{Room, Taken, Waiter};
+use metrics::Metrics;
+
+/// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
+const PARTS_MAX: usize = 256;
+/// Errors of files that nobody has asked about; of more, some are forgotten.
+const UNTOLD_MAX: usize = 1024;
+
+pub struct Pending {
+    namespace: Arc<Namespace>,
+    cache: Arc<Cache>,
+    files: Mutex<HashMap<FileId, Arc<File>>>,
+    /// In units of `ROOM_UNIT`.
+    room: Arc<Semaphore>,
+    bytes_max: u64,
+    /// Writers that wait for room.
+    pressed: AtomicUsize,
+    stopping: AtomicBool,
+    parts: Semaphore,
+    /// Random at the start; another one each time acknowledged bytes were lost.
+    verifier: AtomicU64,
+    /// Counts the versions that were made up.
+    drafts: AtomicU64,
+    origins: Mutex<HashMap<JunctionId, Manners>>,
+    untold: Mutex<HashMap<FileId, Error>>,
+    began: Instant,
+    metrics: Metrics,
+}
+
+/// What was learnt of an origin.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manners {
+    /// It says what a file was before a write.
+    tells_before: bool,
+    /// Nanoseconds that its clock is ahead of ours, at the least.
+    ahead: Option<i128>,
+}
+
+/// What room is counted in: about what a small write costs besides its bytes.
+const ROOM_UNIT: u64 = 1024;
+
+impl Pending {
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, bytes_max: u64) -> Arc<Pending> {
+        let units =
+            usize::try_from(bytes_max / ROOM_UNIT).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        Arc::new(Pending {
+            namespace,
+            cache,
+            files: Mutex::default(),
+            room: Arc::new(Semaphore::new(units)),
+            bytes_max: units as u64 * ROOM_UNIT,
+            pressed: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            parts: Semaphore::new(PARTS_MAX),
+            verifier: AtomicU64::new(random()),
+            drafts: AtomicU64::new(random()),
+            origins: Mutex::default(),
+            untold: Mutex::default(),
+            began: Instant::now(),
+            metrics: Metrics::default(),
+        })
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<FileId, Arc<File>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn manners(&self) -> MutexGuard<'_, HashMap<JunctionId, Manners>> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, id: FileId) -> Option<Arc<File>> {
+        self.files().get(&id).cloned()
+    }
+
+    pub fn verifier(&self) -> WriteVerifier {
+        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    }
+
+    /// Bytes that were acknowledged are lost: those who wrote them find out by the verifier.
+    fn new_verifier(&self) {
+        // An odd step: it comes back to a former one only after all others.
+        self.verifier.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
+    }
+
+    /// Room for a write of this length, waited for in turn. One that is larger than all of it takes all.
+    pub async fn room(&self, length: usize) -> Room {
+        let units = (length as u64).div_ceil(ROOM_UNIT).clamp(1, self.bytes_max / ROOM_UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        if let Ok(room) = self.room.clone().try_acquire_many_owned(units) {
+            return Arc::new(room);
+        }
+        let _pressed = Pressed::begin(self);
+        let room = self.room.clone().acquire_many_owned(units).await;
+        Arc::new(room.expect("the semaphore is never closed"))
+    }
+
+    fn poke_all(&self) {
+        self.files().values().for_each(|file| file.poke.notify_one());
+    }
+
+    /// Takes the bytes in; `clean` is what the file is without them. With `awaited`, the writer waits for them.
+    pub fn take(
+        self: &Arc<Self>,
+        found: &Found,
+        clean: CacheKey,
+        (offset, data): (u64, &Bytes),
+        stability: Stability,
+        room: &Room,
+    ) -> Result<(Arc<File>, Taken, Option<Waiter>)> {
+        let now = self.origin_clock(found.junction());
+        loop {
+            let (file, fresh) = self.file(found, clean)?;
+            let taken = {
+                let mut state = file.lock();
+                if state.closed {
+                    continue;
+                }
+                if let Some(error) = state.take_error() {
+                    return Err(error);
+                }
+                let times = (self.now_ms(), now);
+                let taken = state.take(found.attr(), (offset, data), stability, times, room);
+                let waiter = (stability > Stability::Unstable).then(|| state.wait_for(&file, taken.sequence));
+                (taken, waiter)
+            };
+            if fresh {
+                sender::start(self, &file);
+            }
+            file.poke.notify_one();
+            return Ok((file, taken.0, taken.1));
+        }
+    }
+
+    /// The pending file, and whether it was made now: then its sender is to be started.
+    fn file(&self, found: &Found, clean: CacheKey) -> Result<(Arc<File>, bool)> {
+        let Found::Node(node) = found else {
+            return Err(Error::new(ErrorKind::ReadOnly, "write to", found.id()));
+        };
+        let mut files = self.files();
+        if let Some(file) = files.get(&clean.file) {
+            return Ok((file.clone(), false));
+        }
+        let (origin, _) = self.namespace.origin_of(node)?;
+        let file = File::new(clean.file, node.junction(), clean, origin.write_max());
+        files.insert(clean.file, file.clone());
+        Ok((file, true))
+    }
+
+    /// The error of bytes that were lost since somebody asked last.
+    pub fn untold(&self, id: FileId) -> Option<Error> {
+        self.lock_untold().remove(&id)
+    }
+
+    fn lock_untold(&self) -> MutexGuard<'_, HashMap<FileId, Error>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember_untold(&self, id: FileId, error: Error) {
+        let mut untold = self.lock_untold();
+        if untold.len() >= UNTOLD_MAX
+            && let Some(other) = untold.keys().next().copied()
+        {
+            untold.remove(&other);
+        }
+        untold.insert(id, error);
+    }
+
+    /// As those see it who read it now.
+    pub fn view(&self, id: FileId, attr: &mut Attr, version: &mut Version) {
+        let Some(file) = self.get(id) else { return };
+        let state = file.lock();
+        if !state.closed {
+            *attr = state.view(attr);
+            *version = state.view_version(attr);
+        }
+    }
+
+    /// Sends and commits all that is pending, for as long as `patience` lasts. Returns the files that are not stored, and
+    /// how many bytes of each.
+    pub async fn flush(&self, patience: Duration) -> Vec<(FileId, u64)> {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.poke_all();
+        let empty = async {
+            loop {
+                let next = self.files().values().next().cloned();
+                let Some(file) = next else { return };
+                let mut progress = file.progress.subscribe();
+                if !file.lock().closed && progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, empty).await;
+        self.files().values().map(|file| (file.id, file.lock().extents.bytes())).collect()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// By the clock of the origin, as far as it is known, and never ahead of it.
+    fn origin_clock(&self, junction: JunctionId) -> Option<Timestamp> {
+        let ahead = self.manners().get(&junction)?.ahead?;
+        let now = wall_clock() + ahead;
+        let seconds = i64::try_from(now.div_euclid(NANOS)).ok()?;
+        Some(Timestamp { seconds, nanos: u32::try_from(now.rem_euclid(NANOS)).ok()? })
+    }
+
+    /// An answer of this origin says that it was this late there, on its way to us.
+    fn learn(&self, junction: JunctionId, before: Option<Version>, ctime: Option<Timestamp>) {
+        let mut origins = self.manners();
+        let manners = origins.entry(junction).or_default();
+        manners.tells_before = before.is_some();
+        if let Some(ctime) = ctime {
+            let there = i128::from(ctime.seconds) * NANOS + i128::from(ctime.nanos);
+            manners.ahead = Some(there - wall_clock());
+        }
+    }
+
+    fn tells_before(&self, junction: JunctionId) -> bool {
+        self.manners().get(&junction).is_some_and(|manners| manners.tells_before)
+    }
+
+    /// A key that no origin gives.
+    fn draft(&self, old: &CacheKey, size: u64) -> CacheKey {
+        let number = self.drafts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+        let start = self.verifier.load(Ordering::Relaxed).to_le_bytes();
+        let mut version = [0; 16];
+        version[..8].copy_from_slice(&number);
+        version[8..].copy_from_slice(&start);
+        CacheKey { version: Version(version), size, ..*old }
+    }
+}
+
+/// In a second.
+const NANOS: i128 = 1_000_000_000;
+
+fn wall_clock() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or(0)
+}
+
+/// Another number in each process.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+    match read {
+        Ok(()) => u64::from_le_bytes(bytes),
+        // Then the time of the start is what no other start has.
+        Err(_) => wall_clock() as u64,
+    }
+}
+
+/// A writer in the queue for room.
+struct Pressed<'a>(&'a Pending);
+
+impl<'a> Pressed<'a> {
+    fn begin(pending: &'a Pending) -> Pressed<'a> {
+        pending.pressed.fetch_add(1, Ordering::SeqCst);
+        pending.poke_all();
+        Pressed(pending)
+    }
+}
+
+impl Drop for Pressed<'_> {
+    fn drop(&mut self) {
+        self.0.pressed.fetch_sub(1, Ordering::SeqCst);
+    }
+}

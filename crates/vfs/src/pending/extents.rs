@@ -1,0 +1,464 @@
+//! Which bytes of one file were written and are not in the cache as a version of the origin yet: where they are, and how
+//! far each has come. Pure: who writes says what was written, who sends asks for the next part and says what became of
+//! it.
+//!
+//! Later bytes replace earlier ones at once for readers. What was being sent of the earlier ones goes on, so nothing that
+//! overlaps it is sent before it is over: the origin may carry out in any order what it has at the same time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::{Bytes, BytesMut};
+use types::{ByteRange, Stability, WriteVerifier};
+
+/// How far some bytes have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Waiting,
+    /// In the part with this number.
+    Sending(u64),
+    /// The origin has them in memory. It took them as the `arrival`-th.
+    Unstable {
+        verifier: WriteVerifier,
+        arrival: u64,
+    },
+    /// On stable storage at the origin.
+    Stored,
+    /// As `Stored`; the cache is taking them now.
+    Laying,
+}
+
+/// `R` is room in the budget: given back when nothing is left of what was written with it.
+#[derive(Clone, Debug)]
+struct Extent<R> {
+    data: Bytes,
+    /// Of the write, in the order of writes.
+    sequence: u64,
+    stability: Stability,
+    written_ms: u64,
+    phase: Phase,
+    _room: R,
+}
+
+/// To be sent in one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub number: u64,
+    pub offset: u64,
+    pub data: Bytes,
+    pub stability: Stability,
+}
+
+impl Part {
+    fn range(&self) -> ByteRange {
+        ByteRange::new(self.offset, self.data.len() as u64)
+    }
+}
+
+/// What of the bytes that wait should be sent though its part is not full.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Due {
+    /// Of writes up to this one.
+    pub sequence: u64,
+    /// Written up to this time.
+    pub written_ms: u64,
+}
+
+/// Where a reader finds bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Here(Bytes),
+    /// As before all writes.
+    Below(ByteRange),
+}
+
+#[derive(Debug)]
+pub struct Extents<R> {
+    /// By offset; they do not overlap.
+    map: BTreeMap<u64, Extent<R>>,
+    /// Offsets of those that wait.
+    waiting: BTreeSet<u64>,
+    /// What is in each part under way; of some of it later bytes may be here by now.
+    under_way: BTreeMap<u64, ByteRange>,
+    /// Writes that are not over, and in how many extents.
+    open: BTreeMap<u64, usize>,
+    /// Where the next part is looked for.
+    cursor: u64,
+    parts: u64,
+    arrivals: u64,
+    bytes: u64,
+    unstable_bytes: u64,
+    stored_bytes: u64,
+    /// Most bytes of a part; parts do not reach over multiples of it.
+    part_max: u64,
+}
+
+impl<R: Clone> Extents<R> {
+    pub fn new(part_max: u32) -> Extents<R> {
+        Extents {
+            map: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            open: BTreeMap::new(),
+            cursor: 0,
+            parts: 0,
+            arrivals: 0,
+            bytes: 0,
+            unstable_bytes: 0,
+            stored_bytes: 0,
+            part_max: u64::from(part_max).max(1),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty() && self.under_way.is_empty()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn unstable_bytes(&self) -> u64 {
+        self.unstable_bytes
+    }
+
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub fn parts_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Where the last of them ends.
+    pub fn end(&self) -> u64 {
+        self.map.last_key_value().map_or(0, |(offset, extent)| offset + extent.data.len() as u64)
+    }
+
+    /// When the oldest of them was written.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.map.values().map(|extent| extent.written_ms).min()
+    }
+
+    /// When the oldest of those that wait was written.
+    pub fn waiting_since_ms(&self) -> Option<u64> {
+        self.waiting.iter().filter_map(|offset| Some(self.map.get(offset)?.written_ms)).min()
+    }
+
+    /// Over everything before. `sequence` is larger than that of the last write.
+    pub fn write(
+        &mut self,
+        offset: u64,
+        data: &Bytes,
+        sequence: u64,
+        stability: Stability,
+        now_ms: u64,
+        room: &R,
+    ) {
+        let range = ByteRange::new(offset, data.len() as u64);
+        self.clear(range);
+        let mut at = offset;
+        while at < range.end() {
+            let end = (at / self.part_max + 1).saturating_mul(self.part_max).min(range.end());
+            let data = data.slice((at - offset) as usize..(end - offset) as usize);
+            let (phase, written_ms, _room) = (Phase::Waiting, now_ms, room.clone());
+            self.insert(at, Extent { data, sequence, stability, written_ms, phase, _room });
+            at = end;
+        }
+    }
+
+    /// Is anything left of what was written to `range` up to this write?
+    pub fn is_open(&self, range: ByteRange, sequence: u64) -> bool {
+        if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
+            return false;
+        }
+        self.over(range).any(|(_, extent)| extent.sequence <= sequence)
+    }
+
+    /// Is anything of what was written to `range` up to this write not on stable storage at the origin yet?
+    pub fn is_unstored(&self, range: ByteRange, sequence: u64) -> bool {
+        if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
+            return false;
+        }
+        let unstored = |extent: &Extent<R>| !matches!(extent.phase, Phase::Stored | Phase::Laying);
+        self.over(range).any(|(_, extent)| extent.sequence <= sequence && unstored(extent))
+    }
+
+    /// Are bytes of writes up to this one on their way, or not even that?
+    pub fn is_to_arrive(&self, sequence: u64) -> bool {
+        let early = |extent: &Extent<R>| {
+            extent.sequence <= sequence && matches!(extent.phase, Phase::Waiting | Phase::Sending(_))
+        };
+        self.map.values().any(early)
+    }
+
+    /// Bytes of a write up to this one that the origin has in memory only.
+    pub fn is_to_commit(&self, sequence: u64) -> bool {
+        let unstable = |extent: &Extent<R>| {
+            extent.sequence <= sequence && matches!(extent.phase, Phase::Unstable { .. })
+        };
+        self.unstable_bytes > 0 && self.map.values().any(unstable)
+    }
+
+    /// The next part that is full or due, and overlaps no part under way. It is under way then.
+    pub fn next_part(&mut self, due: Due) -> Option<Part> {
+        let mut at = self.cursor;
+        let mut wrapped = false;
+        loop {
+            let Some(&offset) = self.waiting.range(at..).next() else {
+                if wrapped {
+                    return None;
+                }
+                (wrapped, at) = (true, 0);
+                continue;
+            };
+            if wrapped && offset >= self.cursor {
+                return None;
+            }
+            let run = self.run_from(offset);
+            let due = |extent: &Extent<R>| {
+                extent.stability > Stability::Unstable
+                    || extent.sequence <= due.sequence
+                    || extent.written_ms <= due.written_ms
+            };
+            let full = run.length == self.part_max;
+            let free = !self.under_way.values().any(|other| overlap(other, &run));
+            if free && (full || self.over(run).any(|(_, extent)| due(extent))) {
+                self.cursor = run.end();
+                return Some(self.start(run));
+            }
+            at = run.end();
+        }
+    }
+
+    /// The bytes that wait from `offset` on, without a gap, as far as one call may carry them.
+    fn run_from(&self, offset: u64) -> ByteRange {
+        let limit = (offset / self.part_max + 1).saturating_mul(self.part_max);
+        let class = |extent: &Extent<R>| extent.stability > Stability::Unstable;
+        let wanted = self.map.get(&offset).map(class);
+        let mut end = offset;
+        for (at, extent) in self.map.range(offset..limit) {
+            if *at != end || extent.phase != Phase::Waiting || Some(class(extent)) != wanted {
+                break;
+            }
+            end += extent.data.len() as u64;
+        }
+        ByteRange::new(offset, end - offset)
+    }
+
+    fn start(&mut self, run: ByteRange) -> Part {
+        self.parts += 1;
+        let number = self.parts;
+        let mut pieces = Vec::new();
+        let mut stability = Stability::Unstable;
+        for (offset, extent) in self.map.range_mut(run.offset..run.end()) {
+            extent.phase = Phase::Sending(number);
+            stability = stability.max(extent.stability);
+            self.waiting.remove(offset);
+            pieces.push(extent.data.clone());
+        }
+        let data = match pieces.as_slice() {
+            [one] => one.clone(),
+            _ => {
+                let mut data = BytesMut::with_capacity(run.length as usize);
+                pieces.iter().for_each(|piece| data.extend_from_slice(piece));
+                data.freeze()
+            }
+        };
+        let part = Part { number, offset: run.offset, data, stability };
+        self.under_way.insert(number, part.range());
+        part
+    }
+
+    /// The origin has taken the part, so durably, under this verifier.
+    pub fn arrived(&mut self, number: u64, stability: Stability, verifier: WriteVerifier) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        let phase = match stability {
+            Stability::Unstable => Phase::Unstable { verifier, arrival },
+            Stability::DataSync | Stability::FileSync => Phase::Stored,
+        };
+        self.part_is_over(number, |extents, offset| extents.set_phase(offset, phase));
+    }
+
+    /// The part did not come through, and is to be sent again.
+    pub fn unsent(&mut self, number: u64) {
+        self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
+    }
+
+    /// The part will never come through. Returns the writes that it was of, each with what was promised.
+    pub fn failed(&mut self, number: u64) -> Vec<(u64, Stability)> {
+        let mut lost = Vec::new();
+        self.part_is_over(number, |extents, offset| lost.extend(extents.remove(offset)));
+        lost
+    }
+
+    fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
+        let Some(range) = self.under_way.remove(&number) else { return };
+        let of_it =
+            |(offset, extent): (u64, &Extent<R>)| (extent.phase == Phase::Sending(number)).then_some(offset);
+        let offsets: Vec<u64> = self.over(range).filter_map(of_it).collect();
+        offsets.into_iter().for_each(|offset| each(self, offset));
+    }
+
+    /// A commit that is sent now is about what arrived up to here.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// What arrived up to there is stored, if the origin had it still; otherwise it is to be sent again. Bytes of those.
+    pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> u64 {
+        let mut again = 0;
+        for (offset, length, verifier) in self.unstable_up_to(arrivals) {
+            let kept = verifier == now;
+            again += if kept { 0 } else { length };
+            self.set_phase(offset, if kept { Phase::Stored } else { Phase::Waiting });
+        }
+        again
+    }
+
+    /// What arrived up to there cannot be stored, ever.
+    pub fn commit_failed(&mut self, arrivals: u64) -> Vec<(u64, Stability)> {
+        let lost = self.unstable_up_to(arrivals);
+        lost.into_iter().filter_map(|(offset, ..)| self.remove(offset)).collect()
+    }
+
+    fn unstable_up_to(&self, arrivals: u64) -> Vec<(u64, u64, WriteVerifier)> {
+        let unstable = |(offset, extent): (&u64, &Extent<R>)| match extent.phase {
+            Phase::Unstable { verifier, arrival } if arrival <= arrivals => {
+                Some((*offset, extent.data.len() as u64, verifier))
+            }
+            _ => None,
+        };
+        self.map.iter().filter_map(unstable).collect()
+    }
+
+    /// What the origin has stored; with `all`, also what it has in memory. In order of offset. What is stored counts as
+    /// on its way to the cache then.
+    pub fn lay(&mut self, all: bool) -> Vec<(u64, Bytes)> {
+        let mut taken = Vec::new();
+        for (offset, extent) in &mut self.map {
+            match extent.phase {
+                Phase::Stored => extent.phase = Phase::Laying,
+                Phase::Unstable { .. } if all => {}
+                _ => continue,
+            }
+            taken.push((*offset, extent.data.clone()));
+        }
+        taken
+    }
+
+    /// The cache has them.
+    pub fn laid(&mut self) {
+        let laid = |(offset, extent): (&u64, &Extent<R>)| (extent.phase == Phase::Laying).then_some(*offset);
+        let offsets: Vec<u64> = self.map.iter().filter_map(laid).collect();
+        for offset in offsets {
+            self.remove(offset);
+        }
+    }
+
+    /// The cache has not got them.
+    pub fn unlaid(&mut self) {
+        self.map
+            .values_mut()
+            .filter(|extent| extent.phase == Phase::Laying)
+            .for_each(|extent| extent.phase = Phase::Stored);
+    }
+
+    /// The bytes of `range` in order.
+    pub fn places(&self, range: ByteRange) -> Vec<Place> {
+        let mut places = Vec::new();
+        let mut at = range.offset;
+        for (offset, extent) in self.over(range) {
+            if at < offset {
+                places.push(Place::Below(ByteRange::new(at, offset - at)));
+            }
+            let begin = offset.max(at);
+            let end = (offset + extent.data.len() as u64).min(range.end());
+            places.push(Place::Here(extent.data.slice((begin - offset) as usize..(end - offset) as usize)));
+            at = end;
+        }
+        if at < range.end() {
+            places.push(Place::Below(ByteRange::new(at, range.end() - at)));
+        }
+        places
+    }
+
+    fn over(&self, range: ByteRange) -> impl Iterator<Item = (u64, &Extent<R>)> {
+        let before = self.map.range(..range.offset).next_back();
+        let reaching = before.filter(|(offset, extent)| **offset + extent.data.len() as u64 > range.offset);
+        let first = reaching.map_or(range.offset, |(offset, _)| *offset);
+        let end = if range.is_empty() { first } else { range.end() };
+        self.map.range(first..end.max(first)).map(|(offset, extent)| (*offset, extent))
+    }
+
+    /// Take the range out of all extents; one that reaches over both ends is split.
+    fn clear(&mut self, range: ByteRange) {
+        let touched: Vec<(u64, Extent<R>)> =
+            self.over(range).map(|(offset, extent)| (offset, extent.clone())).collect();
+        for (offset, extent) in touched {
+            self.remove(offset);
+            let end = offset + extent.data.len() as u64;
+            if offset < range.offset {
+                let data = extent.data.slice(..(range.offset - offset) as usize);
+                self.insert(offset, Extent { data, ..extent.clone() });
+            }
+            if end > range.end() {
+                let data = extent.data.slice((range.end() - offset) as usize..);
+                self.insert(range.end(), Extent { data, ..extent });
+            }
+        }
+    }
+
+    fn insert(&mut self, offset: u64, extent: Extent<R>) {
+        let length = extent.data.len() as u64;
+        *self.open.entry(extent.sequence).or_default() += 1;
+        self.bytes += length;
+        self.count(extent.phase, length, true, offset);
+        self.map.insert(offset, extent);
+    }
+
+    fn remove(&mut self, offset: u64) -> Option<(u64, Stability)> {
+        let extent = self.map.remove(&offset)?;
+        let length = extent.data.len() as u64;
+        self.bytes -= length;
+        self.count(extent.phase, length, false, offset);
+        if let Some(pieces) = self.open.get_mut(&extent.sequence) {
+            *pieces -= 1;
+            if *pieces == 0 {
+                self.open.remove(&extent.sequence);
+            }
+        }
+        Some((extent.sequence, extent.stability))
+    }
+
+    fn set_phase(&mut self, offset: u64, phase: Phase) {
+        let Some(extent) = self.map.get_mut(&offset) else { return };
+        let (before, length) = (std::mem::replace(&mut extent.phase, phase), extent.data.len() as u64);
+        self.count(before, length, false, offset);
+        self.count(phase, length, true, offset);
+    }
+
+    fn count(&mut self, phase: Phase, length: u64, comes: bool, offset: u64) {
+        let sum = match phase {
+            Phase::Waiting => {
+                let _known = if comes { self.waiting.insert(offset) } else { self.waiting.remove(&offset) };
+                return;
+            }
+            Phase::Sending(_) => return,
+            Phase::Unstable { .. } => &mut self.unstable_bytes,
+            Phase::Stored | Phase::Laying => &mut self.stored_bytes,
+        };
+        *sum = if comes { *sum + length } else { *sum - length };
+    }
+}
+
+fn overlap(one: &ByteRange, other: &ByteRange) -> bool {
+    one.offset < other.end() && other.offset < one.end()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+
+const PART: u32 = 100;
+const ALL: Due = Due { sequence: u64::MAX, written_ms: u64::MAX };
+const NONE: Due = Due { sequence: 0, written_ms: 0 };
+const ONE: WriteVerifier = [1; 8];
+const TWO: WriteVerifier = [2; 8];
+
+fn extents() -> Extents<()> {
+    Extents::new(PART)
+}
+
+fn write(extents: &mut Extents<()>, sequence: u64, offset: u64, length: usize) {
+    extents.write(offset, &Bytes::from(vec![sequence as u8; length]), sequence, Stability::Unstable, 5, &());
+}
+
+fn shown(part: Option<Part>) -> Option<(u64, Vec<u8>)> {
+    part.map(|part| (part.offset, part.data.to_vec()))
+}
+
+#[test]
+fn full_parts_are_sent_at_once_and_others_when_they_are_due() {
+    let mut e = extents();
+    write(&mut e, 1, 40, 50);
+    assert_eq!(e.next_part(NONE), None);
+    write(&mut e, 2, 90, 120);
+    assert_eq!(shown(e.next_part(NONE)), Some((100, vec![2; 100])), "the only full one");
+    assert_eq!(e.next_part(NONE), None);
+    assert_eq!(
+        shown(e.next_part(Due { sequence: 1, written_ms: 0 })),
+        Some((40, [vec![1; 50], vec![2; 10]].concat()))
+    );
+    assert_eq!(e.next_part(Due { sequence: 1, written_ms: 4 }), None, "written at 5");
+    assert_eq!(shown(e.next_part(Due { sequence: 0, written_ms: 5 })), Some((200, vec![2; 10])));
+    assert_eq!((e.next_part(ALL), e.parts_under_way()), (None, 3));
+}
+
+#[test]
+fn what_was_asked_to_be_durable_is_sent_at_once_and_alone() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 10);
+    e.write(10, &Bytes::from_static(&[2; 10]), 2, Stability::FileSync, 5, &());
+    write(&mut e, 3, 20, 10);
+    let part = e.next_part(NONE).unwrap();
+    assert_eq!((part.offset, part.stability), (10, Stability::FileSync));
+    e.arrived(part.number, Stability::FileSync, ONE);
+    assert!(e.is_open(ByteRange::new(10, 1), 2));
+    assert_eq!(e.lay(false), [(10, Bytes::from_static(&[2; 10]))]);
+    e.laid();
+    assert!(!e.is_open(ByteRange::new(10, 10), 3) && e.is_open(ByteRange::new(0, 20), 1));
+}
+
+#[test]
+fn bytes_are_not_sent_while_earlier_ones_for_their_place_are_under_way() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let first = e.next_part(NONE).unwrap();
+    write(&mut e, 2, 50, 10);
+    assert_eq!(e.next_part(ALL), None);
+    e.arrived(first.number, Stability::Unstable, ONE);
+    let second = e.next_part(ALL).unwrap();
+    assert_eq!(shown(Some(second.clone())), Some((50, vec![2; 10])));
+    // What is replaced while it is under way is not sent again.
+    write(&mut e, 3, 50, 10);
+    e.unsent(second.number);
+    assert_eq!(shown(e.next_part(ALL)), Some((50, vec![3; 10])));
+}
+
+#[test]
+fn a_commit_is_about_what_arrived_before_it_and_another_verifier_sends_again() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    write(&mut e, 2, 100, 100);
+    let (one, two) = (e.next_part(NONE).unwrap(), e.next_part(NONE).unwrap());
+    e.arrived(one.number, Stability::Unstable, ONE);
+    assert!(e.is_to_arrive(2) && !e.is_to_arrive(1) && e.is_to_commit(1));
+    let arrivals = e.arrivals();
+    e.arrived(two.number, Stability::Unstable, ONE);
+    assert_eq!(e.committed(arrivals, ONE), 0);
+    assert_eq!((e.stored_bytes(), e.unstable_bytes()), (100, 100));
+    assert_eq!(e.committed(e.arrivals(), TWO), 100);
+    assert_eq!(e.next_part(NONE).map(|part| part.offset), Some(100));
+}
+
+#[test]
+fn what_fails_for_good_is_gone_and_says_whose_it_was() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 60);
+    write(&mut e, 2, 60, 40);
+    let part = e.next_part(NONE).unwrap();
+    write(&mut e, 3, 70, 5);
+    let mut lost = e.failed(part.number);
+    lost.dedup();
+    assert_eq!(lost, [(1, Stability::Unstable), (2, Stability::Unstable)]);
+    assert_eq!((e.bytes(), e.end()), (5, 75));
+    assert!(!e.is_open(ByteRange::new(0, 100), 2) && e.is_open(ByteRange::new(0, 100), 3));
+}
+
+/// Random calls against the plainest model: an array of bytes with their state.
+#[test]
+fn random_calls_do_what_an_array_of_bytes_does() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed =
+        seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64));
+    println!("SEED={seed}");
+    let mut state = seed;
+    let mut below = move |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    const SIZE: u64 = 1000;
+    let mut e = extents();
+    // What readers see, and what the origin has, stored or not.
+    let (mut model, mut memory, mut disk) =
+        ([0_u8; SIZE as usize], [0_u8; SIZE as usize], [0_u8; SIZE as usize]);
+    let (mut verifier, mut under_way) = (0_u8, Vec::<Part>::new());
+    for sequence in 1..4_000_u64 {
+        match below(10) {
+            0..=4 => {
+                let range = ByteRange::new(below(SIZE), 1 + below(150)).clamp_to(SIZE);
+                let stability = if below(5) == 0 { Stability::DataSync } else { Stability::Unstable };
+                let data = vec![1 + below(255) as u8; range.length as usize];
+                model[range.offset as usize..range.end() as usize].copy_from_slice(&data);
+                e.write(range.offset, &Bytes::from(data), sequence, stability, sequence, &());
+            }
+            5 => {
+                if let Some(part) = e.next_part(Due { sequence: below(sequence), written_ms: 0 }) {
+                    assert!(under_way.iter().all(|other| !overlap(&other.range(), &part.range())));
+                    under_way.push(part);
+                }
+            }
+            6 | 7 if !under_way.is_empty() => {
+                let part = under_way.swap_remove(below(under_way.len() as u64) as usize);
+                if below(4) == 0 {
+                    e.unsent(part.number);
+                } else {
+                    let range = part.offset as usize..part.range().end() as usize;
+                    memory[range.clone()].copy_from_slice(&part.data);
+                    if part.stability > Stability::Unstable {
+                        disk[range].copy_from_slice(&part.data);
+                    }
+                    e.arrived(part.number, part.stability, [verifier; 8]);
+                }
+            }
+            8 if below(4) == 0 => (memory, verifier) = (disk, verifier.wrapping_add(1)),
+            8 => {
+                disk = memory;
+                e.committed(e.arrivals(), [verifier; 8]);
+            }
+            _ => {
+                for (offset, data) in e.lay(false) {
+                    let range = offset as usize..offset as usize + data.len();
+                    assert_eq!(disk[range], data[..], "only what is stored leaves");
+                }
+                e.laid();
+            }
+        }
+        let mut seen = Vec::new();
+        for place in e.places(ByteRange::new(0, SIZE)) {
+            match place {
+                Place::Here(bytes) => seen.extend_from_slice(&bytes),
+                Place::Below(range) => {
+                    seen.extend_from_slice(&disk[range.offset as usize..range.end() as usize])
+                }
+            }
+        }
+        assert!(seen == model, "after step {sequence}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Has anybody else changed a file while we wrote to it? Pure: each answer to a write or commit of ours tells what the
+//! file was just before it and just after, as far as the origin tells. Whoever can put them in a row, from what the file
+//! was known to be to what it is now, has found no gap in which another could have been.
+
+use origin::Object;
+use types::Version;
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub before: Option<Version>,
+    pub after: Option<Object>,
+}
+
+/// What all answers together say.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The file now, if some answer told.
+    pub last: Option<Object>,
+    /// Nobody else changed it, as far as answers can tell.
+    pub alone: bool,
+}
+
+/// `base` is what the file was known to be before the first of them; all of them are over. Answers to calls that were
+/// under way together may come in any order.
+///
+/// An origin that is silent about `before` (Linux's NFS server is, of writes) is taken to tell of nobody else: who
+/// relies on that has looked at the file just before the first of them.
+pub fn judge(base: Version, links: &[Link]) -> Verdict {
+    let time = |object: &Object| (object.attr.ctime, object.attr.mtime, object.attr.size);
+    let last = links.iter().filter_map(|link| link.after.as_ref()).max_by_key(|object| time(object)).cloned();
+    let silent = links.iter().any(|link| link.before.is_none() || link.after.is_none());
+    let mut steps: Vec<(Version, Version)> = links
+        .iter()
+        .filter_map(|link| Some((link.before?, link.after.as_ref()?.version)))
+        .filter(|(before, after)| before != after)
+        .collect();
+    let mut at = base;
+    while let Some(next) = steps.iter().position(|(before, _)| *before == at) {
+        at = steps.swap_remove(next).1;
+    }
+    // With silent ones in between, the row has gaps that are perhaps theirs.
+    let alone = silent || (steps.is_empty() && last.as_ref().is_none_or(|last| last.version == at));
+    Verdict { last, alone }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use origin::{Identity, Reference};
+    use types::{Attr, FileKind, Timestamp};
+
+    use super::*;
+
+    fn object(n: u32) -> Object {
+        let time = Timestamp { seconds: 5, nanos: n };
+        let attr = Attr {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 9,
+            used: 9,
+            rdev: (0, 0),
+            fsid: 0,
+            fileid: 1,
+            atime: time,
+            mtime: time,
+            ctime: time,
+        };
+        let (reference, identity) = (Reference(Bytes::new()), Identity(Bytes::new()));
+        Object { reference, identity, attr, version: Version::from_attr(&attr) }
+    }
+
+    fn verdict(base: u32, links: &[(u32, u32)]) -> (bool, Option<Version>) {
+        let links: Vec<_> = links
+            .iter()
+            .map(|(before, after)| Link {
+                before: (*before > 0).then(|| object(*before).version),
+                after: (*after > 0).then(|| object(*after)),
+            })
+            .collect();
+        let verdict = judge(object(base).version, &links);
+        (verdict.alone, verdict.last.map(|last| last.version))
+    }
+
+    #[test]
+    fn answers_that_make_a_row_in_any_order_are_ours_alone() {
+        for (base, links, alone, last) in [
+            (1, &[(1, 2)][..], true, 2),
+            (1, &[(2, 3), (1, 2), (3, 4)], true, 4),
+            (1, &[(1, 2), (2, 2), (2, 2), (2, 3), (3, 3)], true, 3),
+            (1, &[(1, 1)], true, 1),
+            // Another was there before us, between two of ours, after the last but one.
+            (1, &[(2, 3)], false, 3),
+            (1, &[(1, 2), (3, 4)], false, 4),
+            (1, &[(1, 2), (2, 3), (4, 4)], false, 4),
+            // The origin does not tell.
+            (1, &[(0, 2), (0, 3)], true, 3),
+        ] {
+            let last = Some(object(last).version);
+            assert_eq!(verdict(base, links), (alone, last), "{base} {links:?}");
+        }
+        assert_eq!(verdict(1, &[]), (true, None));
+    }
+}

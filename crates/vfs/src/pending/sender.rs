@@ -1,0 +1,307 @@
+//! The sender of one file: does what `file.rs` says is next, many parts at a time, and ends when nothing is pending.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::CacheKey;
+use namespace::Found;
+use origin::{Committed, Origin, Reference, Written};
+use tokio::task::JoinSet;
+use tracing::{debug, error, warn};
+use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability};
+
+use super::Pending;
+use super::extents::Part;
+use super::file::{File, Limits, Step};
+use super::links::{Link, Verdict, judge};
+use crate::read::key_of;
+
+/// Bytes of one file on their way to an origin of which nobody knows how far it is: 2.4 Gbit/s at 221 ms.
+const WINDOW_UNKNOWN: u64 = 64 << 20;
+/// Parts at a time at least, so that a slow answer does not stop the others.
+const PARTS_MIN: u64 = 4;
+/// An object that we learnt the state of this lately is not looked at before it is written to: the shortest time for
+/// which NFS clients believe attributes.
+const LOOKED_LATELY_MS: u64 = 3_000;
+
+/// Times that a stale reference is healed for one call.
+const HEALS_MAX: usize = 3;
+
+/// What became of a step.
+enum Done {
+    Looked(Result<Option<CacheKey>>),
+    Sent { number: u64, stability: Stability, answer: Result<Written> },
+    Committed { arrivals: u64, answer: Result<Committed> },
+    Laid(Result<CacheKey>, Vec<Link>),
+}
+
+pub fn start(pending: &Arc<Pending>, file: &Arc<File>) {
+    let (pending, file) = (pending.clone(), file.clone());
+    tokio::spawn(async move { run(&pending, &file).await });
+}
+
+async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let limits = pending.limits(file);
+        let step = file.lock().next_step(&limits);
+        let wait = match step {
+            Step::Over if pending.close(file) => return,
+            Step::Over => continue,
+            Step::Granted => {
+                file.progress.send_replace(());
+                continue;
+            }
+            Step::Wait(wait) => wait,
+            other => {
+                let (pending, file) = (pending.clone(), file.clone());
+                tasks.spawn(async move { pending.act(&file, other).await });
+                continue;
+            }
+        };
+        let timer = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(u64::from(u32::MAX))));
+        tokio::select! {
+            Some(done) = tasks.join_next() => match done {
+                Ok(done) => pending.note(file, done),
+                Err(e) => error!(file = %file.id, "a step of writing to the origin failed: {e}"),
+            },
+            () = file.poke.notified() => {}
+            () = timer => {}
+        }
+    }
+}
+
+impl Pending {
+    fn limits(&self, file: &File) -> Limits {
+        let pressed = self.pressed.load(Ordering::SeqCst) > 0 || self.stopping.load(Ordering::SeqCst);
+        let parts_max = self.parts_of_one(file);
+        Limits { now_ms: self.now_ms(), parts_max, pressed, unstable_max: self.bytes_max / 4 }
+    }
+
+    /// Twice what fits on the line: one half is on the way while the other is answered.
+    fn parts_of_one(&self, file: &File) -> usize {
+        let Ok((origin, _)) = self.reach(file.id) else { return PARTS_MIN as usize };
+        let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
+        let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
+        let parts = window.div_ceil(u64::from(origin.write_max()).max(1)).max(PARTS_MIN);
+        usize::try_from(parts).unwrap_or(usize::MAX).min(super::PARTS_MAX)
+    }
+
+    fn reach(&self, id: FileId) -> Result<(Arc<dyn Origin>, Reference)> {
+        match self.namespace.getattr_known(id)? {
+            Found::Node(node) => self.namespace.origin_of(&node),
+            Found::Virtual { id, .. } => Err(Error::new(ErrorKind::ReadOnly, "write to", id)),
+        }
+    }
+
+    /// Nothing is pending: no trace is left, but for an error that is to be told. False if something came meanwhile.
+    fn close(&self, file: &File) -> bool {
+        let mut files = self.files();
+        let mut state = file.lock();
+        if !state.is_done() {
+            return false;
+        }
+        state.closed = true;
+        files.remove(&file.id);
+        if let Some(error) = state.take_error() {
+            self.remember_untold(file.id, error);
+        }
+        drop((state, files));
+        file.progress.send_replace(());
+        true
+    }
+
+    async fn act(&self, file: &File, step: Step) -> Done {
+        match step {
+            Step::Look => Done::Looked(self.look(file).await),
+            Step::Send(part) => {
+                let Part { number, offset, data, stability } = part;
+                let _turn = self.parts.acquire().await;
+                self.metrics.sent_parts.inc();
+                self.metrics.sent_bytes.inc_by(data.len() as u64);
+                let write = |origin: Arc<dyn Origin>, reference: Reference| {
+                    let data = data.clone();
+                    async move { origin.write(&reference, offset, data, stability).await }
+                };
+                Done::Sent { number, stability, answer: self.at_origin(file.id, write).await }
+            }
+            Step::Commit { arrivals } => {
+                let commit = |origin: Arc<dyn Origin>, reference: Reference| async move {
+                    origin.commit(&reference, ByteRange::new(0, 0)).await
+                };
+                Done::Committed { arrivals, answer: self.at_origin(file.id, commit).await }
+            }
+            Step::LayDraft { old, size, written } => {
+                let draft = self.draft(&old, size);
+                self.cache.succeed(old, draft, written).await;
+                Done::Laid(Ok(draft), Vec::new())
+            }
+            Step::LayExact { old, base, links, unsure, written } => {
+                let verdict = if unsure { None } else { Some(judge(base, &links)) };
+                Done::Laid(self.lay(file.id, old, verdict, written).await, links)
+            }
+            Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
+        }
+    }
+
+    /// One call to the origin; a stale reference is healed.
+    async fn at_origin<T, F: Future<Output = Result<T>>>(
+        &self,
+        id: FileId,
+        call: impl Fn(Arc<dyn Origin>, Reference) -> F,
+    ) -> Result<T> {
+        for _ in 0..HEALS_MAX {
+            let (origin, reference) = self.reach(id)?;
+            let stale = match self.noted(id, call(origin, reference).await) {
+                Err(e) if e.kind() == ErrorKind::Stale => e,
+                other => return other,
+            };
+            match self.namespace.heal(id).await {
+                Ok(_) => {}
+                Err(e) if e.is_retryable() => return Err(e),
+                Err(_) => return Err(stale),
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "write to a file whose reference keeps changing,", id))
+    }
+
+    fn noted<T>(&self, id: FileId, answer: Result<T>) -> Result<T> {
+        match self.namespace.getattr_known(id) {
+            Ok(Found::Node(node)) => self.namespace.noted(&node, answer),
+            _ => answer,
+        }
+    }
+
+    /// Whether the origin has what we take it to have, if its answers to writes will not tell. Nothing is cached of most
+    /// files that are written to: then there is nothing to be wrong about.
+    async fn look(&self, file: &File) -> Result<Option<CacheKey>> {
+        let clean = file.lock().clean;
+        if self.tells_before(file.junction) || self.cache.cached_bytes(&clean) == 0 {
+            return Ok(None);
+        }
+        if let Found::Node(node) = self.namespace.getattr_known(file.id)?
+            && self.namespace.age(&node).is_ok_and(|(age_ms, _)| age_ms < LOOKED_LATELY_MS)
+        {
+            return Ok(None);
+        }
+        key_of(&self.namespace.refresh_changed(file.id).await?).map(Some)
+    }
+
+    /// What the origin has now, told to the namespace; and the cache follows if it is ours alone.
+    async fn lay(
+        &self,
+        id: FileId,
+        old: CacheKey,
+        verdict: Option<Verdict>,
+        written: Vec<(u64, Bytes)>,
+    ) -> Result<CacheKey> {
+        let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
+        let known = match last {
+            Some(last) => self.namespace.wrote(id, None, last).await?.found,
+            None => self.namespace.refresh_changed(id).await?,
+        };
+        let new = key_of(&known)?;
+        let seen = last.is_none_or(|last| last.version == new.version);
+        if seen && verdict.is_some_and(|verdict| verdict.alone) {
+            self.cache.succeed(old, new, written).await;
+        } else {
+            debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
+        }
+        Ok(new)
+    }
+
+    fn note(&self, file: &Arc<File>, done: Done) {
+        match done {
+            Done::Looked(Ok(clean)) => file.lock().looked(clean),
+            Done::Looked(Err(e)) => {
+                let mut state = file.lock();
+                state.not_looked();
+                self.postpone(&mut state, &e);
+            }
+            Done::Sent { number, stability, answer } => self.note_sent(file, number, stability, answer),
+            Done::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),
+            Done::Laid(Ok(clean), _) => {
+                let mut state = file.lock();
+                state.laid(clean);
+            }
+            Done::Laid(Err(e), links) => {
+                let mut state = file.lock();
+                state.not_laid(links);
+                if may_pass(&e) {
+                    self.postpone(&mut state, &e);
+                } else {
+                    // The file is gone, and what was stored of it too.
+                    state.gone();
+                }
+            }
+        }
+        file.progress.send_replace(());
+    }
+
+    fn postpone(&self, state: &mut super::file::State, error: &Error) {
+        debug!("writing to the origin is tried again later: {error}");
+        state.later(self.now_ms());
+    }
+
+    fn note_sent(&self, file: &File, number: u64, asked: Stability, answer: Result<Written>) {
+        let mut state = file.lock();
+        match answer {
+            Ok(written) => {
+                let ctime = written.after.as_ref().map(|after| after.attr.ctime);
+                self.learn(file.junction, written.before, ctime);
+                state.extents.arrived(number, written.stability.max(asked), written.verifier);
+                state.note(Link { before: written.before, after: written.after });
+            }
+            Err(e) if may_pass(&e) => {
+                state.extents.unsent(number);
+                self.metrics.again_parts.inc();
+                self.postpone(&mut state, &e);
+            }
+            Err(e) => {
+                let lost = state.extents.failed(number);
+                self.lose(file.id, &mut state, &lost, &e);
+            }
+        }
+    }
+
+    fn note_committed(&self, file: &File, arrivals: u64, answer: Result<Committed>) {
+        let mut state = file.lock();
+        state.commit_is_over();
+        match answer {
+            Ok(committed) => {
+                let again = state.extents.committed(arrivals, committed.verifier);
+                if again > 0 {
+                    warn!(file = %file.id, "the origin has lost {again} bytes that it had not stored: sending them again");
+                    self.metrics.again_bytes.inc_by(again);
+                }
+                // It changes nothing itself: where the origin does not say what was before, that is what is after.
+                let before = committed.before.or(committed.after.as_ref().map(|after| after.version));
+                if before.is_some() {
+                    state.note(Link { before, after: committed.after });
+                }
+            }
+            Err(e) if may_pass(&e) => self.postpone(&mut state, &e),
+            Err(e) => {
+                let lost = state.extents.commit_failed(arrivals);
+                self.lose(file.id, &mut state, &lost, &e);
+            }
+        }
+    }
+
+    fn lose(&self, id: FileId, state: &mut super::file::State, lost: &[(u64, Stability)], e: &Error) {
+        self.metrics.lost_writes.inc_by(lost.len() as u64);
+        // Of a file that is gone nobody can be told that it is well: every call about it says that it is gone.
+        if state.lost(lost, e) && e.kind() != ErrorKind::Stale {
+            error!(file = %id, "bytes that were written are lost: {e}");
+            self.new_verifier();
+        }
+    }
+}
+
+/// May the same be asked again, with another answer?
+fn may_pass(error: &Error) -> bool {
+    error.is_retryable() || error.kind() == ErrorKind::OutcomeUnknown
+}
