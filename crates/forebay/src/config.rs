@@ -59,6 +59,8 @@ pub struct Export {
     pub anonymous_gid: u32,
     #[serde(default)]
     pub privileged_port: bool,
+    #[serde(default = "read_write", deserialize_with = "parsed")]
+    pub access: AccessName,
 }
 
 fn nobody() -> u32 {
@@ -67,6 +69,10 @@ fn nobody() -> u32 {
 
 fn root_squash() -> SquashName {
     SquashName(Squash::Root)
+}
+
+fn read_write() -> AccessName {
+    AccessName { read_only: false }
 }
 
 #[derive(Debug)]
@@ -90,6 +96,24 @@ impl FromStr for SquashName {
             "root" => Ok(SquashName(Squash::Root)),
             "all" => Ok(SquashName(Squash::All)),
             other => Err(format!("\"{other}\" is no way to squash; write \"none\", \"root\" or \"all\"")),
+        }
+    }
+}
+
+/// What the clients of an export rule may do, where the junction's policy lets anybody write at all.
+#[derive(Debug)]
+pub struct AccessName {
+    pub read_only: bool,
+}
+
+impl FromStr for AccessName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<AccessName, String> {
+        match text {
+            "read-only" => Ok(AccessName { read_only: true }),
+            "read-write" => Ok(AccessName { read_only: false }),
+            other => Err(format!("\"{other}\" is no access; write \"read-only\" or \"read-write\"")),
         }
     }
 }
@@ -216,6 +240,7 @@ mod tests {
             ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nwrite = \"back\"\n", ":4:", "later"),
             ("[[nfs.export]]\nclients = [\"nas\"]\n", ":2:", "10.0.0.0/8"),
             ("[[nfs.export]]\nclients = [\"*\"]\nsquash = \"yes\"\n", ":3:", "\"root\""),
+            ("[[nfs.export]]\nclients = [\"*\"]\naccess = \"rw\"\n", ":3:", "\"read-write\""),
             ("[cache\n", ":1:", "]"),
         ];
         for (text, line, right) in table {

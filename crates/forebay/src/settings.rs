@@ -246,6 +246,7 @@ fn exports(typed: Vec<config::Export>, junctions: &[JunctionSettings]) -> Result
             anonymous_uid: export.anonymous_uid,
             anonymous_gid: export.anonymous_gid,
             privileged_port: export.privileged_port,
+            read_only: export.access.read_only,
         };
         exports.push(ExportSettings { junction, rule });
     }

@@ -79,6 +79,8 @@ pub struct Rule {
     pub anonymous_gid: u32,
     /// Refuse calls from ports that any user of the client may use.
     pub privileged_port: bool,
+    /// Refuse changes, whatever the junction's policy is.
+    pub read_only: bool,
 }
 
 impl Default for Rule {
@@ -90,6 +92,7 @@ impl Default for Rule {
             anonymous_uid: NOBODY,
             anonymous_gid: NOBODY,
             privileged_port: false,
+            read_only: false,
         }
     }
 }
@@ -145,6 +148,10 @@ impl ExportRules {
 
     pub fn admits(&self, junction: JunctionId, client: SocketAddr) -> bool {
         self.find(junction, client).is_some()
+    }
+
+    pub fn is_read_only(&self, junction: JunctionId, client: SocketAddr) -> bool {
+        self.find(junction, client).is_none_or(|rule| rule.read_only)
     }
 
     /// As whom does this call act?
@@ -244,6 +251,22 @@ mod tests {
         let rules = ExportRules::new(vec![Rule { privileged_port: true, ..Rule::default() }]);
         assert!(rules.admits(JunctionId(1), "1.2.3.4:1023".parse().expect("valid")));
         assert!(!rules.admits(JunctionId(1), "1.2.3.4:1024".parse().expect("valid")));
+    }
+
+    #[test]
+    fn a_network_may_be_read_only_beside_one_that_is_not() {
+        let read_only = |rule| Rule { read_only: true, ..rule };
+        let rules = ExportRules::new(vec![
+            rule(None, &["10.0.0.0/8"], Squash::Root),
+            read_only(rule(None, &["10.1.0.0/16"], Squash::Root)),
+            read_only(rule(Some(2), &["10.0.0.0/8"], Squash::Root)),
+        ]);
+        let refused =
+            |junction, client: &str| rules.is_read_only(JunctionId(junction), client.parse().expect("valid"));
+        assert!(!refused(1, "10.2.0.1:700"));
+        assert!(refused(1, "10.1.0.1:700"));
+        assert!(refused(2, "10.2.0.1:700"), "the rule for the junction wins");
+        assert!(refused(1, "11.0.0.1:700"), "nobody's rule is no permission");
     }
 
     #[test]

@@ -11,10 +11,13 @@ use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
+use crate::budget::Budget;
+use crate::changing::Changes;
+use crate::connection::CALL_BYTES_MAX;
 use crate::handle::HandleCodec;
 use crate::metrics::Metrics;
 use crate::mount::MountList;
-use crate::{Config, Shared, connection};
+use crate::{Config, READ_MAX, Shared, connection};
 
 /// After a failed accept (no descriptors left), wait before the next: others may close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,7 +38,9 @@ impl NfsServer {
             handles: HandleCodec::new(config.handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
-            reply_budget: Arc::new(Semaphore::new(config.reply_bytes_max / 1024)),
+            reply_budget: Budget::new(config.reply_bytes_max, READ_MAX as usize),
+            call_budget: Budget::new(config.call_bytes_max, CALL_BYTES_MAX),
+            changes: Changes::default(),
             config,
         });
         Ok(NfsServer { listener, shared })

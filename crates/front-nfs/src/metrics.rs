@@ -26,6 +26,10 @@ pub struct Metrics {
     pub read_bytes: Counter,
     /// Of these, sent by the kernel from the cached file.
     pub lent_bytes: Counter,
+    pub written_bytes: Counter,
+    /// Changes that were asked for again: while the first was running, and after it was answered.
+    pub joins: Counter,
+    pub replays: Counter,
     pub malformed: Counter,
     pub connections: Gauge<i64, AtomicI64>,
     pub calls_inflight: Gauge<i64, AtomicI64>,
@@ -43,6 +47,9 @@ impl Default for Metrics {
             failures: Family::default(),
             read_bytes: Counter::default(),
             lent_bytes: Counter::default(),
+            written_bytes: Counter::default(),
+            joins: Counter::default(),
+            replays: Counter::default(),
             malformed: Counter::default(),
             connections: Gauge::default(),
             calls_inflight: Gauge::default(),
@@ -57,6 +64,12 @@ impl Metrics {
         registry.register("forebay_nfs_read_bytes", "Bytes sent in READ answers", self.read_bytes.clone());
         let lent = "Of these, sent by the kernel from the cached file";
         registry.register("forebay_nfs_read_lent_bytes", lent, self.lent_bytes.clone());
+        let written = "Bytes taken in WRITE calls";
+        registry.register("forebay_nfs_written_bytes", written, self.written_bytes.clone());
+        let joins = "Repeated calls that joined the first one, which was running";
+        registry.register("forebay_nfs_joins", joins, self.joins.clone());
+        let replays = "Repeated calls that got the answer of the first one";
+        registry.register("forebay_nfs_replays", replays, self.replays.clone());
         let malformed = "Calls and connections refused as malformed";
         registry.register("forebay_nfs_malformed", malformed, self.malformed.clone());
         registry.register("forebay_nfs_connections", "Open connections", self.connections.clone());

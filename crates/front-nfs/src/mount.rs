@@ -44,7 +44,7 @@ impl MountList {
     }
 }
 
-pub async fn answer(call: &Call<'_>, xid: u32, mut arguments: Decoder) -> Reply {
+pub async fn answer(call: &Call, xid: u32, mut arguments: Decoder) -> Reply {
     match run(call, xid, &mut arguments).await {
         Ok(reply) => reply,
         Err(_) => {
@@ -54,7 +54,7 @@ pub async fn answer(call: &Call<'_>, xid: u32, mut arguments: Decoder) -> Reply 
     }
 }
 
-async fn run(call: &Call<'_>, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
+async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
     let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
     let mut e = success(xid);
     let mounts = &call.shared.mounts;
@@ -81,10 +81,10 @@ async fn run(call: &Call<'_>, xid: u32, d: &mut Decoder) -> Result<Reply, WireEr
         procedure::EXPORT => mount::encode_exports(&mut e, &exports(call)),
         _ => return Ok(plain(xid, ReplyStatus::ProcedureUnavailable)),
     }
-    Ok(Reply { head: e.finish(), body: Vec::new(), permits: Vec::new() })
+    Ok(Reply::new(e.finish()))
 }
 
-async fn mnt(call: &Call<'_>, path: &[u8]) -> MountResult {
+async fn mnt(call: &Call, path: &[u8]) -> MountResult {
     let deadline = call.shared.config.call_deadline;
     let node = match tokio::time::timeout(deadline, call.shared.vfs.resolve(path)).await {
         Ok(Ok(node)) => node,
@@ -105,7 +105,7 @@ async fn mnt(call: &Call<'_>, path: &[u8]) -> MountResult {
 }
 
 /// The root of the tree and every junction that this client may use.
-fn exports(call: &Call<'_>) -> Vec<Export> {
+fn exports(call: &Call) -> Vec<Export> {
     let rules = &call.shared.config.exports;
     let admitted = call.shared.vfs.junctions().into_iter();
     let admitted = admitted.filter(|junction| rules.admits(junction.id, call.peer.address));

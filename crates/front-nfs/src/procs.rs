@@ -1,48 +1,64 @@
 //! The procedures, one file each (small ones of a kind together); here the table of them.
 
 mod access;
+mod create;
 mod fs;
 mod getattr;
+mod link;
 mod lookup;
+mod name;
 mod read;
 mod readdir;
 mod readlink;
+mod remove;
+mod rename;
+mod setattr;
+mod write;
 
-use rpc_nfs3::nfs3::{self, FileHandle, Status, procedure};
+use rpc_nfs3::nfs3::{self, FileHandle, PostOpAttr, Status, procedure};
 use rpc_nfs3::{Decoder, Encoder};
 
+use crate::changing::changes;
 use crate::dispatch::{Call, Failure, Payload};
 
 type Done = Result<Payload, Failure>;
 
-pub async fn run(call: &Call<'_>, mut arguments: Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &Call, mut arguments: Decoder, e: &mut Encoder) -> Done {
     let d = &mut arguments;
+    if changes(call.procedure) {
+        // Each begins with the handle of what it changes: in a read-only tree nothing else is looked at.
+        call.open_to_change(&FileHandle::decode(&mut d.clone())?)?;
+    }
     match call.procedure {
         procedure::NULL => Ok(Payload::default()),
         procedure::GETATTR => getattr::run(call, d, e).await,
+        procedure::SETATTR => setattr::run(call, d, e).await,
         procedure::LOOKUP => lookup::run(call, d, e).await,
         procedure::ACCESS => access::run(call, d, e).await,
         procedure::READLINK => readlink::run(call, d, e).await,
         procedure::READ => read::run(call, d, e).await,
+        procedure::WRITE => write::write(call, d, e).await,
+        procedure::CREATE => create::create(call, d, e).await,
+        procedure::MKDIR => create::mkdir(call, d, e).await,
+        procedure::SYMLINK => create::symlink(call, d, e).await,
+        procedure::MKNOD => create::mknod(call, d, e).await,
+        procedure::REMOVE => remove::remove(call, d, e).await,
+        procedure::RMDIR => remove::rmdir(call, d, e).await,
+        procedure::RENAME => rename::run(call, d, e).await,
+        procedure::LINK => link::run(call, d, e).await,
         procedure::READDIR => readdir::run(call, d, e, false).await,
         procedure::READDIRPLUS => readdir::run(call, d, e, true).await,
         procedure::FSSTAT => fs::fsstat(call, d, e).await,
         procedure::FSINFO => fs::fsinfo(call, d, e).await,
         procedure::PATHCONF => fs::pathconf(call, d, e).await,
-        _ => refuse_to_change(call, d),
+        procedure::COMMIT => write::commit(call, d, e).await,
+        _ => Err(Failure::Status(Status::NOTSUPP)),
     }
 }
 
-/// Every procedure that changes something begins with a handle: it is checked as any other, and then the answer is
-/// that the tree is read-only.
-fn refuse_to_change(call: &Call<'_>, d: &mut Decoder) -> Done {
-    call.open(&FileHandle::decode(d)?)?;
-    Err(Failure::Status(Status::ROFS))
-}
-
-/// A failed result in the shape of its procedure, without attributes.
-pub fn encode_failure(e: &mut Encoder, procedure: u32, status: Status) {
-    if nfs3::encode_mutation_failure(e, procedure, status).is_ok() {
+/// A failed result in the shape of its procedure. `known`: of a change, the attributes of its directories.
+pub fn encode_failure(e: &mut Encoder, procedure: u32, status: Status, known: [PostOpAttr; 2]) {
+    if nfs3::encode_mutation_failure(e, procedure, status, known).is_ok() {
         return;
     }
     e.u32(status.0);

@@ -26,14 +26,14 @@ pub async fn write_replies(shared: Arc<Shared>, socket: OwnedWriteHalf, mut repl
     let mut batch = Vec::new();
     while replies.recv_many(&mut batch, SLICES_MAX).await > 0 {
         let mut pieces = Vec::with_capacity(batch.len() * 3);
-        let mut permits = Vec::new();
+        let mut room = Vec::new();
         for reply in batch.drain(..) {
             let length = reply.head.len() as u64 + reply.body.iter().map(Piece::length).sum::<u64>();
             let mark = record::mark(usize::try_from(length).unwrap_or(usize::MAX));
             pieces.push(Piece::Bytes(Bytes::copy_from_slice(&mark)));
             pieces.push(Piece::Bytes(reply.head));
             pieces.extend(reply.body);
-            permits.push(reply.permits);
+            room.push((reply.room, reply.place));
         }
         if write_all(&shared, socket.as_ref(), pieces).await.is_err() {
             return; // the connection ends with us: half an answer cannot be taken back

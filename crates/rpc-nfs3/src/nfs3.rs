@@ -176,10 +176,17 @@ pub fn decode_outcome<T, F>(
     }
 }
 
-/// The failure of a procedure that would change something, in the shape that this procedure's failures have:
-/// `wcc` objects whose attributes before and after are not told, and for LINK an absent attribute in front.
-pub fn encode_mutation_failure(e: &mut Encoder, procedure: u32, status: Status) -> Result<(), WireError> {
-    let words = match procedure {
+/// The failure of a procedure that would change something, in the shape that this procedure's failures have. `after`
+/// is what is known of its objects, in the order of the results: RENAME and LINK have two, the others one.
+pub fn encode_mutation_failure(
+    e: &mut Encoder,
+    procedure: u32,
+    status: Status,
+    after: [PostOpAttr; 2],
+) -> Result<(), WireError> {
+    let [first, second] = after;
+    let wcc = |after| wcc::WccData { before: None, after };
+    match procedure {
         procedure::SETATTR
         | procedure::WRITE
         | procedure::CREATE
@@ -188,12 +195,15 @@ pub fn encode_mutation_failure(e: &mut Encoder, procedure: u32, status: Status) 
         | procedure::MKNOD
         | procedure::REMOVE
         | procedure::RMDIR
-        | procedure::COMMIT => 2,
-        procedure::RENAME => 4,
-        procedure::LINK => 3,
+        | procedure::COMMIT => wcc::encode_wcc_result(e, &Err((status, wcc(first)))),
+        procedure::RENAME => {
+            let dirs = names::RenameWcc { from: wcc(first), to: wcc(second) };
+            names::encode_rename(e, &Err((status, dirs)));
+        }
+        procedure::LINK => {
+            names::encode_link(e, &Err((status, names::LinkWcc { attr: first, dir: wcc(second) })));
+        }
         _ => return Err(WireError::BadValue),
-    };
-    e.u32(status.0);
-    (0..words).for_each(|_| e.bool(false));
+    }
     Ok(())
 }

@@ -10,6 +10,8 @@ const LAST: u32 = 1 << 31;
 const FRAGMENTS_MAX: usize = 64;
 /// Room is made in steps of this size, as bytes really arrive.
 const STEP: usize = 64 * 1024;
+/// A longer record gets room for so many times what has come of it: of 1 MiB, 384 KiB are moved.
+const GROWTH: usize = 5;
 
 /// Why no record came.
 #[derive(Debug)]
@@ -47,7 +49,20 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
         Ok(())
     }
 
-    /// The next whole record, its fragments joined. One that came in one fragment is not copied.
+    /// Most bytes that the next record can have, by its first mark. Waits for that.
+    pub async fn announced(&mut self) -> Result<usize, RecordError> {
+        self.need(4).await?;
+        let mark = u32::from_be_bytes(self.buffer[..4].try_into().unwrap_or([0; 4]));
+        let length = (mark & !LAST) as usize;
+        match length <= self.record_max {
+            true if mark & LAST != 0 => Ok(length),
+            true => Ok(self.record_max),
+            false => Err(RecordError::TooLong),
+        }
+    }
+
+    /// The next whole record, its fragments joined. One that came in one fragment is not copied: it is a slice of what
+    /// it was read into, which is no larger than the record and 64 KiB.
     pub async fn record(&mut self) -> Result<Bytes, RecordError> {
         self.begin().await?;
         let mut joined: Option<BytesMut> = None;
@@ -81,9 +96,11 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
 
     async fn need(&mut self, length: usize) -> Result<(), RecordError> {
         while self.buffer.len() < length {
-            // In proportion to what has come, so that a large record is not moved once per step.
-            let step = STEP.max(self.buffer.len().saturating_mul(3));
-            self.buffer.reserve((length - self.buffer.len()).min(step));
+            let here = self.buffer.len();
+            // Full, or the rest of a step that would be read into in small pieces.
+            if self.buffer.capacity() == here || self.buffer.capacity() < length.min(STEP) {
+                self.make_room(STEP.max(length.min(here.saturating_mul(GROWTH))));
+            }
             if self.more().await? == 0 {
                 return Err(RecordError::Io(std::io::ErrorKind::UnexpectedEof.into()));
             }
@@ -93,8 +110,15 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
 
     async fn more(&mut self) -> Result<usize, RecordError> {
         if self.buffer.capacity() == self.buffer.len() {
-            self.buffer.reserve(STEP);
+            self.make_room(self.buffer.len() + STEP);
         }
         self.stream.read_buf(&mut self.buffer).await.map_err(RecordError::Io)
+    }
+
+    /// Room for `capacity` bytes in all, in memory of its own: a slice of a record keeps all that it was read into.
+    fn make_room(&mut self, capacity: usize) {
+        let mut roomy = BytesMut::with_capacity(capacity);
+        roomy.extend_from_slice(&self.buffer);
+        self.buffer = roomy;
     }
 }

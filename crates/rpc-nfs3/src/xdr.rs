@@ -45,6 +45,11 @@ impl Decoder {
         self.rest.len()
     }
 
+    /// What is left, without taking it.
+    pub fn rest(&self) -> &[u8] {
+        &self.rest
+    }
+
     pub fn u32(&mut self) -> WireResult<u32> {
         if self.rest.len() < 4 {
             return Err(WireError::Truncated);

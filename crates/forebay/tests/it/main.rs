@@ -3,6 +3,7 @@
 mod bench;
 mod lab;
 mod lab_figures;
+mod lab_write;
 mod mount;
 mod rpcbind;
 mod serve;

@@ -18,13 +18,18 @@ const BITS: [(u32, Access); 6] = [
     (access::EXECUTE, Access::EXECUTE),
 ];
 
-pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+/// What nobody may where the client may change nothing.
+const CHANGES: u32 = access::MODIFY | access::EXTEND | access::DELETE;
+
+pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let arguments = AccessArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.object)?;
     let wanted = BITS.iter().filter(|(bit, _)| arguments.wanted & bit != 0);
     let wanted = wanted.fold(Access(0), |all, (_, ours)| all | *ours);
     let (granted, node) = call.shared.vfs.access(&caller, id, wanted).await?;
+    let refused = if call.is_read_only(node.junction) { CHANGES } else { 0 };
     let granted = BITS.iter().filter(|(_, ours)| granted.contains(*ours)).fold(0, |all, (bit, _)| all | bit);
+    let granted = granted & !refused;
     file::encode_access(e, &Ok(AccessOk { attr: Some(fattr3(&node.attr)), granted }));
     Ok(Payload::default())
 }

@@ -5,11 +5,11 @@ use rpc_nfs3::nfs3::{FileHandle, Nfstime3};
 use rpc_nfs3::{Decoder, Encoder};
 
 use super::Done;
-use crate::READ_MAX;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Payload};
+use crate::{READ_MAX, WRITE_MAX};
 
-pub async fn fsstat(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn fsstat(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let room = call.shared.vfs.statfs(id).await?;
     let node = call.shared.vfs.getattr(id).await?;
@@ -27,27 +27,28 @@ pub async fn fsstat(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
     Ok(Payload::default())
 }
 
-pub async fn fsinfo(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn fsinfo(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
+    let can_set_time = if call.is_read_only(node.junction) { 0 } else { properties::CAN_SET_TIME };
     let ok = FsinfoOk {
         attr: Some(fattr3(&node.attr)),
         read_max: READ_MAX,
         read_preferred: READ_MAX,
         read_multiple: 4096,
-        write_max: READ_MAX,
-        write_preferred: READ_MAX,
+        write_max: WRITE_MAX,
+        write_preferred: WRITE_MAX,
         write_multiple: 4096,
         readdir_preferred: 64 << 10,
         file_size_max: (1 << 63) - 1,
         time_delta: Nfstime3 { seconds: 0, nanos: 1 },
-        properties: properties::LINK | properties::SYMLINK | properties::HOMOGENEOUS,
+        properties: properties::LINK | properties::SYMLINK | properties::HOMOGENEOUS | can_set_time,
     };
     fs::encode_fsinfo(e, &Ok(ok));
     Ok(Payload::default())
 }
 
-pub async fn pathconf(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn pathconf(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = PathconfOk {

@@ -7,7 +7,7 @@ use super::Done;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Payload};
 
-pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     file::encode_getattr(e, &Ok(fattr3(&node.attr)));

@@ -9,7 +9,7 @@ use super::Done;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Failure, Payload};
 
-pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let arguments = DirOp::decode(d)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let vfs = &call.shared.vfs;

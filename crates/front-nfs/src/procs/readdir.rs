@@ -18,7 +18,7 @@ const RESULT_BYTES_MAX: usize = 1 << 20;
 /// Items taken from `vfs` at a time, at most.
 const ITEMS_MAX: usize = 4096;
 
-pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder, plus: bool) -> Done {
+pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> Done {
     let arguments = ReaddirArgs::decode(d, plus)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let result_max = (arguments.max_count as usize).min(RESULT_BYTES_MAX);
@@ -50,7 +50,7 @@ pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder, plus: bool) 
     Ok(Payload::default())
 }
 
-fn entry(call: &Call<'_>, item: &DirItem, plus: bool) -> Entry {
+fn entry(call: &Call, item: &DirItem, plus: bool) -> Entry {
     let node = item.node.as_ref().filter(|_| plus);
     Entry {
         fileid: item.fileid,

@@ -8,7 +8,7 @@ use super::Done;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Payload};
 
-pub async fn run(call: &Call<'_>, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, caller) = call.open(&FileHandle::decode(d)?)?;
     let (target, node) = call.shared.vfs.readlink(&caller, id).await?;
     file::encode_readlink(e, &Ok(ReadlinkOk { attr: Some(fattr3(&node.attr)), target }));

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,11 +15,12 @@ use rpc_nfs3::nfs3::FileHandle;
 use rpc_nfs3::record::{self, RecordReader};
 use rpc_nfs3::rpc::{AuthSys, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
 use rpc_nfs3::{Decoder, Encoder, mount, nfs3};
+use testkit::far_origin::Far;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
-use vfs::Vfs;
+use vfs::{Vfs, WritePolicy, Writing};
 
 pub struct Served {
     pub address: SocketAddr,
@@ -41,14 +43,37 @@ pub async fn serve_with(
 ) -> Served {
     let memory = MemoryOrigin::new();
     fill(&memory);
+    serve_junctions(vec![("/", wrap(memory), WritePolicy::ReadOnly)], |config| config.exports = exports).await
+}
+
+/// Serve a fresh origin that clients may change, squashing nobody.
+pub async fn serve_writable(
+    fill: impl FnOnce(&MemoryOrigin),
+    edit: impl FnOnce(&mut Config),
+) -> (Served, Arc<Far>) {
+    let far = Far::new("far:one");
+    fill(&far.memory);
+    (serve_junctions(vec![("/", far.clone(), WritePolicy::Through)], edit).await, far)
+}
+
+/// Serve origins at their paths, squashing nobody unless `edit` says otherwise.
+pub async fn serve_junctions(
+    junctions: Vec<(&str, Arc<dyn Origin>, WritePolicy)>,
+    edit: impl FnOnce(&mut Config),
+) -> Served {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let junction = Junction::new("/", wrap(memory));
+    let policies = junctions.iter().map(|(path, _, policy)| ((*path).to_owned(), *policy)).collect();
+    let junctions = junctions.into_iter().map(|(path, origin, _)| Junction::new(path, origin)).collect();
     let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
-    let namespace = Namespace::open(names, vec![junction]).expect("opened");
+    let namespace = Namespace::open(names, junctions).expect("opened");
     let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
-    let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
+    let writing = Writing { junctions: policies, ..Writing::default() };
+    let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), writing);
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let config = Config { listen, exports, stall_timeout: Duration::from_secs(2), ..Config::default() };
+    let any = Rule { squash: Squash::None, ..Rule::default() };
+    let exports = ExportRules::new(vec![any]);
+    let mut config = Config { listen, exports, stall_timeout: Duration::from_secs(2), ..Config::default() };
+    edit(&mut config);
     let server = NfsServer::bind(config, vfs.clone()).await.expect("bound");
     let mut registry = Registry::default();
     server.register(&mut registry);
@@ -80,10 +105,12 @@ pub fn sys(uid: u32) -> Credentials {
     Credentials::Sys(AuthSys { uid, gid: uid, ..AuthSys::default() })
 }
 
+/// No two calls of a test run have the same, but where a test says so: clients on one machine share an address.
+static XID: AtomicU32 = AtomicU32::new(1 << 20);
+
 pub struct Client {
     pub write: OwnedWriteHalf,
     replies: RecordReader<OwnedReadHalf>,
-    xid: u32,
     pub credentials: Credentials,
 }
 
@@ -110,7 +137,7 @@ impl Client {
         let stream = TcpStream::connect(served.address).await.expect("connected");
         stream.set_nodelay(true).expect("set");
         let (read, write) = stream.into_split();
-        Client { write, replies: RecordReader::new(read, 4 << 20), xid: 0, credentials: sys(0) }
+        Client { write, replies: RecordReader::new(read, 4 << 20), credentials: sys(0) }
     }
 
     pub async fn send(&mut self, message: &[u8]) {
@@ -133,11 +160,11 @@ impl Client {
         procedure: u32,
         arguments: impl FnOnce(&mut Encoder),
     ) -> (ReplyStatus, Decoder) {
-        self.xid += 1;
-        let message = call_message(self.xid, program, procedure, self.credentials.clone(), arguments);
+        let xid = XID.fetch_add(1, Ordering::Relaxed);
+        let message = call_message(xid, program, procedure, self.credentials.clone(), arguments);
         self.send(&message).await;
         let (header, results) = self.answer().await.expect("the connection stays open");
-        assert_eq!(header.xid, self.xid);
+        assert_eq!(header.xid, xid);
         (header.status, results)
     }
 

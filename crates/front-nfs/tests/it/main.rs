@@ -1,5 +1,8 @@
 //! The server as its clients meet it: real sockets, real and malformed calls, over an origin in memory.
 
+mod changes;
 mod client;
 mod malformed;
 mod procedures;
+mod refusals;
+mod repeated;

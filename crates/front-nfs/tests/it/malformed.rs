@@ -4,11 +4,17 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Runs, TestRunner};
-use rpc_nfs3::nfs3::{FileHandle, Status, file, procedure};
-use rpc_nfs3::record;
+use rpc_nfs3::nfs3::create::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
+use rpc_nfs3::nfs3::names::{LinkArgs, RenameArgs};
+use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime, SetattrArgs};
+use rpc_nfs3::nfs3::write::{CommitArgs, StableHow, WriteArgs};
+use rpc_nfs3::nfs3::{FileHandle, Nfstime3, Status, file, procedure};
+use rpc_nfs3::rpc::ReplyStatus;
+use rpc_nfs3::{Encoder, record};
 use tokio::io::AsyncWriteExt;
 
-use crate::client::{Client, NFS, Served, call_message, serve, sys};
+use crate::changes::{mode, place};
+use crate::client::{Client, NFS, Served, call_message, serve, serve_writable, sys};
 
 /// The server still answers others as it should.
 async fn assert_serves(served: &Served, root: &FileHandle) {
@@ -38,7 +44,11 @@ fn samples<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, count: u32) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arbitrary_bytes_and_arguments_are_answered_or_refused() {
-    let served = serve(|m| m.write_file(b"file", b"x").expect("written")).await;
+    send_arbitrary(serve(|m| m.write_file(b"file", b"x").expect("written")).await).await;
+    send_arbitrary(serve_writable(|m| m.write_file(b"file", b"x").expect("written"), |_| {}).await.0).await;
+}
+
+async fn send_arbitrary(served: Served) {
     let root = Client::connect(&served).await.root().await;
     send_all(&served, samples(proptest::collection::vec(any::<u8>(), 0..600), 200)).await;
     let bytes = proptest::collection::vec(any::<u8>(), 0..300);
@@ -76,6 +86,76 @@ async fn cut_and_altered_calls_are_answered_or_refused() {
     });
     send_all(&served, cut.chain(altered).collect()).await;
     assert_serves(&served, &root).await;
+}
+
+/// A whole call of each procedure that changes something, on the root of a tree.
+fn changes(root: &FileHandle) -> Vec<Bytes> {
+    let time = SetTime::To(Nfstime3 { seconds: 5, nanos: 6 });
+    let attributes = Sattr3 { uid: Some(1), mtime: time, ..mode(0o644) };
+    let call =
+        |number, arguments: &dyn Fn(&mut Encoder)| call_message(9, NFS, number, sys(0), |e| arguments(e));
+    let named = |name: &[u8]| place(root, name);
+    let target = Bytes::from_static(b"target");
+    let write = WriteArgs {
+        file: root.clone(),
+        offset: 0,
+        stable: StableHow::FileSync,
+        data: Bytes::from_static(b"twelve bytes"),
+    };
+    let create = |how| CreateArgs { place: named(b"made"), how };
+    let node = NodeData::CharDevice { attributes, rdev: (1, 2) };
+    let set = SetattrArgs { object: root.clone(), attributes, guard: Some(Nfstime3::default()) };
+    vec![
+        call(procedure::SETATTR, &|e| set.encode(e)),
+        call(procedure::WRITE, &|e| write.encode(e)),
+        call(procedure::CREATE, &|e| create(CreateHow::Guarded(attributes)).encode(e)),
+        call(procedure::CREATE, &|e| create(CreateHow::Exclusive([7; 8])).encode(e)),
+        call(procedure::MKDIR, &|e| MkdirArgs { place: named(b"dir"), attributes }.encode(e)),
+        call(procedure::SYMLINK, &|e| {
+            SymlinkArgs { place: named(b"link"), attributes, target: target.clone() }.encode(e);
+        }),
+        call(procedure::MKNOD, &|e| MknodArgs { place: named(b"node"), node }.encode(e)),
+        call(procedure::REMOVE, &|e| named(b"made").encode(e)),
+        call(procedure::RMDIR, &|e| named(b"dir").encode(e)),
+        call(procedure::RENAME, &|e| RenameArgs { from: named(b"file"), to: named(b"other") }.encode(e)),
+        call(procedure::LINK, &|e| LinkArgs { object: root.clone(), place: named(b"name") }.encode(e)),
+        call(procedure::COMMIT, &|e| {
+            CommitArgs { file: root.clone(), offset: 0, count: 0 }.encode(e);
+        }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_and_altered_changes_are_answered_or_refused() {
+    let (served, _) = serve_writable(|m| m.write_file(b"file", b"x").expect("written"), |_| {}).await;
+    let root = Client::connect(&served).await.root().await;
+    for whole in changes(&root) {
+        let cut = (0..whole.len()).step_by(3).map(|end| whole[..end].to_vec());
+        // Two bits of each byte, and not those that make a file of 1 GiB in memory out of a small number.
+        let altered = (0..whole.len() * 8).filter(|bit| matches!(bit % 8, 0 | 7)).map(|bit| {
+            let mut message = whole.to_vec();
+            message[bit / 8] ^= 1 << (bit % 8);
+            message
+        });
+        send_all(&served, cut.chain(altered).collect()).await;
+        assert_serves(&served, &root).await;
+    }
+}
+
+/// What ends too early has changed nothing, and says that it was no call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_cut_short_is_garbage() {
+    let (served, far) = serve_writable(|m| m.write_file(b"file", b"x").expect("written"), |_| {}).await;
+    let mut client = Client::connect(&served).await;
+    let root = client.root().await;
+    far.forget_calls();
+    for whole in changes(&root) {
+        client.send(&whole[..whole.len() - 4]).await;
+        let (header, _) = client.answer().await.expect("answered");
+        assert_eq!(header.status, ReplyStatus::GarbageArguments);
+    }
+    let made = ["set", "write", "create", "mkdir", "symlink", "mknod", "remove", "rmdir", "rename", "link"];
+    assert_eq!(made.map(|kind| far.calls(kind)), [0; 10]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

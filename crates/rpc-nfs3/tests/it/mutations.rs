@@ -160,7 +160,7 @@ fn write_data_is_a_slice_of_the_record() {
 fn a_refused_mutation_decodes_as_the_failure_of_its_procedure() {
     let refused = |number| {
         let mut e = Encoder::default();
-        nfs3::encode_mutation_failure(&mut e, number, Status::ROFS).expect("a mutation");
+        nfs3::encode_mutation_failure(&mut e, number, Status::ROFS, [None, None]).expect("a mutation");
         Decoder::new(e.finish())
     };
     let nothing = WccData::default();

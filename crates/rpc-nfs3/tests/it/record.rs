@@ -103,6 +103,37 @@ fn a_claimed_mebibyte_costs_no_mebibyte_before_it_comes() {
 }
 
 #[test]
+fn the_first_mark_announces_the_record_and_takes_nothing_away() {
+    block_on(async {
+        let mut one = reader(stream(&[vec![vec![3; 5000]], vec![vec![4; 10], vec![5; 10]]]), vec![7]);
+        assert_eq!(one.announced().await.expect("a mark"), 5000);
+        assert_eq!(one.announced().await.expect("a mark"), 5000);
+        assert_eq!(one.record().await.expect("a record"), vec![3; 5000]);
+        assert_eq!(one.announced().await.expect("a mark"), CAP, "more fragments may follow");
+        assert_eq!(one.record().await.expect("a record").len(), 20);
+        let mut long = reader(mark(CAP + 1).to_vec(), vec![4]);
+        assert!(matches!(long.announced().await, Err(RecordError::TooLong)));
+    });
+}
+
+/// Who keeps a slice of a record keeps what it was read into: small records behind a large one are not in its memory.
+#[test]
+fn a_large_record_leaves_no_memory_for_those_behind_it() {
+    block_on(async {
+        let mut records = vec![vec![vec![1; CAP]]];
+        records.extend((0..50).map(|_| vec![vec![2; 100]]));
+        let mut reader = reader(stream(&records), vec![200_000]);
+        let kept = reader.record().await.expect("a record");
+        assert_eq!(kept.len(), CAP);
+        assert!(reader.reserved() <= 64 * 1024, "{} bytes", reader.reserved());
+        for _ in 0..50 {
+            assert_eq!(reader.record().await.expect("a record"), vec![2; 100]);
+            assert!(reader.reserved() <= 64 * 1024, "{} bytes", reader.reserved());
+        }
+    });
+}
+
+#[test]
 fn a_record_over_the_cap_is_refused_by_its_mark() {
     block_on(async {
         let mut one = reader(mark(CAP + 1).to_vec(), vec![4]);

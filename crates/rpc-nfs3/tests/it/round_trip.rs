@@ -239,7 +239,7 @@ fn every_mutation_fails_in_the_shape_of_its_result() {
     ];
     for (procedure, absent) in words {
         let mut e = Encoder::default();
-        nfs3::encode_mutation_failure(&mut e, procedure, Status::ROFS).expect("a mutation");
+        nfs3::encode_mutation_failure(&mut e, procedure, Status::ROFS, [None, None]).expect("a mutation");
         let mut d = Decoder::new(e.finish());
         assert_eq!(d.u32(), Ok(30));
         for _ in 0..absent {
@@ -248,5 +248,5 @@ fn every_mutation_fails_in_the_shape_of_its_result() {
         assert_eq!(d.remaining(), 0, "procedure {procedure}");
     }
     let mut e = Encoder::default();
-    assert!(nfs3::encode_mutation_failure(&mut e, procedure::READ, Status::ROFS).is_err());
+    assert!(nfs3::encode_mutation_failure(&mut e, procedure::READ, Status::ROFS, [None, None]).is_err());
 }
