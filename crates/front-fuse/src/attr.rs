@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use fuser::{FileAttr, FileType, INodeNo};
-use types::{Attr, FileKind, Timestamp};
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use types::{Attr, FileKind, TimeChange, Timestamp};
 
 /// What `stat` names as the best size of a read; the kernel's page, as every local file system says.
 const BLOCK: u32 = 4096;
@@ -55,6 +55,36 @@ fn device((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
 
+/// The kernel's `new_decode_dev`: major and minor.
+pub fn device_of(rdev: u32) -> (u32, u32) {
+    ((rdev >> 8) & 0xfff, (rdev & 0xff) | (rdev >> 12) & 0xf_ff00)
+}
+
+/// What SETATTR makes of a time.
+pub fn time_change(time: Option<TimeOrNow>) -> TimeChange {
+    match time {
+        None => TimeChange::Keep,
+        Some(TimeOrNow::Now) => TimeChange::Now,
+        Some(TimeOrNow::SpecificTime(time)) => TimeChange::To(timestamp(time)),
+    }
+}
+
+/// Of times before 1970 the library makes the epoch less the whole seconds *and* less the nanoseconds, where the
+/// kernel means them to be added.
+fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => Timestamp {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanos: since.subsec_nanos(),
+        },
+        Err(before) => {
+            let before = before.duration();
+            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
+            Timestamp { seconds, nanos: before.subsec_nanos() }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +103,20 @@ mod tests {
     fn device_numbers_are_packed_as_linux_does() {
         assert_eq!(device((8, 1)), 0x801);
         assert_eq!(device((0x123, 0x4_5678)), 0x4561_2378);
+        for numbers in [(8, 1), (0x123, 0x4_5678), (0xfff, 0xf_ffff), (0, 0)] {
+            assert_eq!(device_of(device(numbers)), numbers);
+        }
+    }
+
+    #[test]
+    fn times_to_set_are_what_the_kernel_meant() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let of = |time| time_change(Some(TimeOrNow::SpecificTime(time)));
+        assert_eq!(of(epoch + Duration::new(7, 9)), TimeChange::To(Timestamp { seconds: 7, nanos: 9 }));
+        // As the library has -2 s + 0.5 s.
+        let early = TimeChange::To(Timestamp { seconds: -2, nanos: 500_000_000 });
+        assert_eq!(of(epoch - Duration::new(2, 500_000_000)), early);
+        assert_eq!(time_change(Some(TimeOrNow::Now)), TimeChange::Now);
+        assert_eq!(time_change(None), TimeChange::Keep);
     }
 }

@@ -14,11 +14,16 @@ use bytes::Bytes;
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, Request,
+    ReplyStatfs, ReplyWrite, Request, WriteFlags,
 };
-use tokio::runtime::Handle;
+use rustix::fs::OFlags;
+use types::{Caller, Result, SetAttr};
 
+use crate::attr::{device_of, time_change};
+use crate::change::node_kind;
 use crate::metrics::OperationLabels;
+use crate::ops::Entry;
+use crate::write::stability_of;
 use crate::{READ_MAX, Shared};
 
 /// Unit of the counts in STATFS.
@@ -26,7 +31,6 @@ const FRAGMENT: u64 = 4096;
 
 pub struct Front {
     pub shared: Arc<Shared>,
-    pub runtime: Handle,
 }
 
 impl Front {
@@ -39,7 +43,7 @@ impl Front {
         let shared = self.shared.clone();
         shared.metrics.requests.inc();
         let answering = answer(shared.clone());
-        self.runtime.spawn(async move {
+        self.shared.runtime.spawn(async move {
             let start = Instant::now();
             shared.metrics.inflight.inc();
             answering.await;
@@ -75,12 +79,10 @@ impl Filesystem for Front {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = Bytes::copy_from_slice(name.as_bytes());
+        let name = owned(name);
         self.spawn("lookup", |shared| async move {
-            match shared.lookup(parent.0, name).await {
-                Ok(entry) => reply.entry(&entry.ttl, &entry.attr, Generation(0)),
-                Err(e) => reply.error(shared.failed("lookup", &e)),
-            }
+            let found = shared.lookup(parent.0, name).await;
+            shared.answer_entry("lookup", found, reply);
         });
     }
 
@@ -106,11 +108,16 @@ impl Filesystem for Front {
         });
     }
 
+    /// O_TRUNC does not come here: the kernel opens, then cuts with SETATTR.
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if flags.acc_mode() != OpenAccMode::O_RDONLY {
-            return reply.error(Errno::EROFS);
-        }
-        self.spawn("open", |shared| async move { shared.open(ino.0, reply).await });
+        let reads = flags.acc_mode() == OpenAccMode::O_RDONLY;
+        self.spawn("open", move |shared| async move {
+            if reads {
+                shared.open(ino.0, reply).await;
+            } else {
+                shared.open_to_write(ino.0, reply).await;
+            }
+        });
     }
 
     fn read(
@@ -152,10 +159,11 @@ impl Filesystem for Front {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        // Counted here and not in a task: who closes a file and removes it then finds it closed.
+        let released = self.shared.released(ino.0);
         let shared = self.shared.clone();
-        // The last close of an evicted file frees its blocks, which takes long for a large one.
-        self.runtime.spawn_blocking(move || {
-            shared.release(ino.0);
+        self.shared.runtime.spawn(async move {
+            shared.let_go(released).await;
             reply.ok();
         });
     }
@@ -203,19 +211,17 @@ impl Filesystem for Front {
         });
     }
 
-    // The kernel refuses changes by itself, since the mount is read-only; these answer if somebody remounts it.
-
     fn setattr(
         &self,
-        _: &Request,
-        _: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u64>,
-        _: Option<fuser::TimeOrNow>,
-        _: Option<fuser::TimeOrNow>,
-        _: Option<std::time::SystemTime>,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<fuser::TimeOrNow>,
+        mtime: Option<fuser::TimeOrNow>,
+        _ctime: Option<std::time::SystemTime>, // the origin's
         _: Option<FileHandle>,
         _: Option<std::time::SystemTime>,
         _: Option<std::time::SystemTime>,
@@ -223,47 +229,219 @@ impl Filesystem for Front {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        reply.error(Errno::EROFS);
+        let caller = caller(request);
+        let mode = mode.map(|mode| mode & MODE_BITS);
+        let (atime, mtime) = (time_change(atime), time_change(mtime));
+        let set = SetAttr { mode, uid, gid, size, atime, mtime };
+        self.spawn("setattr", |shared| async move {
+            match shared.setattr(&caller, ino.0, set).await {
+                Ok(entry) => reply.attr(&entry.ttl, &entry.attr),
+                Err(e) => reply.error(shared.failed("setattr", &e)),
+            }
+        });
     }
 
-    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(Errno::EROFS);
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32, // taken off by the kernel, here and below
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let Some(kind) = node_kind(mode, device_of(rdev)) else { return reply.error(Errno::EINVAL) };
+        let (caller, name) = (caller(request), owned(name));
+        self.spawn("mknod", |shared| async move {
+            let made = shared.mknod(&caller, parent.0, name, kind, mode & MODE_BITS).await;
+            shared.answer_entry("mknod", made, reply);
+        });
     }
 
-    fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(Errno::EROFS);
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let (caller, name) = (caller(request), owned(name));
+        self.spawn("mkdir", |shared| async move {
+            let made = shared.mkdir(&caller, parent.0, name, mode & MODE_BITS).await;
+            shared.answer_entry("mkdir", made, reply);
+        });
     }
 
-    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::EROFS);
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &std::path::Path,
+        reply: ReplyEntry,
+    ) {
+        let (caller, name, target) = (caller(request), owned(name), owned(target.as_os_str()));
+        self.spawn("symlink", |shared| async move {
+            let made = shared.symlink(&caller, parent.0, name, target).await;
+            shared.answer_entry("symlink", made, reply);
+        });
     }
 
-    fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::EROFS);
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let (caller, name) = (caller(request), owned(newname));
+        self.spawn("link", |shared| async move {
+            let made = shared.link(&caller, ino.0, newparent.0, name).await;
+            shared.answer_entry("link", made, reply);
+        });
     }
 
-    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
-        reply.error(Errno::EROFS);
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (caller, name) = (caller(request), owned(name));
+        self.spawn("unlink", |shared| async move {
+            let done = shared.unlink(&caller, parent.0, name).await;
+            shared.answer_empty("unlink", done, reply);
+        });
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (caller, name) = (caller(request), owned(name));
+        self.spawn("rmdir", |shared| async move {
+            let done = shared.rmdir(&caller, parent.0, name).await;
+            shared.answer_empty("rmdir", done, reply);
+        });
     }
 
     fn rename(
         &self,
-        _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: INodeNo,
-        _: &OsStr,
-        _: fuser::RenameFlags,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: fuser::RenameFlags,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::EROFS);
+        let caller = caller(request);
+        let (from, to) = ((parent.0, owned(name)), (newparent.0, owned(newname)));
+        self.spawn("rename", |shared| async move {
+            let done = shared.rename(&caller, from, to, flags).await;
+            shared.answer_empty("rename", done, reply);
+        });
     }
 
-    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
-        reply.error(Errno::EROFS);
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: fuser::ReplyCreate,
+    ) {
+        let (caller, name) = (caller(request), owned(name));
+        let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        self.spawn("create", |shared| async move {
+            shared.create(&caller, parent.0, name, mode & MODE_BITS, exclusive, reply).await;
+        });
     }
 
-    fn create(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: fuser::ReplyCreate) {
-        reply.error(Errno::EROFS);
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let room = self.shared.write_room(data.len());
+        let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
+        let stability = stability_of(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
+        self.spawn("write", |shared| async move {
+            let length = data.len();
+            let written = shared.write(&caller, ino.0, offset, data, stability).await;
+            drop(room);
+            match written {
+                Ok(()) => {
+                    shared.metrics.write_bytes.inc_by(length as u64);
+                    reply.written(length as u32); // READ_MAX at most
+                }
+                Err(e) => reply.error(shared.failed("write", &e)),
+            }
+        });
+    }
+
+    /// Each `close` of a file that was opened to write.
+    fn flush(&self, request: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let caller = caller(request);
+        self.spawn("flush", |shared| async move {
+            let done = shared.store(&caller, ino.0).await;
+            shared.answer_empty("flush", done, reply);
+        });
+    }
+
+    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let caller = caller(request);
+        self.spawn("fsync", |shared| async move {
+            let done = shared.store(&caller, ino.0).await;
+            shared.answer_empty("fsync", done, reply);
+        });
+    }
+
+    /// Changes of names are durable when they are answered: there is nothing to wait for.
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let caller = caller(request);
+        self.spawn("fallocate", |shared| async move {
+            let done = shared.fallocate(&caller, ino.0, offset, length, mode).await;
+            shared.answer_empty("fallocate", done, reply);
+        });
+    }
+}
+
+/// Permission, setuid, setgid and sticky bits of a mode.
+const MODE_BITS: u32 = 0o7777;
+
+/// Who asks. The kernel has checked what he may.
+fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), groups: Vec::new(), trusted: true }
+}
+
+fn owned(name: &OsStr) -> Bytes {
+    Bytes::copy_from_slice(name.as_bytes())
+}
+
+impl Shared {
+    fn answer_entry(&self, operation: &'static str, made: Result<Entry>, reply: ReplyEntry) {
+        match made {
+            Ok(entry) => reply.entry(&entry.ttl, &entry.attr, Generation(0)),
+            Err(e) => reply.error(self.failed(operation, &e)),
+        }
+    }
+
+    fn answer_empty(&self, operation: &'static str, done: Result<()>, reply: ReplyEmpty) {
+        match done {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(self.failed(operation, &e)),
+        }
     }
 }

@@ -22,14 +22,14 @@ pub const SUBTYPE: &str = "forebay";
 const HELPER: &str = "fusermount3";
 
 /// The device of a new mount at `dir`. Everybody may use it if root mounted it, otherwise only who did.
-pub fn mount(dir: &Path) -> Result<OwnedFd> {
-    match mount_directly(dir) {
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => mount_with_helper(dir),
+pub fn mount(dir: &Path, writable: bool) -> Result<OwnedFd> {
+    match mount_directly(dir, writable) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => mount_with_helper(dir, writable),
         other => other,
     }
 }
 
-fn mount_directly(dir: &Path) -> Result<OwnedFd> {
+fn mount_directly(dir: &Path, writable: bool) -> Result<OwnedFd> {
     if !rustix::process::geteuid().is_root() {
         return Err(Errno::PERM.into());
     }
@@ -41,16 +41,18 @@ fn mount_directly(dir: &Path) -> Result<OwnedFd> {
         device.as_raw_fd()
     );
     let data = CString::new(data).map_err(Error::other)?;
-    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
+    let access = if writable { MountFlags::empty() } else { MountFlags::RDONLY };
+    let flags = access | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
     rustix::mount::mount(SUBTYPE, dir, format!("fuse.{SUBTYPE}"), flags, data.as_c_str())?;
     Ok(device.into())
 }
 
-fn mount_with_helper(dir: &Path) -> Result<OwnedFd> {
+fn mount_with_helper(dir: &Path, writable: bool) -> Result<OwnedFd> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let access = if writable { "rw" } else { "ro" };
     let options = format!(
-        "ro,nosuid,nodev,noatime,default_permissions,max_read={READ_MAX},fsname={SUBTYPE},subtype={SUBTYPE}"
+        "{access},nosuid,nodev,noatime,default_permissions,max_read={READ_MAX},fsname={SUBTYPE},subtype={SUBTYPE}"
     );
     let child = Command::new(HELPER)
         .args(["-o", &options, "--"])

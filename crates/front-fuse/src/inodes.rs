@@ -4,11 +4,15 @@
 //! version* of it until he closes it, and the kernel keeps pages (or the one file behind a passthrough) per inode.
 //! So while a version is held open, a later version of the same file is another inode to the kernel, under a
 //! number of its own.
+//!
+//! What is changed through this mount is seen at once by all who have the file open through us, as on a local file
+//! system: a change of the bytes makes their opens follow the file. Only who reads the cache file by himself
+//! (passthrough) keeps what he opened; the change then goes to a number of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use types::{FileId, Version};
+use types::{FileId, Version, WeakAttr};
 use vfs::Node;
 
 /// The kernel's number for the root.
@@ -17,7 +21,7 @@ pub const ROOT: u64 = 1;
 /// How an open file is served. `B` stands for all bytes of a version, held for as long as it is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How<B> {
-    /// Being written at the origin: shows what comes, as NFS does.
+    /// Being written, here or at the origin: shows what comes, as NFS does.
     Following,
     /// One version, through us, from the cache or the origin.
     Snapshot,
@@ -56,6 +60,10 @@ pub struct Told {
     pub moved: bool,
 }
 
+/// The number is to be given up: what its name leads to must be looked up again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Superseded;
+
 struct Inode<B> {
     file: FileId,
     /// How often the kernel was told of it and has not forgotten.
@@ -63,25 +71,51 @@ struct Inode<B> {
     /// Where it was looked up last: number of the directory, and name.
     place: Option<(u64, Bytes)>,
     /// Of what version the kernel's pages are, if it has any.
-    pages: Option<Version>,
+    pages: Option<Pages>,
     held: Option<Held<B>>,
+    /// Written through this mount, and not all of it asked to be stored since.
+    unstored: bool,
 }
 
 struct Held<B> {
     opens: u64,
     node: Node,
     how: How<B>,
+    /// Somebody wants to change the bytes, which are read past us: whoever looks the name up gets another number.
+    retired: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pages {
+    version: Version,
+    weak: WeakAttr,
+}
+
+impl Pages {
+    fn of(node: &Node) -> Pages {
+        Pages { version: node.version, weak: node.attr.weak() }
+    }
 }
 
 pub struct Inodes<B> {
     by_number: HashMap<u64, Inode<B>>,
     /// The number under which the current version is looked up.
     by_file: HashMap<FileId, u64>,
+    /// How many opens there are of a file, under all its numbers.
+    opens: HashMap<FileId, u64>,
+    /// By directory: names that the kernel may hold for absent. When one comes to be there, it must be told.
+    absent: HashMap<u64, HashSet<Bytes>>,
+    absent_names: usize,
 }
+
+/// Names that the kernel may hold for absent; if there are more, it is told to forget them all.
+const ABSENT_MAX: usize = 50_000;
 
 impl<B: Clone> Inodes<B> {
     pub fn new(root: FileId) -> Inodes<B> {
-        let mut inodes = Inodes { by_number: HashMap::new(), by_file: HashMap::from([(root, ROOT)]) };
+        let by_file = HashMap::from([(root, ROOT)]);
+        let (by_number, opens, absent) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut inodes = Inodes { by_number, by_file, opens, absent, absent_names: 0 };
         // One look-up that is never forgotten.
         inodes.by_number.insert(ROOT, Inode::new(root, 1));
         inodes
@@ -121,6 +155,7 @@ impl<B: Clone> Inodes<B> {
             inode.lookups += 1;
             inode.place = Some((dir, name.clone()));
         }
+        self.not_absent(dir, name);
         self.by_file.insert(node.id, number);
         number
     }
@@ -128,7 +163,42 @@ impl<B: Clone> Inodes<B> {
     /// Is another version than this one held under the number?
     fn is_superseded(&self, number: u64, version: Version) -> bool {
         let held = self.by_number.get(&number).and_then(|inode| inode.held.as_ref());
-        held.is_some_and(|held| held.node.version != version && !matches!(held.how, How::Following))
+        held.is_some_and(|held| {
+            held.retired || (held.node.version != version && !matches!(held.how, How::Following))
+        })
+    }
+
+    /// This name is asked for, and the kernel may be told that it is absent. Returns the directories and names that the
+    /// kernel is to forget to make room.
+    pub fn perhaps_absent(&mut self, dir: u64, name: &Bytes) -> Vec<(u64, HashSet<Bytes>)> {
+        let mut left = Vec::new();
+        if self.absent_names >= ABSENT_MAX {
+            self.absent_names = 0;
+            left = self.absent.drain().collect();
+        }
+        let new = self.absent.entry(dir).or_default().insert(name.clone());
+        self.absent_names += usize::from(new);
+        left
+    }
+
+    fn not_absent(&mut self, dir: u64, name: &Bytes) {
+        let Some(names) = self.absent.get_mut(&dir) else { return };
+        self.absent_names -= usize::from(names.remove(name));
+        if names.is_empty() {
+            self.absent.remove(&dir);
+        }
+    }
+
+    /// Still, after it was asked for: nothing was heard of its directory meanwhile.
+    pub fn is_perhaps_absent(&self, dir: u64, name: &Bytes) -> bool {
+        self.absent.get(&dir).is_some_and(|names| names.contains(name))
+    }
+
+    /// The directory changed: what may be there now.
+    pub fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
+        let names = self.absent.remove(&dir).unwrap_or_default();
+        self.absent_names -= names.len();
+        names
     }
 
     fn free_number(&self, file: FileId) -> u64 {
@@ -157,6 +227,7 @@ impl<B: Clone> Inodes<B> {
             self.by_file.remove(&inode.file);
         }
         self.by_number.remove(&number);
+        self.take_absent(number);
     }
 
     /// `node` is what the file is now; what to tell of this inode?
@@ -170,7 +241,8 @@ impl<B: Clone> Inodes<B> {
             return Told { node: held.node.clone(), superseded, moved: false };
         }
         held.node = node.clone();
-        let moved = inode.pages.replace(node.version).is_some_and(|pages| pages != node.version);
+        let pages = inode.pages.replace(Pages::of(&node));
+        let moved = pages.is_some_and(|pages| pages.version != node.version);
         Told { node, superseded, moved }
     }
 
@@ -192,9 +264,9 @@ impl<B: Clone> Inodes<B> {
     }
 
     /// The pages that go to the kernel are of this version. True if it may have some of another one.
-    pub fn paged(&mut self, number: u64, version: Version) -> bool {
+    pub fn paged(&mut self, number: u64, node: &Node) -> bool {
         let Some(inode) = self.by_number.get_mut(&number) else { return false };
-        inode.pages.replace(version).is_some_and(|pages| pages != version)
+        inode.pages.replace(Pages::of(node)).is_some_and(|pages| pages.version != node.version)
     }
 
     /// Open the file in its current state `node`. `choose` says how, and is asked only if nobody has it open.
@@ -203,21 +275,125 @@ impl<B: Clone> Inodes<B> {
             return Some(Opening::Superseded);
         }
         let inode = self.by_number.get_mut(&number)?;
-        let held = inode.held.get_or_insert_with(|| Held { opens: 0, node: node.clone(), how: choose() });
+        let held = inode.held.get_or_insert_with(|| Held {
+            opens: 0,
+            node: node.clone(),
+            how: choose(),
+            retired: false,
+        });
         held.opens += 1;
         held.node = node.clone();
+        *self.opens.entry(inode.file).or_default() += 1;
         if let How::Passed(backing) = &held.how {
             return Some(Opening::Passed(backing.clone()));
         }
         // Without `keep` the kernel drops its pages.
-        let keep = inode.pages.replace(node.version) == Some(node.version);
+        let pages = inode.pages.replace(Pages::of(node));
+        let keep = pages.is_some_and(|pages| pages.version == node.version);
         Some(Opening::Served { keep })
+    }
+
+    /// The bytes are about to be changed under this number: its opens follow the file from now on. `Err` if they
+    /// cannot, being passed through; what is then looked up is another number. Returns what is not needed any more,
+    /// for the caller to let go of.
+    pub fn will_change(&mut self, number: u64) -> Result<Option<How<B>>, Superseded> {
+        let held = self.by_number.get_mut(&number).and_then(|inode| inode.held.as_mut());
+        let Some(held) = held else { return Ok(None) };
+        held.retired |= matches!(held.how, How::Passed(_));
+        if held.retired {
+            return Err(Superseded);
+        }
+        Ok(Some(std::mem::replace(&mut held.how, How::Following)))
+    }
+
+    /// The file lost its name, and nobody else can change it: its opens need not be of one version any more.
+    pub fn was_hidden(&mut self, file: FileId) -> Option<How<B>> {
+        let number = *self.by_file.get(&file)?;
+        let inode = self.by_number.get_mut(&number)?;
+        inode.place = None;
+        let held = inode.held.as_mut()?;
+        let snapshot = matches!(held.how, How::Snapshot);
+        snapshot.then(|| std::mem::replace(&mut held.how, How::Following))
+    }
+
+    /// The file was changed through this mount: from `before`, if that is known, to `node`. Pages of the state before
+    /// are pages of the state after, since the kernel put the change into them itself. True if they may be of
+    /// another one.
+    pub fn changed(&mut self, file: FileId, before: Option<WeakAttr>, node: &Node) -> bool {
+        let number = self.by_file.get(&file);
+        let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) else { return false };
+        if let Some(held) = &mut inode.held {
+            let same = before.is_some_and(|before| before == held.node.attr.weak());
+            if matches!(held.how, How::Following) || (same && !held.retired) {
+                held.node = node.clone();
+            }
+        }
+        let Some(pages) = inode.pages else { return false };
+        inode.pages = Some(Pages::of(node));
+        pages.version != node.version && before != Some(pages.weak)
+    }
+
+    /// As `changed`, of a change that touches no bytes and does not tell what was before: if size and mtime are what
+    /// they were, so are the bytes.
+    pub fn touched(&mut self, file: FileId, node: &Node) -> bool {
+        let number = self.by_file.get(&file);
+        let inode = number.and_then(|number| self.by_number.get(number));
+        let known = inode.and_then(|inode| {
+            let held = inode.held.as_ref().map(|held| held.node.attr.weak());
+            held.or(inode.pages.map(|pages| pages.weak))
+        });
+        let before = known.filter(|weak| (weak.size, weak.mtime) == (node.attr.size, node.attr.mtime));
+        self.changed(file, before, node)
+    }
+
+    /// Bytes were written under this number and are not stored yet.
+    pub fn wrote(&mut self, number: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.unstored = true;
+        }
+    }
+
+    /// What was written so far is going to be stored. True if there was anything.
+    pub fn storing(&mut self, number: u64) -> bool {
+        let inode = self.by_number.get_mut(&number);
+        inode.is_some_and(|inode| std::mem::take(&mut inode.unstored))
+    }
+
+    /// It has another name now.
+    pub fn moved(&mut self, file: FileId, dir: u64, name: &Bytes) {
+        let number = self.by_file.get(&file);
+        if let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) {
+            inode.place = Some((dir, name.clone()));
+        }
+    }
+
+    pub fn is_open_once(&self, number: u64) -> bool {
+        let held = self.by_number.get(&number).and_then(|inode| inode.held.as_ref());
+        held.is_some_and(|held| held.opens == 1)
+    }
+
+    pub fn is_open(&self, file: FileId) -> bool {
+        self.opens.contains_key(&file)
+    }
+
+    /// May a name of this directory be that of an open file? A file with several names is known by one of them.
+    pub fn may_be_open_in(&self, dir: u64) -> bool {
+        let mut open = self.by_number.values().filter_map(|inode| Some((inode, inode.held.as_ref()?)));
+        open.any(|(inode, held)| {
+            held.node.attr.nlink > 1 || inode.place.as_ref().is_none_or(|(place, _)| *place == dir)
+        })
     }
 
     /// One open less. Returns what was held, for the caller to let go of.
     pub fn release(&mut self, number: u64) -> Option<How<B>> {
         let inode = self.by_number.get_mut(&number)?;
         let held = inode.held.as_mut()?;
+        if let Some(opens) = self.opens.get_mut(&inode.file) {
+            *opens -= 1;
+            if *opens == 0 {
+                self.opens.remove(&inode.file);
+            }
+        }
         held.opens = held.opens.saturating_sub(1);
         if held.opens > 0 {
             return None;
@@ -238,7 +414,7 @@ impl<B: Clone> Inodes<B> {
 
 impl<B> Inode<B> {
     fn new(file: FileId, lookups: u64) -> Inode<B> {
-        Inode { file, lookups, place: None, pages: None, held: None }
+        Inode { file, lookups, place: None, pages: None, held: None, unstored: false }
     }
 }
 

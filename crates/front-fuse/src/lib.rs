@@ -4,12 +4,17 @@
 //! the kernel may keep, and for how long, follows from the junction's freshness; a file that is complete in the
 //! cache is read by the kernel itself (`open.rs`). Knows nothing of origins and of how the cache works.
 //!
-//! Start with `inodes.rs` (which version is behind which inode), then `open.rs`, then `mount.rs`.
+//! Start with `inodes.rs` (which version is behind which inode), then `open.rs`, then `write.rs` and `change.rs`, then
+//! `mount.rs`.
 //!
 //! Permission: the kernel decides, with the mode bits it was told (`default_permissions`). It knows the groups of
-//! a process; a FUSE request names only one of them. So the kernel never asks us (ACCESS is not sent).
+//! a process; a FUSE request names only one of them. So the kernel never asks us (ACCESS is not sent). It also takes
+//! setuid and setgid from a file that is written, cut or given away, with a SETATTR of its own (we do not take
+//! FUSE_HANDLE_KILLPRIV: only the kernel knows who is privileged), and keeps advisory locks to itself: they hold among
+//! the processes of this mount.
 
 mod attr;
+mod change;
 mod dispatch;
 mod errors;
 mod helper;
@@ -20,12 +25,15 @@ mod mountinfo;
 mod notices;
 mod open;
 mod ops;
+mod orphans;
 mod refresh;
+mod write;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use types::Caller;
 use vfs::Vfs;
@@ -36,8 +44,9 @@ pub use mount::{Mounted, check_mount_point};
 use inodes::Inodes;
 use notices::Notices;
 use open::{Backing, Passthrough};
+use orphans::Orphans;
 
-/// Most bytes of one READ. The kernel's requests grow to this where its read-ahead allows.
+/// Most bytes of one READ or WRITE. The kernel's requests grow to this where its read-ahead, or the writer, allows.
 pub const READ_MAX: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -52,8 +61,14 @@ pub struct Config {
     pub background_max: u16,
     /// Bytes of READ answers in memory.
     pub reply_bytes_max: usize,
+    /// Bytes of WRITE requests in memory. Above it no request is taken from the kernel until some are through: it
+    /// takes as many processes that write 1 MiB at once as there are MiB, while the origin takes nothing.
+    pub write_bytes_max: usize,
     /// What the origin does not answer is tried again for this long, then the system call fails with EIO.
     pub deadline: Duration,
+    /// As `deadline`, of what changes something: a program that writes is rarely ready for an error, and what it wrote
+    /// is lost with it.
+    pub change_deadline: Duration,
     /// A file that changed less than this ago is taken to be still in writing: its opens show what comes, and it is
     /// not read by the kernel itself. Longer than a writer usually pauses.
     pub writing_window: Duration,
@@ -71,7 +86,9 @@ impl Default for Config {
             threads: 4,
             background_max: 64,
             reply_bytes_max: 128 << 20,
+            write_bytes_max: 512 << 20,
             deadline: Duration::from_secs(30),
+            change_deadline: Duration::from_secs(300),
             writing_window: Duration::from_secs(60),
             passthrough: true,
             kernel_readahead: 1 << 20,
@@ -91,17 +108,28 @@ struct Shared {
     metrics: Metrics,
     /// KiB of READ answers that may still be made.
     reply_budget: Arc<Semaphore>,
+    /// KiB of WRITE requests that may still be taken.
+    write_budget: Arc<Semaphore>,
+    orphans: Orphans,
+    runtime: Handle,
+    /// For tasks that outlive the request that begins them.
+    me: Weak<Shared>,
 }
 
 impl Shared {
-    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics) -> Arc<Shared> {
-        Arc::new(Shared {
+    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics, runtime: Handle) -> Arc<Shared> {
+        Arc::new_cyclic(|me| Shared {
             inodes: Mutex::new(Inodes::new(vfs.root())),
             notices: Arc::default(),
             passthrough: Passthrough::new(config.passthrough),
             metrics,
             kernel: Caller::root(),
             reply_budget: Arc::new(Semaphore::new(config.reply_bytes_max / 1024)),
+            // At least one request.
+            write_budget: Arc::new(Semaphore::new(config.write_bytes_max.max(READ_MAX as usize) / 1024)),
+            orphans: Orphans::default(),
+            runtime,
+            me: me.clone(),
             vfs,
             config,
         })

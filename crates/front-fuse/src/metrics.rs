@@ -19,7 +19,7 @@ pub struct ErrnoLabels {
     pub errno: i32,
 }
 
-/// `passthrough`, `snapshot` or `following`.
+/// `passthrough`, `snapshot`, `following` or `writing`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OpenLabels {
     pub how: &'static str,
@@ -32,6 +32,7 @@ pub struct Metrics {
     pub opens: Family<OpenLabels, Counter>,
     pub requests: Counter,
     pub read_bytes: Counter,
+    pub write_bytes: Counter,
     pub invalidations: Counter,
     pub inflight: Gauge<i64, AtomicI64>,
 }
@@ -49,6 +50,7 @@ impl Default for Metrics {
             opens: Family::default(),
             requests: Counter::default(),
             read_bytes: Counter::default(),
+            write_bytes: Counter::default(),
             invalidations: Counter::default(),
             inflight: Gauge::default(),
         }
@@ -60,10 +62,13 @@ impl Metrics {
         registry.register("forebay_fuse_request_seconds", "Time of a request", self.seconds.clone());
         registry.register("forebay_fuse_requests", "Requests of the kernel", self.requests.clone());
         registry.register("forebay_fuse_failures", "Answers with an error", self.failures.clone());
-        let opens = "Files opened: read by the kernel itself, one version through us, or as it is written";
+        let opens =
+            "Files opened: read by the kernel itself, one version through us, as it is written, or to write";
         registry.register("forebay_fuse_opens", opens, self.opens.clone());
         let bytes = "Bytes answered to READ (not those that the kernel reads by itself)";
         registry.register("forebay_fuse_read_bytes", bytes, self.read_bytes.clone());
+        let bytes = "Bytes taken from WRITE";
+        registry.register("forebay_fuse_write_bytes", bytes, self.write_bytes.clone());
         let invalidations = "Times the kernel was told to drop what it has of an inode";
         registry.register("forebay_fuse_invalidations", invalidations, self.invalidations.clone());
         registry.register(

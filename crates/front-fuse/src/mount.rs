@@ -16,7 +16,7 @@ use vfs::Vfs;
 
 use crate::dispatch::Front;
 use crate::mountinfo::MountEntry;
-use crate::{Config, Metrics, Shared, helper, mountinfo, notices, refresh};
+use crate::{Config, Metrics, Shared, helper, mountinfo, notices, orphans, refresh};
 
 /// Mounts of ours on top of each other that are taken away.
 const LEFT_BEHIND_MAX: usize = 8;
@@ -114,6 +114,18 @@ impl Mounted {
         self.detach();
         if tokio::time::timeout(DRAIN, self.ended()).await.is_err() {
             info!("{} is still in use; it ends with this process", self.dir.display());
+            return;
+        }
+        // Nothing is open any more.
+        let leaving = self.shared.orphans.take_all();
+        let removing = leaving.into_iter().map(|(file, orphan)| self.shared.remove_now(file, orphan));
+        let all = async {
+            for one in removing {
+                one.await;
+            }
+        };
+        if tokio::time::timeout(DRAIN, all).await.is_err() {
+            info!("hidden names of removed files stay at the origin: find -name '{}*'", orphans::PREFIX);
         }
     }
 
@@ -149,9 +161,9 @@ fn start(
         let message = format!("{}: {e}", dir.display());
         Error::new(ErrorKind::Config, "mount:", message)
     };
-    let shared = Shared::new(vfs, config, metrics);
+    let shared = Shared::new(vfs, config, metrics, runtime.clone());
     note_privilege(&shared);
-    let fd = helper::mount(&dir).map_err(failed)?;
+    let fd = helper::mount(&dir, shared.vfs.is_writable()).map_err(failed)?;
     let device = mountinfo::top_at(&dir).map(|entry| entry.device);
     let (end, ended) = watch::channel(false);
     // From here on, dropping it unmounts.
@@ -163,7 +175,7 @@ fn start(
     options.clone_fd = true;
     let everybody = rustix::process::geteuid().is_root();
     let acl = if everybody { SessionACL::All } else { SessionACL::Owner };
-    let front = Front { shared: shared.clone(), runtime: runtime.clone() };
+    let front = Front { shared: shared.clone() };
     let session = Session::from_fd(front, fd, acl, options).map_err(failed)?;
     notices::start(shared.notices.clone(), session.notifier(), shared.metrics.clone()).map_err(failed)?;
     let serve = move || {

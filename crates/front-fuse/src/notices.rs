@@ -4,7 +4,7 @@
 //! done on a thread of its own that answers nobody, and what is to be told is collected by inode: never more than
 //! the kernel has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,8 +25,8 @@ struct Pending {
 struct Notice {
     /// Also the bytes, not only the attributes.
     pages: bool,
-    /// Also the name: directory and name.
-    entry: Option<(u64, Bytes)>,
+    /// Also names: directory and name.
+    entries: HashSet<(u64, Bytes)>,
 }
 
 #[derive(Default)]
@@ -38,12 +38,20 @@ pub struct Notices {
 impl Notices {
     /// Bytes and attributes of this inode are not what they were.
     pub fn pages(&self, number: u64) {
-        self.add(number, Notice { pages: true, entry: None });
+        self.add(number, Notice { pages: true, entries: HashSet::new() });
     }
 
     /// This object may not be what it was, nor its name.
     pub fn object(&self, number: u64, entry: Option<(u64, Bytes)>) {
-        self.add(number, Notice { pages: false, entry });
+        self.add(number, Notice { pages: false, entries: entry.into_iter().collect() });
+    }
+
+    /// Names of this directory that were absent may be there now.
+    pub fn names(&self, dir: u64, names: HashSet<Bytes>) {
+        if !names.is_empty() {
+            let entries = names.into_iter().map(|name| (dir, name)).collect();
+            self.add(dir, Notice { pages: false, entries });
+        }
     }
 
     fn add(&self, number: u64, notice: Notice) {
@@ -53,7 +61,7 @@ impl Notices {
         }
         let known = pending.inodes.entry(number).or_default();
         known.pages |= notice.pages;
-        known.entry = notice.entry.or(known.entry.take());
+        known.entries.extend(notice.entries);
         self.wake.notify_one();
     }
 
@@ -92,9 +100,9 @@ pub fn start(notices: Arc<Notices>, notifier: Notifier, metrics: Metrics) -> std
 
 fn tell(notifier: &Notifier, number: u64, notice: &Notice) -> std::io::Result<()> {
     // A negative offset means attributes only; length 0 means to the end.
-    notifier.inval_inode(INodeNo(number), if notice.pages { 0 } else { -1 }, 0)?;
-    match &notice.entry {
-        Some((dir, name)) => notifier.inval_entry(INodeNo(*dir), OsStr::from_bytes(name)),
-        None => Ok(()),
+    let mut told = notifier.inval_inode(INodeNo(number), if notice.pages { 0 } else { -1 }, 0);
+    for (dir, name) in &notice.entries {
+        told = told.and(notifier.inval_entry(INodeNo(*dir), OsStr::from_bytes(name)));
     }
+    told
 }

@@ -2,26 +2,39 @@
 //!
 //! The kernel refuses to have one inode open in both ways, and to have two files behind one inode. So the first
 //! open decides, and later opens follow until the last one is closed (`inodes.rs`).
+//!
+//! Who opens to write is served through us and sees what comes. If the file is passed through to readers, its name is
+//! looked up again and leads to another inode, and the readers keep what they opened. (The kernel would let a direct
+//! open be beside passed ones, but a shared mapping of it would write into the cache file.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
+use bytes::Bytes;
+use fuser::{BackingId, FileHandle, FopenFlags, ReplyCreate, ReplyOpen};
 use rustix::io::Errno;
 use tracing::{debug, info};
-use types::Result;
+use types::{Caller, Error, ErrorKind, FileId, Result};
 use vfs::{Node, WholeFile};
 
 use crate::Shared;
 use crate::errors;
 use crate::inodes::{How, Opening};
+use crate::ops::Entry;
 
 /// All bytes of a version, and by what number the kernel reads them if it does so by itself. Fields are dropped in
 /// this order: the kernel lets go first.
 pub struct Backing {
     id: Option<BackingId>,
     pub file: WholeFile,
+}
+
+/// What is left to do after a close.
+pub struct Released {
+    held: Option<How<Arc<Backing>>>,
+    /// Written, by a mapping, after the last `close` stored what there was.
+    unstored: Option<FileId>,
 }
 
 /// May files be passed through? Until it is seen to be impossible.
@@ -73,6 +86,82 @@ impl Shared {
                 reply.opened(FileHandle(0), keep | FopenFlags::FOPEN_NOFLUSH);
             }
             Some(Opening::Passed(_) | Opening::Superseded) | None => reply.error(errors::stale()),
+        }
+    }
+
+    pub async fn open_to_write(&self, number: u64, reply: ReplyOpen) {
+        match self.opened_to_write(number).await {
+            Ok(flags) => {
+                self.metrics.opened("writing");
+                reply.opened(FileHandle(0), flags);
+            }
+            Err(e) => {
+                let errno = self.failed("open", &e);
+                reply.error(errno);
+            }
+        }
+    }
+
+    async fn opened_to_write(&self, number: u64) -> Result<FopenFlags> {
+        let node = self.node_to_open(number).await?;
+        self.demand_writable(&node)?;
+        self.follow_changes(number)?;
+        self.begin_to_follow(number, &node)
+    }
+
+    /// Closing it is told to us: a FLUSH stores what was written.
+    fn begin_to_follow(&self, number: u64, node: &Node) -> Result<FopenFlags> {
+        match self.inodes().open(number, node, || How::Following) {
+            Some(Opening::Served { keep: true }) => Ok(FopenFlags::FOPEN_KEEP_CACHE),
+            Some(Opening::Served { keep: false }) => Ok(FopenFlags::empty()),
+            _ => Err(Error::new(ErrorKind::Stale, "open", number)),
+        }
+    }
+
+    /// Makes a file and opens it, and answers.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        dir: u64,
+        name: Bytes,
+        mode: u32,
+        exclusive: bool,
+        reply: ReplyCreate,
+    ) {
+        match self.created(caller, dir, name, mode, exclusive).await {
+            Ok((entry, flags)) => {
+                self.metrics.opened("writing");
+                reply.created(&entry.ttl, &entry.attr, fuser::Generation(0), FileHandle(0), flags);
+            }
+            Err(e) => {
+                let errno = self.failed("create", &e);
+                reply.error(errno);
+            }
+        }
+    }
+
+    async fn created(
+        &self,
+        caller: &Caller,
+        dir: u64,
+        name: Bytes,
+        mode: u32,
+        exclusive: bool,
+    ) -> Result<(Entry, FopenFlags)> {
+        let (entry, node) = match self.make_file(caller, dir, name, mode).await {
+            // Not absent, as the kernel believed: it looks again, and opens what is there.
+            Err(e) if e.kind() == ErrorKind::Exists && !exclusive => {
+                return Err(Error::new(ErrorKind::Stale, "create", dir).with_source(e));
+            }
+            made => made?,
+        };
+        let number = entry.attr.ino.0;
+        match self.begin_to_follow(number, &node) {
+            Ok(flags) => Ok((entry, flags)),
+            Err(e) => {
+                self.inodes().forget(number, 1); // the kernel never hears of it
+                Err(e)
+            }
         }
     }
 
@@ -128,8 +217,28 @@ impl Shared {
         }
     }
 
-    pub fn release(&self, number: u64) {
-        let released = self.inodes().release(number);
-        drop(released); // outside the lock: the last close of an evicted file frees its room
+    /// The kernel has closed it: one open less.
+    pub fn released(&self, number: u64) -> Released {
+        let mut inodes = self.inodes();
+        let file = inodes.file(number);
+        let unstored = inodes.is_open_once(number) && inodes.storing(number);
+        let held = inodes.release(number);
+        let last = file.filter(|file| !inodes.is_open(*file));
+        drop(inodes);
+        if let Some(file) = last {
+            self.remove_orphan(file);
+        }
+        Released { held, unstored: file.filter(|_| unstored) }
+    }
+
+    pub async fn let_go(&self, released: Released) {
+        if let Some(file) = released.unstored {
+            self.store_unseen(file).await;
+        }
+        // The last close of an evicted file frees its blocks, which takes long for a large one.
+        if let Some(held @ (How::Whole(_) | How::Passed(_))) = released.held {
+            let dropping = tokio::task::spawn_blocking(move || drop(held));
+            let _ = dropping.await; // an error: the process ends
+        }
     }
 }

@@ -31,12 +31,17 @@ pub struct Entry {
 impl Shared {
     pub async fn lookup(&self, dir: u64, name: Bytes) -> Result<Entry> {
         let dir_id = self.file(dir)?;
+        let bytes = name.clone();
         let name = Name::new(name)?;
+        let forgotten = self.inodes().perhaps_absent(dir, &bytes);
+        for (dir, names) in forgotten {
+            self.notices.names(dir, names);
+        }
         match self.patiently(|| self.vfs.lookup(&self.kernel, dir_id, &name)).await {
             Ok(node) => Ok(self.entry(dir, dir_id, &name, node)),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let ttl = self.vfs.name_fresh_for(dir_id, &name, true);
-                if ttl.is_zero() {
+                if ttl.is_zero() || !self.inodes().is_perhaps_absent(dir, &bytes) {
                     return Err(e);
                 }
                 // An entry without an inode is remembered as absent.
@@ -48,7 +53,7 @@ impl Shared {
 
     /// The kernel is told of `node`, which is `name` in `dir`. Name and attributes get one time, the shorter: when
     /// it is over, the next use of the name is a look-up, which brings both.
-    fn entry(&self, dir: u64, dir_id: FileId, name: &Name, node: Node) -> Entry {
+    pub fn entry(&self, dir: u64, dir_id: FileId, name: &Name, node: Node) -> Entry {
         let ttl = self.vfs.fresh_for(&node).min(self.vfs.name_fresh_for(dir_id, name, false));
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         let (number, moved) = {
@@ -59,7 +64,13 @@ impl Shared {
         if moved {
             self.notices.pages(number);
         }
-        Entry { attr: file_attr(number, &node.attr), ttl }
+        Entry { attr: self.shown(number, &node), ttl }
+    }
+
+    /// A file that was removed while it is open has one name less than its origin says: the hidden one.
+    fn shown(&self, number: u64, node: &Node) -> FileAttr {
+        let hidden = u32::from(self.orphans.contains(node.id));
+        FileAttr { nlink: node.attr.nlink.saturating_sub(hidden), ..file_attr(number, &node.attr) }
     }
 
     pub async fn getattr(&self, number: u64) -> Result<Entry> {
@@ -72,12 +83,17 @@ impl Shared {
                 held.ok_or(e)?
             }
         };
+        Ok(self.attributes(number, node))
+    }
+
+    /// What to tell of an inode whose file is `node` now.
+    pub fn attributes(&self, number: u64, node: Node) -> Entry {
         let told = self.inodes().told(number, node);
         if told.moved {
             self.notices.pages(number);
         }
         let ttl = if told.superseded { Duration::ZERO } else { self.vfs.fresh_for(&told.node) };
-        Ok(Entry { attr: file_attr(number, &told.node.attr), ttl })
+        Entry { attr: self.shown(number, &told.node), ttl }
     }
 
     pub async fn readlink(&self, number: u64) -> Result<Bytes> {
@@ -117,7 +133,7 @@ impl Shared {
 
     /// Bytes of `node`'s version have gone to the kernel. If those before were of another one, they are to go.
     pub fn has_read(&self, number: u64, node: &Node) {
-        if self.inodes().paged(number, node.version) {
+        if self.inodes().paged(number, node) {
             self.notices.pages(number);
         }
     }
@@ -134,6 +150,10 @@ impl Shared {
         loop {
             let listing = self.list(number, at).await?;
             for item in &listing.items {
+                at = item.cookie;
+                if self.is_hidden(item) {
+                    continue;
+                }
                 let shown = match &item.node {
                     Some(node) => self.inodes().number_of(node.id),
                     None => item.fileid,
@@ -142,12 +162,16 @@ impl Shared {
                 if reply.add(INodeNo(shown), item.cookie, kind, OsStr::from_bytes(&item.name)) {
                     return Ok(());
                 }
-                at = item.cookie;
             }
             if listing.eof {
                 return Ok(());
             }
         }
+    }
+
+    /// An open file that was removed.
+    fn is_hidden(&self, item: &DirItem) -> bool {
+        item.node.as_ref().is_some_and(|node| self.orphans.hides(node.id, &item.name))
     }
 
     pub async fn readdirplus(&self, number: u64, cookie: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
@@ -156,10 +180,13 @@ impl Shared {
         loop {
             let listing = self.list(number, at).await?;
             for item in listing.items {
+                at = item.cookie;
+                if self.is_hidden(&item) {
+                    continue;
+                }
                 if self.add_plus(number, dir_id, &item, reply) {
                     return Ok(());
                 }
-                at = item.cookie;
             }
             if listing.eof {
                 return Ok(());
@@ -217,6 +244,20 @@ impl Shared {
         }
     }
 
+    /// As `patiently`, for what changes something. No try is cut short: what it did would be half known. (Each ends by
+    /// itself: `vfs` and the origin have deadlines.)
+    pub async fn persistently<T, F: Future<Output = Result<T>>>(&self, change: impl Fn() -> F) -> Result<T> {
+        let deadline = Instant::now() + self.config.change_deadline;
+        loop {
+            match change().await {
+                Err(e) if e.is_retryable() && Instant::now() + RETRY_PAUSE < deadline => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// The errno to answer, counted.
     pub fn failed(&self, operation: &'static str, error: &Error) -> fuser::Errno {
         debug!("{operation}: {error}");
@@ -226,7 +267,7 @@ impl Shared {
     }
 }
 
-fn unknown(number: u64) -> Error {
+pub fn unknown(number: u64) -> Error {
     Error::new(ErrorKind::Stale, "find inode", number)
 }
 

@@ -25,6 +25,8 @@ pub async fn pass_on(shared: Arc<Shared>, mut changes: Changes) {
             let place = shared.inodes().places_of(file);
             if let Some((number, entry)) = place {
                 shared.notices.object(number, entry);
+                let absent = shared.inodes().take_absent(number);
+                shared.notices.names(number, absent);
             }
         }
     }

@@ -169,6 +169,8 @@ impl Namespace {
         }
         let mut record = node.record.clone();
         record.checked_ms = 0;
+        // Who has it open with bytes on their way is told what is known, and nobody asks.
+        record.attr.nlink = record.attr.nlink.saturating_sub(1);
         if record.parent == dir && record.name == name.as_bytes() {
             let other = self.another_name(dir, name, &node)?;
             (record.parent, record.name) = other.unwrap_or((DETACHED, Bytes::new()));

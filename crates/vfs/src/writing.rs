@@ -54,6 +54,11 @@ impl Vfs {
         self.policies.get(&junction).copied().unwrap_or_default()
     }
 
+    /// May anything be changed, anywhere?
+    pub fn is_writable(&self) -> bool {
+        self.policies.values().any(|policy| *policy != WritePolicy::ReadOnly)
+    }
+
     /// The policy under which `id` may be changed.
     pub(crate) fn demand_writable(&self, id: FileId, junction: JunctionId) -> Result<WritePolicy> {
         match self.write_policy(junction) {

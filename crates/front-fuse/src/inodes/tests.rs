@@ -121,8 +121,8 @@ fn a_file_being_written_moves_on_and_its_old_pages_go() {
     let told = table.told(number, node(2, 2));
     assert!(told.moved && !told.superseded && told.node.version == node(2, 2).version);
     assert!(!table.told(number, node(2, 2)).moved, "once");
-    assert!(table.paged(number, node(2, 3).version));
-    assert!(!table.paged(number, node(2, 3).version));
+    assert!(table.paged(number, &node(2, 3)));
+    assert!(!table.paged(number, &node(2, 3)));
     assert_eq!(table.following().len(), 1);
     assert_eq!(table.open(number, &node(2, 4), || unreachable!()), Some(Opening::Served { keep: false }));
 }
@@ -139,4 +139,106 @@ fn two_files_with_the_same_64_bits_have_two_numbers() {
     first.id.0[0] = 1;
     first.id.0[15] = 7;
     assert!(remember(&mut table, &first) > ROOT, "the root's number is the root's");
+}
+
+#[test]
+fn who_wants_to_write_what_is_passed_through_gets_another_number() {
+    let mut table = table();
+    let old = remember(&mut table, &node(2, 1));
+    table.open(old, &node(2, 1), || How::Passed("backing")).expect("known");
+    assert_eq!(table.will_change(old), Err(Superseded));
+    let new = remember(&mut table, &node(2, 1));
+    assert_ne!(new, old, "though it is the same version");
+    assert_eq!(table.will_change(new), Ok(None));
+    assert_eq!(table.open(new, &node(2, 1), || How::Following), Some(Opening::Served { keep: false }));
+    assert!(matches!(table.serving(old), Some(Serving::Pinned(_, Some("backing")))), "as it was");
+    assert!(table.told(old, node(2, 2)).superseded);
+    table.release(old);
+    assert!(table.is_open(node(2, 1).id));
+    table.release(new);
+    assert!(!table.is_open(node(2, 1).id));
+}
+
+#[test]
+fn who_reads_through_us_follows_what_is_changed_here() {
+    for how in [How::Snapshot, How::Whole("bytes")] {
+        let mut table = table();
+        let number = remember(&mut table, &node(2, 1));
+        table.open(number, &node(2, 1), || how.clone()).expect("known");
+        assert_eq!(table.will_change(number), Ok(Some(how)));
+        assert!(matches!(table.serving(number), Some(Serving::Current(_))));
+        assert_eq!(remember(&mut table, &node(2, 2)), number, "the same inode");
+    }
+}
+
+#[test]
+fn own_changes_leave_the_pages_and_what_others_did_before_takes_them() {
+    let mut table = table();
+    let number = remember(&mut table, &node(2, 1));
+    table.open(number, &node(2, 1), || How::Following).expect("known");
+    let weak = |version| Some(node(2, version).attr.weak());
+    let file = node(2, 1).id;
+    assert!(!table.changed(file, weak(1), &node(2, 2)));
+    assert!(!table.told(number, node(2, 2)).moved);
+    assert!(!table.changed(file, weak(2), &node(2, 3)));
+    assert!(table.changed(file, weak(4), &node(2, 5)), "who made 4 of 3?");
+    assert!(table.changed(file, None, &node(2, 6)), "nobody knows");
+    assert!(!table.changed(file, None, &node(2, 6)));
+    table.release(number);
+    assert_eq!(table.open(number, &node(2, 6), || How::Snapshot), Some(Opening::Served { keep: true }));
+}
+
+#[test]
+fn a_change_without_bytes_leaves_an_open_version_open() {
+    for how in [How::Snapshot, How::Passed("backing")] {
+        let mut table = table();
+        let number = remember(&mut table, &node(2, 1));
+        table.open(number, &node(2, 1), || how.clone()).expect("known");
+        let mut linked = node(2, 1);
+        (linked.version, linked.attr.nlink, linked.attr.ctime.seconds) = (Version([7; 16]), 2, 9);
+        assert!(!table.touched(linked.id, &linked));
+        assert_eq!(remember(&mut table, &linked), number, "the same inode");
+        assert_eq!(table.told(number, linked).node.attr.nlink, 2);
+    }
+}
+
+#[test]
+fn open_files_are_found_by_the_directory_of_their_name() {
+    let mut table = table();
+    let number = remember(&mut table, &node(2, 1));
+    assert!(!table.may_be_open_in(ROOT));
+    table.open(number, &node(2, 1), || How::Snapshot).expect("known");
+    assert!(table.may_be_open_in(ROOT) && !table.may_be_open_in(77));
+    table.moved(node(2, 1).id, 77, &Bytes::from_static(b"other"));
+    assert!(!table.may_be_open_in(ROOT) && table.may_be_open_in(77));
+    assert_eq!(table.was_hidden(node(2, 1).id), Some(How::Snapshot));
+    assert!(matches!(table.serving(number), Some(Serving::Current(_))));
+}
+
+#[test]
+fn what_was_written_after_it_was_last_stored_is_known() {
+    let mut table = table();
+    let number = remember(&mut table, &node(2, 1));
+    assert!(!table.storing(number));
+    table.wrote(number);
+    assert!(table.storing(number) && !table.storing(number));
+}
+
+#[test]
+fn names_told_to_be_absent_are_known_until_their_directory_changes() {
+    let mut table = table();
+    let name = |text: &'static str| Bytes::from_static(text.as_bytes());
+    assert!(table.perhaps_absent(ROOT, &name("a")).is_empty());
+    assert!(table.perhaps_absent(ROOT, &name("name")).is_empty());
+    remember(&mut table, &node(2, 1));
+    assert!(!table.is_perhaps_absent(ROOT, &name("name")), "it is there");
+    assert!(table.is_perhaps_absent(ROOT, &name("a")));
+    assert_eq!(table.take_absent(ROOT), [name("a")].into());
+    assert!(!table.is_perhaps_absent(ROOT, &name("a")));
+    let mut left = 0;
+    for i in 0..ABSENT_MAX + 10 {
+        let forgotten = table.perhaps_absent(i as u64 % 7, &Bytes::from(i.to_string()));
+        left += forgotten.iter().map(|(_, names)| names.len()).sum::<usize>();
+    }
+    assert_eq!((left, table.absent_names), (ABSENT_MAX, 10));
 }

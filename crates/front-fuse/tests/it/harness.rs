@@ -33,6 +33,10 @@ pub struct Options {
     pub config: Config,
     /// The far origin before anything is mounted.
     pub far: Arc<Far>,
+    /// May clients change the tree?
+    pub writable: bool,
+    /// The tree is a directory of this machine, and not `far`.
+    pub local: bool,
 }
 
 pub fn ttl(time: Duration) -> Freshness {
@@ -52,11 +56,22 @@ pub fn mount_with(name: &str, edit: impl FnOnce(&mut Options), fill: impl FnOnce
     fill(&far);
     let ttl = ttl(Duration::from_secs(30));
     let config = Config { deadline: Duration::from_secs(2), ..Config::default() };
-    let mut options = Options { files: ttl, directories: ttl, config, far };
+    let (writable, local) = (false, false);
+    let mut options = Options { files: ttl, directories: ttl, config, far, writable, local };
     edit(&mut options);
     let mut tier = Tier::build(options);
     tier.mount();
     Some(tier)
+}
+
+/// A writable tier in front of a directory of this machine, which `at_origin` leads to.
+pub fn mount_writable(name: &str) -> Option<Tier> {
+    mount_with(name, |o| (o.writable, o.local) = (true, true), |_| {})
+}
+
+/// A writable tier in front of `far`.
+pub fn mount_writable_far(name: &str, fill: impl FnOnce(&Far)) -> Option<Tier> {
+    mount_with(name, |o| o.writable = true, fill)
 }
 
 pub fn can_mount(name: &str) -> bool {
@@ -76,7 +91,13 @@ impl Tier {
         let runtime = Runtime::new().expect("a runtime");
         let dir = tempfile::Builder::new().prefix("forebay-fuse-").tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("mnt")).expect("made");
-        let mut junction = Junction::new("/", options.far.clone());
+        let home = dir.path().join("home");
+        std::fs::create_dir(&home).expect("made");
+        let origin: Arc<dyn origin::Origin> = match options.local {
+            true => Arc::new(origin::posix::PosixOrigin::open(&home).expect("opens")),
+            false => options.far.clone(),
+        };
+        let mut junction = Junction::new("/", origin);
         (junction.files, junction.directories) = (options.files, options.directories);
         let clock = Clock::default();
         let guard = runtime.enter();
@@ -90,7 +111,11 @@ impl Tier {
         })
         .expect("opens");
         drop(guard);
-        let vfs = Vfs::new(namespace, cache, vfs::Writing::default());
+        let mut writing = vfs::Writing::default();
+        if options.writable {
+            writing.junctions.insert("/".into(), vfs::WritePolicy::Through);
+        }
+        let vfs = Vfs::new(namespace, cache, writing);
         let config = Config { mount_point: dir.path().join("mnt"), ..options.config };
         let metrics = Metrics::default();
         let far = options.far;
@@ -117,6 +142,11 @@ impl Tier {
     /// A path below the mount point.
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point().join(name)
+    }
+
+    /// Where a local origin has what is at `path(name)`.
+    pub fn at_origin(&self, name: &str) -> PathBuf {
+        self.dir.path().join("home").join(name)
     }
 
     pub fn mount_point(&self) -> PathBuf {

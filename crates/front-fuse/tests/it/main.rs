@@ -1,7 +1,13 @@
-//! The mount as programs use it: real kernel, real system calls, over an origin in memory that can change and fail.
+//! The mount as programs use it: real kernel, real system calls, over an origin in memory that can change and fail, or
+//! over a directory of this machine.
 
+mod bytes;
 mod harness;
 mod lifecycle;
+mod mixed;
+mod model;
+mod names;
 mod passthrough;
 mod tree;
+mod unlinked;
 mod versions;

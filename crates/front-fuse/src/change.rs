@@ -1,0 +1,340 @@
+//! Requests that change names and attributes.
+//!
+//! The kernel has checked the permission, with the modes it was told, and has taken the umask off; so what is asked
+//! here is done, and what is made is the asking user's.
+
+use bytes::Bytes;
+use fuser::RenameFlags;
+use types::{Caller, CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr};
+use vfs::{Made, Node, WritePolicy};
+
+use crate::Shared;
+use crate::inodes::Superseded;
+use crate::ops::{Entry, unknown};
+use crate::orphans::Orphan;
+
+/// What MKNOD makes.
+pub enum NodeKind {
+    File,
+    Special(NewNode),
+}
+
+impl Shared {
+    /// A file that is not there yet, whatever the open flags say: the kernel checks no permission for what it takes to
+    /// be created, so a file that came to be meanwhile must not be opened this way.
+    pub async fn make_file(
+        &self,
+        caller: &Caller,
+        dir: u64,
+        name: Bytes,
+        mode: u32,
+    ) -> Result<(Entry, Node)> {
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        let made = self.persistently(|| self.vfs.create(caller, id, &name, CreateHow::Guarded, set)).await?;
+        Ok((self.entry(dir, id, &name, made.node.clone()), made.node))
+    }
+
+    pub async fn mknod(
+        &self,
+        caller: &Caller,
+        dir: u64,
+        name: Bytes,
+        kind: NodeKind,
+        mode: u32,
+    ) -> Result<Entry> {
+        let NodeKind::Special(node) = kind else {
+            return self.make_file(caller, dir, name, mode).await.map(|(entry, _)| entry);
+        };
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        let made = self.persistently(|| self.vfs.mknod(caller, id, &name, node, set)).await?;
+        Ok(self.made(dir, id, &name, made))
+    }
+
+    pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<Entry> {
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        let made = self.persistently(|| self.vfs.mkdir(caller, id, &name, set)).await?;
+        Ok(self.made(dir, id, &name, made))
+    }
+
+    pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<Entry> {
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let make = || self.vfs.symlink(caller, id, &name, target.clone(), SetAttr::default());
+        let made = self.persistently(make).await?;
+        Ok(self.made(dir, id, &name, made))
+    }
+
+    pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<Entry> {
+        let (file, id, name) = (self.file(number)?, self.file(dir)?, Name::new(name)?);
+        let made = self.persistently(|| self.vfs.link(caller, file, id, &name)).await?;
+        self.touched(&made.node);
+        Ok(self.made(dir, id, &name, made))
+    }
+
+    fn made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> Entry {
+        self.entry(dir, id, name, made.node)
+    }
+
+    /// A change without bytes: who has the file open keeps what he has.
+    fn touched(&self, node: &Node) {
+        let moved = self.inodes().touched(node.id, node);
+        self.drop_pages(moved, node.id);
+    }
+
+    /// The file was changed by us, from `before` to `node`.
+    pub fn changed(&self, before: Option<WeakAttr>, node: &Node) {
+        let moved = self.inodes().changed(node.id, before, node);
+        self.drop_pages(moved, node.id);
+    }
+
+    fn drop_pages(&self, moved: bool, file: FileId) {
+        if moved {
+            let number = self.inodes().number_of(file);
+            self.notices.pages(number);
+        }
+    }
+
+    pub async fn unlink(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let Some(victim) = self.open_victim(dir, id, &name).await? else {
+            return self.persistently(|| self.vfs.remove(caller, id, &name)).await.map(drop);
+        };
+        let hidden = self.orphans.new_name();
+        self.persistently(|| self.vfs.rename(caller, id, &name, id, &hidden)).await?;
+        self.hidden(victim.id, Orphan { dir: id, name: hidden });
+        Ok(())
+    }
+
+    /// What has this name, if it is a file that is open here and this is its last name.
+    async fn open_victim(&self, dir: u64, id: FileId, name: &Name) -> Result<Option<Node>> {
+        if !self.inodes().may_be_open_in(dir) {
+            return Ok(None);
+        }
+        let node = match self.patiently(|| self.vfs.lookup(&self.kernel, id, name)).await {
+            Ok(node) => node,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let wanted = node.attr.is_file() && node.attr.nlink <= 1 && self.inodes().is_open(node.id);
+        Ok(wanted.then_some(node))
+    }
+
+    /// It has its hidden name; perhaps nobody needs that any more.
+    fn hidden(&self, file: FileId, orphan: Orphan) {
+        self.orphans.add(file, orphan);
+        let dropped = self.inodes().was_hidden(file);
+        drop(dropped);
+        if !self.inodes().is_open(file) {
+            self.remove_orphan(file);
+        }
+    }
+
+    /// After the last close. A task of its own: nobody waits for it but who removes the directory.
+    pub fn remove_orphan(&self, file: FileId) {
+        let Some(orphan) = self.orphans.take(file) else { return };
+        let Some(shared) = self.me.upgrade() else { return };
+        self.runtime.spawn(async move { shared.remove_now(file, orphan).await });
+    }
+
+    pub async fn remove_now(&self, file: FileId, orphan: Orphan) {
+        let caller = trusted_root();
+        let removing = || self.vfs.remove(&caller, orphan.dir, &orphan.name);
+        match self.persistently(removing).await {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                tracing::warn!("the hidden name {} of a removed file stays: {e}", orphan.name);
+            }
+            _ => {}
+        }
+        self.orphans.removed(file);
+    }
+
+    pub async fn rmdir(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
+        let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let remove = || self.vfs.rmdir(caller, id, &name);
+        match self.persistently(remove).await {
+            Err(e) if e.kind() == ErrorKind::NotEmpty => {
+                // Perhaps of a file that was closed a moment ago.
+                let inside = self.patiently(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
+                let waited = self.orphans.none_leaving(inside.id);
+                let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
+                self.persistently(remove).await.map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+
+    pub async fn rename(
+        &self,
+        caller: &Caller,
+        (from_dir, from): (u64, Bytes),
+        (to_dir, to): (u64, Bytes),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (from_id, from) = (self.file(from_dir)?, Name::new(from)?);
+        let (to_id, shown) = (self.file(to_dir)?, to.clone());
+        let to = Name::new(to)?;
+        if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "rename with flags", flags));
+        }
+        let moved = self.patiently(|| self.vfs.lookup(&self.kernel, from_id, &from)).await?;
+        if flags.contains(RenameFlags::RENAME_NOREPLACE) {
+            self.rename_to_a_free_name(caller, &moved, (from_id, &from), (to_id, &to)).await?;
+        } else {
+            self.rename_over(caller, &moved, (from_id, &from), (to_dir, to_id, &to)).await?;
+        }
+        self.inodes().moved(moved.id, to_dir, &shown);
+        let open = self.inodes().is_open(moved.id);
+        if open && let Ok(node) = self.vfs.getattr_in_use(moved.id).await {
+            self.touched(&node); // a rename may show in its ctime
+        }
+        Ok(())
+    }
+
+    /// What has the new name is replaced in one step; if it is open here it keeps a hidden name.
+    async fn rename_over(
+        &self,
+        caller: &Caller,
+        moved: &Node,
+        (from_id, from): (FileId, &Name),
+        (to_dir, to_id, to): (u64, FileId, &Name),
+    ) -> Result<()> {
+        let victim = self.open_victim(to_dir, to_id, to).await?;
+        let victim = victim.filter(|victim| victim.id != moved.id && !moved.attr.is_dir());
+        let mut orphan = None;
+        if let Some(victim) = &victim {
+            let name = self.orphans.new_name();
+            self.give_hidden_name(caller, victim, (to_id, to), &name).await?;
+            orphan = Some(Orphan { dir: to_id, name });
+        }
+        let renamed = self.persistently(|| self.vfs.rename(caller, from_id, from, to_id, to)).await;
+        if let (Some(victim), Some(orphan)) = (victim, orphan) {
+            match &renamed {
+                // Nobody knows: the hidden name is the one that certainly leads to it.
+                Err(e) if e.kind() != ErrorKind::OutcomeUnknown => {
+                    let remove = || self.vfs.remove(caller, orphan.dir, &orphan.name);
+                    self.persistently(remove).await?;
+                }
+                _ => self.hidden(victim.id, orphan),
+            }
+        }
+        renamed.map(drop)
+    }
+
+    /// One more name, so that the file never is without the one that is replaced. Where an origin has no hard links,
+    /// there is a moment in which the name is absent.
+    async fn give_hidden_name(
+        &self,
+        caller: &Caller,
+        file: &Node,
+        (dir, name): (FileId, &Name),
+        hidden: &Name,
+    ) -> Result<()> {
+        match self.persistently(|| self.vfs.link(caller, file.id, dir, hidden)).await {
+            Err(e) if has_no_links(&e) => {
+                self.persistently(|| self.vfs.rename(caller, dir, name, dir, hidden)).await.map(drop)
+            }
+            linked => linked.map(drop),
+        }
+    }
+
+    /// With a hard link the origin itself refuses a name that is taken. A directory has none: there we look first,
+    /// and who takes the name in between loses it, if that is an empty directory.
+    async fn rename_to_a_free_name(
+        &self,
+        caller: &Caller,
+        moved: &Node,
+        (from_id, from): (FileId, &Name),
+        (to_id, to): (FileId, &Name),
+    ) -> Result<()> {
+        if !moved.attr.is_dir() {
+            match self.persistently(|| self.vfs.link(caller, moved.id, to_id, to)).await {
+                Err(e) if has_no_links(&e) => {}
+                Err(e) => return Err(e),
+                Ok(_) => {
+                    let removed = self.persistently(|| self.vfs.remove(caller, from_id, from)).await;
+                    if removed.is_err() {
+                        let _ = self.vfs.remove(caller, to_id, to).await; // the first error is the one to tell
+                    }
+                    return removed.map(drop);
+                }
+            }
+        }
+        match self.patiently(|| self.vfs.lookup(&self.kernel, to_id, to)).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Ok(_) => return Err(Error::new(ErrorKind::Exists, "rename to", to)),
+            Err(e) => return Err(e),
+        }
+        self.persistently(|| self.vfs.rename(caller, from_id, from, to_id, to)).await.map(drop)
+    }
+
+    pub async fn setattr(&self, caller: &Caller, number: u64, set: SetAttr) -> Result<Entry> {
+        if set == SetAttr::default() {
+            return self.getattr(number).await;
+        }
+        let id = self.file(number)?;
+        if set.size.is_some() {
+            self.follow_changes(number)?;
+        }
+        let altered = self.persistently(|| self.vfs.setattr(caller, id, set, None)).await?;
+        self.changed(altered.before, &altered.node);
+        Ok(self.attributes(number, altered.node))
+    }
+
+    /// The bytes are about to be changed under this number.
+    pub fn follow_changes(&self, number: u64) -> Result<()> {
+        let dropped = self.inodes().will_change(number);
+        match dropped {
+            // Outside the lock: the last close of an evicted file frees its room.
+            Ok(dropped) => drop(dropped),
+            Err(Superseded) => return Err(unknown(number)),
+        }
+        Ok(())
+    }
+
+    /// Fails for a file that nobody may change, before anything is asked.
+    pub fn demand_writable(&self, node: &Node) -> Result<()> {
+        match self.vfs.write_policy(node.junction) {
+            WritePolicy::ReadOnly => Err(Error::new(ErrorKind::ReadOnly, "open to write", node.id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn has_no_links(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotSupported | ErrorKind::NotPermitted | ErrorKind::TooManyLinks)
+}
+
+pub fn trusted_root() -> Caller {
+    Caller { trusted: true, ..Caller::root() }
+}
+
+/// What MKNOD's mode and device number mean; `None` for what it cannot make.
+pub fn node_kind(mode: u32, rdev: (u32, u32)) -> Option<NodeKind> {
+    let (major, minor) = rdev;
+    match rustix::fs::FileType::from_raw_mode(mode) {
+        rustix::fs::FileType::RegularFile => Some(NodeKind::File),
+        rustix::fs::FileType::CharacterDevice => Some(NodeKind::Special(NewNode::CharDevice(major, minor))),
+        rustix::fs::FileType::BlockDevice => Some(NodeKind::Special(NewNode::BlockDevice(major, minor))),
+        rustix::fs::FileType::Socket => Some(NodeKind::Special(NewNode::Socket)),
+        rustix::fs::FileType::Fifo => Some(NodeKind::Special(NewNode::Fifo)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_says_what_is_to_be_made() {
+        let of = |mode| node_kind(mode, (8, 1));
+        assert!(matches!(of(0o100644), Some(NodeKind::File)));
+        assert!(matches!(of(0o20644), Some(NodeKind::Special(NewNode::CharDevice(8, 1)))));
+        assert!(matches!(of(0o60644), Some(NodeKind::Special(NewNode::BlockDevice(8, 1)))));
+        assert!(matches!(of(0o140644), Some(NodeKind::Special(NewNode::Socket))));
+        assert!(matches!(of(0o10644), Some(NodeKind::Special(NewNode::Fifo))));
+        assert!(of(0o40755).is_none() && of(0o120777).is_none());
+    }
+}

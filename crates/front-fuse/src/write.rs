@@ -1,0 +1,174 @@
+//! Bytes that processes write: written through to `vfs` at once, stored when they ask for it and when they close.
+//!
+//! The kernel's writeback cache is not used. With it `write` would end before we have seen the bytes: an error would
+//! reach nobody, sizes and times would be the kernel's own guess, and what another client wrote would be overwritten
+//! by whole pages. Without it the kernel sends each `write` when it is made, keeps the pages for its readers, and a
+//! `vfs` that gathers small writes does the rest. (What a process writes through `mmap` comes when the kernel likes,
+//! at the latest with `msync`, or when the file is closed.)
+
+use bytes::Bytes;
+use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability};
+
+use crate::Shared;
+use crate::change::trusted_root;
+
+/// `fallocate`: leave the size as it is; make a hole; make zeros.
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 0x10;
+/// Of `open`, on the machines that we run on. (The library gives both names the value of the second.)
+const O_DSYNC: i32 = 0o10_000;
+const O_SYNC: i32 = 0o4_010_000;
+/// Zeros written at a time.
+const ZEROS: usize = 1 << 20;
+/// How often a file that others change is looked at again before it is given up.
+const GROW_TRIES: usize = 16;
+
+impl Shared {
+    pub async fn write(
+        &self,
+        caller: &Caller,
+        number: u64,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<()> {
+        let id = self.file(number)?;
+        self.inodes().wrote(number);
+        let write = || self.vfs.write(caller, id, offset, data.clone(), stability);
+        let out = self.persistently(write).await?;
+        self.changed(out.before, &out.node);
+        Ok(())
+    }
+
+    /// All that was written to the file is where the junction's policy wants it, or the error of what is not.
+    pub async fn store(&self, caller: &Caller, number: u64) -> Result<()> {
+        let id = self.file(number)?;
+        // Also what others wrote: asked always, and `vfs` knows if there is nothing.
+        self.inodes().storing(number);
+        let out = self.persistently(|| self.vfs.commit(caller, id, ByteRange::new(0, 0))).await;
+        match out {
+            Ok(out) => {
+                self.changed(out.before, &out.node);
+                Ok(())
+            }
+            // Nothing can have been written where nothing can be written.
+            Err(e) if e.kind() == ErrorKind::ReadOnly => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub async fn fallocate(
+        &self,
+        caller: &Caller,
+        number: u64,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> Result<()> {
+        let past = || Error::new(ErrorKind::FileTooLarge, "allocate", number);
+        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(past)?;
+        let keeps = mode & KEEP_SIZE != 0;
+        match mode & !KEEP_SIZE {
+            0 if !keeps => self.grow(caller, number, end).await,
+            PUNCH_HOLE if keeps => self.zero(caller, number, offset, end).await,
+            ZERO_RANGE => {
+                if !keeps {
+                    self.grow(caller, number, end).await?;
+                }
+                self.zero(caller, number, offset, end).await
+            }
+            _ => Err(Error::new(ErrorKind::NotSupported, "allocate with mode", mode)),
+        }
+    }
+
+    /// Makes the file at least this long, and never shorter: what others append meanwhile stays.
+    async fn grow(&self, caller: &Caller, number: u64, end: u64) -> Result<()> {
+        let id = self.file(number)?;
+        for _ in 0..GROW_TRIES {
+            let node = self.patiently(|| self.vfs.getattr_in_use(id)).await?;
+            if node.attr.kind != FileKind::Regular {
+                return Err(Error::new(ErrorKind::NotSupported, "allocate in what is no file,", id));
+            }
+            if node.attr.size >= end {
+                return self.demand_writable(&node);
+            }
+            let set = SetAttr { size: Some(end), ..SetAttr::default() };
+            let guard = Some(node.attr.ctime);
+            match self.persistently(|| self.vfs.setattr(caller, id, set, guard)).await {
+                Ok(altered) => {
+                    self.changed(altered.before, &altered.node);
+                    return Ok(());
+                }
+                Err(e) if e.kind() == ErrorKind::VersionChanged => self.store(caller, number).await?,
+                Err(e) => return Err(e),
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "make a file longer that keeps changing,", id))
+    }
+
+    /// Zeros in what there is of the range.
+    async fn zero(&self, caller: &Caller, number: u64, offset: u64, end: u64) -> Result<()> {
+        static ZERO: [u8; ZEROS] = [0; ZEROS];
+        let id = self.file(number)?;
+        let node = self.patiently(|| self.vfs.getattr_in_use(id)).await?;
+        let mut at = offset;
+        let end = end.min(node.attr.size);
+        while at < end {
+            let piece = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
+            let zeros = Bytes::from_static(&ZERO[..piece]);
+            self.write(caller, number, at, zeros, Stability::Unstable).await?;
+            at += piece as u64;
+        }
+        Ok(())
+    }
+
+    /// What a mapping wrote after the last `close`; there is nobody left to be told of an error.
+    pub async fn store_unseen(&self, file: FileId) {
+        let caller = trusted_root();
+        let stored = self.persistently(|| self.vfs.commit(&caller, file, ByteRange::new(0, 0))).await;
+        match stored {
+            Ok(out) => self.changed(out.before, &out.node),
+            // Removed since.
+            Err(e) if matches!(e.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {}
+            Err(e) => tracing::warn!("what was written to a file that is closed may be lost: {e}"),
+        }
+    }
+
+    /// Room for the bytes of a WRITE: taken before they are copied.
+    pub fn write_room(&self, length: usize) -> tokio::sync::OwnedSemaphorePermit {
+        let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
+        let budget = || self.write_budget.clone();
+        let room = budget().try_acquire_many_owned(kib);
+        let room = room.or_else(|_| self.runtime.block_on(budget().acquire_many_owned(kib)));
+        room.expect("the budget is never closed")
+    }
+}
+
+/// What `open` asked for, of each write.
+pub fn stability_of(flags: i32, from_pages: bool) -> Stability {
+    // Who dirtied a page did not wait for it; whose flags these are is a guess of the kernel.
+    if from_pages {
+        return Stability::Unstable;
+    }
+    if flags & O_SYNC == O_SYNC {
+        Stability::FileSync
+    } else if flags & O_DSYNC != 0 {
+        Stability::DataSync
+    } else {
+        Stability::Unstable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_flags_say_how_stable_a_write_is() {
+        assert_eq!(stability_of(1, false), Stability::Unstable);
+        assert_eq!(stability_of(1 | O_DSYNC, false), Stability::DataSync);
+        assert_eq!(stability_of(2 | O_SYNC, false), Stability::FileSync);
+        assert_eq!(stability_of(O_SYNC, true), Stability::Unstable);
+    }
+}
