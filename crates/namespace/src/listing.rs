@@ -92,6 +92,7 @@ impl Namespace {
             self.walk_on(dir, node.parent());
         }
         self.ensure_listed(&node, ask).await?;
+        self.seen(dir).await;
         let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
         let eof = stored.len() <= max;
         stored.truncate(max);
@@ -378,11 +379,16 @@ impl Namespace {
             (listing.version, listing.settled) = (now, false);
         }
         changes.push(Change::PutListing(dir, listing));
+        let known = self.listings.get(&dir);
         let committed = self.store.begin_commit(changes).await?;
-        self.listings.insert(dir, listing);
         self.ours().listing_ends(dir);
         drop(order);
         committed.wait().await?;
+        // Not before: who finds it takes the store's word for what is in the directory.
+        let _order = self.order.lock().await;
+        if self.listings.get(&dir) == known {
+            self.listings.insert(dir, listing);
+        }
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
         Ok(listing)
     }

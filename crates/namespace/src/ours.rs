@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use types::{FileId, Version};
 
 /// Names of one directory that may change during one listing of it; with more, the listing begins anew.
@@ -20,6 +21,9 @@ pub struct Ours {
     /// Names that are being looked up: whether our changes touched them since.
     lookups: HashMap<(FileId, Bytes), bool>,
     rows: HashMap<FileId, Row>,
+    /// By directory: the last change whose commit is under way. Commits are in order: after it, all before are there.
+    unseen: HashMap<FileId, (u64, watch::Receiver<()>)>,
+    changes: u64,
 }
 
 impl Ours {
@@ -59,6 +63,24 @@ impl Ours {
         if let Some(touched) = self.lookups.get_mut(&(dir, name.clone())) {
             *touched = true;
         }
+    }
+
+    pub fn hide(&mut self, dirs: &[FileId], end: &watch::Receiver<()>) -> u64 {
+        self.changes += 1;
+        self.unseen.extend(dirs.iter().map(|dir| (*dir, (self.changes, end.clone()))));
+        self.changes
+    }
+
+    pub fn show(&mut self, dirs: &[FileId], number: u64) {
+        for dir in dirs {
+            if self.unseen.get(dir).is_some_and(|(last, _)| *last == number) {
+                self.unseen.remove(dir);
+            }
+        }
+    }
+
+    pub fn unseen(&self, dir: FileId) -> Option<watch::Receiver<()>> {
+        self.unseen.get(&dir).map(|(_, end)| end.clone())
     }
 
     /// A change of ours led from one state of the directory to the other; `listed` is what it was when it was listed.

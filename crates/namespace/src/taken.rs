@@ -23,6 +23,28 @@ pub struct Renamed<'a> {
     pub moved: Option<FileId>,
 }
 
+/// Until it is dropped, what was changed in these directories is not in the store for readers of it.
+struct Unseen<'a> {
+    namespace: &'a Namespace,
+    dirs: &'a [FileId],
+    number: u64,
+    _ends: tokio::sync::watch::Sender<()>,
+}
+
+impl<'a> Unseen<'a> {
+    fn begin(namespace: &'a Namespace, dirs: &'a [FileId]) -> Unseen<'a> {
+        let (ends, end) = tokio::sync::watch::channel(());
+        let number = namespace.ours().hide(dirs, &end);
+        Unseen { namespace, dirs, number, _ends: ends }
+    }
+}
+
+impl Drop for Unseen<'_> {
+    fn drop(&mut self) {
+        self.namespace.ours().show(self.dirs, self.number);
+    }
+}
+
 /// What a name stands for after a change.
 enum Now {
     Child(FileId),
@@ -61,7 +83,7 @@ impl Namespace {
         }
         changes.extend(self.take_in_dir(junction, dir, &told.dir, 1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
-        self.finish(order, changes).await?;
+        self.finish(order, &[dir], changes).await?;
         Ok(node)
     }
 
@@ -79,7 +101,7 @@ impl Namespace {
         }
         changes.extend(self.take_in_dir(junction, dir, &told.dir, -1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Absent)?);
-        self.finish(order, changes).await
+        self.finish(order, &[dir], changes).await
     }
 
     pub(crate) async fn take_in_renamed(
@@ -125,7 +147,7 @@ impl Namespace {
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
             changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
         }
-        self.finish(order, changes).await
+        self.finish(order, &[from_dir, to_dir], changes).await
     }
 
     /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
@@ -230,6 +252,14 @@ impl Namespace {
         Ok(changes)
     }
 
+    /// Wait until the store shows to its readers what was changed in `dir` before this call.
+    pub(crate) async fn seen(&self, dir: FileId) {
+        let unseen = self.ours().unseen(dir);
+        if let Some(mut end) = unseen {
+            let _ = end.changed().await; // an error: the sender is gone
+        }
+    }
+
     /// The root of a junction has an id of its own, which no identity leads to.
     fn id_of_dir(&self, junction: &Grafted, object: &Object) -> FileId {
         let is_root = self.load(junction.root).is_ok_and(|root| root.record.reference == object.reference);
@@ -262,7 +292,13 @@ impl Namespace {
 
     /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
     /// same, so nobody must take this error for a refusal.
-    async fn finish(&self, order: tokio::sync::MutexGuard<'_, ()>, changes: Vec<Change>) -> Result<()> {
+    async fn finish(
+        &self,
+        order: tokio::sync::MutexGuard<'_, ()>,
+        dirs: &[FileId],
+        changes: Vec<Change>,
+    ) -> Result<()> {
+        let _unseen = Unseen::begin(self, dirs);
         let committed = self.store.begin_commit(changes).await;
         drop(order);
         let durable = match committed {
