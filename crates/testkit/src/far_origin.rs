@@ -17,6 +17,8 @@ pub struct Far {
     pub memory: Arc<MemoryOrigin>,
     url: String,
     down: AtomicBool,
+    /// Milliseconds that answers to questions about names are on their way.
+    way_ms: AtomicU64,
     /// So many changes are made, and nobody hears of it.
     answers_to_lose: AtomicU64,
     /// Part of every reference; references of another generation are stale.
@@ -44,6 +46,7 @@ impl Far {
             memory: MemoryOrigin::new(),
             url: url.to_owned(),
             down: AtomicBool::new(false),
+            way_ms: AtomicU64::new(0),
             answers_to_lose: AtomicU64::new(0),
             generation: AtomicU64::new(1),
             identities: AtomicU64::new(1),
@@ -75,6 +78,18 @@ impl Far {
     /// Pairs of writes to the same bytes that were under way at the same time.
     pub fn overlapped_writes(&self) -> u64 {
         self.overlapped.load(Ordering::SeqCst)
+    }
+
+    /// What lookups and listings tell was true so long ago when it arrives.
+    pub fn answer_late(&self, by: std::time::Duration) {
+        self.way_ms.store(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
+    }
+
+    async fn on_its_way(&self) {
+        let ms = self.way_ms.load(Ordering::SeqCst);
+        if ms > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+        }
     }
 
     /// The answer to the next change is lost.
@@ -224,7 +239,9 @@ impl Origin for Far {
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         self.begin("lookup").await?;
-        self.memory.lookup(&self.inward(dir)?, name).await.map(|o| self.outward(o))
+        let answer = self.memory.lookup(&self.inward(dir)?, name).await.map(|o| self.outward(o));
+        self.on_its_way().await;
+        answer
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
@@ -240,6 +257,7 @@ impl Origin for Far {
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         self.begin("readdir").await?;
         let mut page = self.memory.readdir(&self.inward(dir)?, cursor).await?;
+        self.on_its_way().await;
         let bare = self.bare.lock().expect("no panic holds it").clone();
         for entry in &mut page.entries {
             let object = entry.object.take().map(|o| self.outward(o));

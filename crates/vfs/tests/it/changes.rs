@@ -9,7 +9,7 @@ use types::{Caller, CreateHow, ErrorKind, NewNode, SetAttr};
 use vfs::{Access, WritePolicy};
 
 use crate::harness::{AFTER_TTL, kind};
-use crate::writable::{Writable, name, over, user, with_mode, writable};
+use crate::writable::{Writable, name, over, user, with_mode, without_list_ahead, writable};
 
 fn far() -> (Writable, Arc<Far>, Clock) {
     let (far, clock) = (Far::new("far:one"), Clock::default());
@@ -286,9 +286,20 @@ async fn a_guarded_set_needs_the_time_it_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_who_asks_meanwhile_undoes_what_was_done() {
     let (t, far, clock) = far();
+    what_was_done_stays(t, far, clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_who_looks_names_up_one_by_one_undoes_what_was_done() {
+    let (far, clock) = (Far::new("far:one"), Clock::default());
+    what_was_done_stays(without_list_ahead(far.clone(), &clock), far, clock).await;
+}
+
+async fn what_was_done_stays(t: Writable, far: Arc<Far>, clock: Clock) {
     for i in 0..200 {
         far.memory.write_file(format!("old{i}").as_bytes(), b"").unwrap();
     }
+    far.answer_late(std::time::Duration::from_millis(10));
     let root = t.vfs.root();
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..6 {
@@ -316,14 +327,27 @@ async fn nobody_who_asks_meanwhile_undoes_what_was_done() {
             walker_clock.advance(AFTER_TTL);
             let listed = vfs.readdir(&Caller::root(), root, 0, 1000).await.expect("listed");
             assert!(listed.items.len() >= 200);
-            for task in 0..6 {
-                let _ = vfs.lookup(&Caller::root(), root, &name(&format!("{task}-one"))).await;
+        }
+    });
+    // Many names at the same time, so that one is being asked for whenever it changes.
+    let (vfs, asked_clock) = (t.vfs.clone(), clock.clone());
+    let asking = tokio::spawn(async move {
+        loop {
+            asked_clock.advance(AFTER_TTL);
+            let mut lookups = tokio::task::JoinSet::new();
+            for name in (0..6).flat_map(|task| [format!("{task}-one"), format!("{task}-two")]) {
+                let vfs = vfs.clone();
+                lookups.spawn(async move {
+                    let _ = vfs.lookup(&Caller::root(), root, &crate::writable::name(&name)).await;
+                });
             }
+            lookups.join_all().await;
         }
     });
     while let Some(done) = tasks.join_next().await {
         done.expect("no task failed");
     }
     walker.abort();
+    asking.abort();
     assert_eq!(t.names(root).await.len(), 200);
 }

@@ -19,8 +19,24 @@ pub fn writable(origin: Arc<dyn Origin>, clock: &Clock) -> Writable {
 }
 
 pub fn over(junctions: Vec<Junction>, clock: &Clock, policies: &[(&str, WritePolicy)]) -> Writable {
+    let config = namespace::Config::default();
+    with_config(config, junctions, clock, policies)
+}
+
+/// Names are asked for one by one.
+pub fn without_list_ahead(origin: Arc<dyn Origin>, clock: &Clock) -> Writable {
+    let config = namespace::Config { list_ahead: false, ..namespace::Config::default() };
+    with_config(config, vec![Junction::new("/", origin)], clock, &[("/", WritePolicy::Through)])
+}
+
+fn with_config(
+    config: namespace::Config,
+    junctions: Vec<Junction>,
+    clock: &Clock,
+    policies: &[(&str, WritePolicy)],
+) -> Writable {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let config = namespace::Config { dir: dir.path().join("meta"), ..namespace::Config::default() };
+    let config = namespace::Config { dir: dir.path().join("meta"), ..config };
     let namespace = Namespace::open_with_clock(config, junctions, clock.clone()).expect("opens");
     let cache = cache::Config {
         dir: dir.path().join("cache"),

@@ -38,7 +38,7 @@ fn a_tier_that_is_named_is_told_and_one_that_is_not_there_is_warned_of() {
     let tier = crate::tier::Tier::start(far.path(), &junctions);
     let result = room.result(&[&run[..], &["--admin", &tier.admin.to_string()]].concat());
     let told = result["fingerprint"]["tier"].as_str().expect("told");
-    assert!(told.contains("read-only, cache 4.00 GiB, /show = file://"), "{told}");
+    assert!(told.contains("through, cache 4.00 GiB, /show = file://"), "{told}");
 }
 
 #[test]
