@@ -91,7 +91,10 @@ fn a_target_that_cannot_be_written_is_refused_by_what_writes() {
     std::fs::create_dir(room.path("tier")).expect("created");
     let nas = start(nas(&room));
     let address = wait_for("the NAS", || listening(nas.id()));
-    let junction = format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n", room.text("served"));
+    let junction = format!(
+        "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nwrite = \"read-only\"\n",
+        room.text("served")
+    );
     let tier = Tier::start(&room.path("tier"), &junction);
     for (what, port) in [("a NAS", address), ("a tier", tier.nfs_port)] {
         let url = format!("nfs://127.0.0.1:{port}/?mountport={port}");
