@@ -343,9 +343,14 @@ impl State {
             return Step::Wait(None);
         }
         let due = self.commit_due_ms.is_some_and(|due| due <= now);
-        if due || limits.pressed || self.extents.unstable_bytes() >= limits.unstable_max {
+        if due || limits.pressed {
             self.ask_commit();
             self.commit_due_ms = None;
+        }
+        // What arrived so far is enough: the line stays full meanwhile, and does not run empty before each commit.
+        if !self.committing && self.extents.unstable_bytes() >= limits.unstable_max {
+            self.committing = true;
+            return Step::Commit { arrivals: self.extents.arrivals() };
         }
         if let Some(commit) = self.step_of_commit() {
             return commit;
