@@ -252,13 +252,20 @@ impl Journal {
         off_runtime(move || log.head(sequence)).await.map(|(_, head)| head)
     }
 
-    /// The entry is at the origin. Not durable by itself: after a crash the entry may be there once more, and who
-    /// flushes must bear that.
+    /// The entry is at the origin. Not durable before [`Journal::done_synced`]: after a crash the entry may be there once
+    /// more, and who flushes must bear that.
     pub async fn done(&self, sequence: u64) -> Result<()> {
         let log = self.log.clone();
         off_runtime(move || log.done(sequence)).await?;
         self.keeper.ring();
         Ok(())
+    }
+
+    /// Returns when all that was called done before stays done, whatever happens: one fdatasync for all who wait here.
+    /// `Busy` while the disk is too full to note it.
+    pub async fn done_synced(&self) -> Result<()> {
+        let log = self.log.clone();
+        off_runtime(move || log.sync_done()).await
     }
 
     /// Move what is live in the oldest segment out of its way. Done by itself when room is scarce and little is live.

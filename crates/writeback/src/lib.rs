@@ -1,17 +1,34 @@
-//! The journal of what clients wrote and the origin does not have yet, and the overlay that lays it over clean bytes.
+//! What clients were told is done and the origin does not have yet: kept, shown, and brought home.
 //!
-//! An entry is opaque here: an encoded operation and perhaps file contents, under a sequence number. Knows nothing of
-//! files' names, of caches, of origins or of who flushes; `vfs` joins all that.
+//! Knows nothing of `namespace`, of caches or of what is behind [`Home`]; `vfs` joins all that:
 //!
-//! Start with `journal.rs` (what users call), then `log.rs` (the same without waiting), `scan.rs` and `recovery.rs`
-//! (what counts after a crash), `dirty.rs` (the overlay of one file). Bytes on disk: docs/design/journal-format.md.
+//! 1. At start: [`Journal::open`]; each [`RecoveredEntry`] becomes an [`Operation`] by `decode`, goes into [`Names`] with
+//!    `apply`, in order, and all of them into [`Flusher::start`] with the `Home`.
+//! 2. A change: look at it through `Names` (`lookup`, `lay_over`, `attr`, `overlay`), choose the id of what is made from
+//!    [`LocalIds`], take `since` from `Names` and `base` from what is known of the origin. Append `operation.encode()`
+//!    with the data, `Names::apply`, and when `synced` says that it is durable, answer the client and give it to
+//!    [`Flusher::add`]. Changes of the same name or object are applied and given one after another.
+//! 3. [`Home::flushed`]: show the origin's state, then `Names::flushed`. Local ids stay good as aliases: handles were
+//!    given out with them.
+//! 4. [`Flusher::flush`] with a [`Scope`], and `wait`.
+//!
+//! Start with `journal.rs` (entries, opaque), then `log.rs` (the same without waiting), `scan.rs` and `recovery.rs` (what
+//! counts after a crash), `dirty.rs` (the bytes of one file); then `operation.rs`, `names.rs`, `plan.rs`, `flush.rs`,
+//! `conflict.rs`, and `home.rs`, the border. Bytes on disk: docs/design/journal-format.md.
 
+mod conflict;
 mod dirty;
 mod disk;
+mod flush;
+mod home;
 mod index;
 mod journal;
+mod local;
 mod log;
 mod metrics;
+mod names;
+mod operation;
+mod plan;
 mod quota;
 #[cfg(test)]
 mod random;
@@ -23,11 +40,18 @@ mod segment;
 mod state;
 mod step;
 
+pub use conflict::{Alarm, AlarmKind, ConflictPolicy, conflict_name};
 pub use dirty::{Overlay, Piece};
+pub use flush::{Clock, FlushConfig, FlushMetrics, Flusher, Flushing, SystemClock, Waiting};
+pub use home::{Flushed, Found, Home, Own, Seen, Written};
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};
+pub use local::{LocalIds, verifier_of};
 pub use log::Compacted;
 pub use metrics::Metrics;
+pub use names::{Local, Lookup, Names};
+pub use operation::{Action, Attributes, NewObject, Operation, Rename, Replaced, TARGET_MAX};
+pub use plan::{FlushPolicy, Moment, Parked, Scope, Window};
 pub use recovery::Damage;
 pub use replica::{Entry, Replica};
 pub use segment::{DATA_MAX, HEAD_MAX};

@@ -275,6 +275,19 @@ impl Log {
         Ok(())
     }
 
+    /// All that was called done until now stays done, whatever happens. `Busy` while there is no room to note it.
+    pub fn sync_done(&self) -> Result<()> {
+        let mut writer = self.writer();
+        self.usable()?;
+        self.pay_owed(&mut writer)?;
+        if let Some(sequence) = writer.owed.last() {
+            let context = format!("{sequence} in {}, which is full", self.disk.place());
+            return Err(Error::new(ErrorKind::Busy, "note as done journal entry", context));
+        }
+        drop(writer);
+        self.commit().map(drop)
+    }
+
     /// Done records for which there was no room. At most one for each entry of a full journal.
     fn pay_owed(&self, writer: &mut Writer) -> Result<()> {
         while let Some(&sequence) = writer.owed.last() {

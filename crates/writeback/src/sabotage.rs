@@ -38,6 +38,24 @@ pub enum Bug {
     ForgetDone,
     /// A position after the journal's compaction is the one from before.
     StalePosition,
+    /// A flush does not see that operations touch the same name.
+    ForgetNames,
+    /// A unit takes what waits for something outside of it.
+    CoalesceOverDependency,
+    /// An entry is marked as done, and then its operation is carried out.
+    DoneBeforeApplied,
+    /// The entries of a unit are marked as done from the last to the first.
+    DoneBackwards,
+    /// An operation begins although those it waited for may come back after a crash.
+    BeginOnUnsynced,
+    /// A changed file at the origin is written as if nobody had changed it.
+    SkipConflictCheck,
+    /// Ids of what is made here begin anew at each start.
+    ReuseLocalId,
+    /// What our own flush left at the origin is not remembered.
+    ForgetOwnVersion,
+    /// What may have been made at the origin is believed to have vanished.
+    VanishInDoubt,
 }
 
 #[cfg(test)]

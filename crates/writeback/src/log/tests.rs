@@ -142,6 +142,20 @@ fn append(log: &Log) -> crate::Position {
     position
 }
 
+#[test]
+fn what_is_done_and_synced_does_not_come_back_after_a_power_cut() {
+    for seed in 0..50 {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        let (done, left) = (append(&log), append(&log));
+        log.commit().unwrap();
+        log.done(done.sequence).unwrap();
+        log.sync_done().unwrap();
+        let log = log_on(&disk.after_power_cut(&mut crate::random::Random(seed)));
+        assert_eq!(log.live_sequences(), [left.sequence], "seed {seed}");
+    }
+}
+
 /// Killed, with a byte gone bad before the next open.
 fn killed_and_rotten(disk: &Arc<FaultyDisk>, log: Log, position: crate::Position, at: u64) -> Log {
     drop(log);

@@ -1,0 +1,329 @@
+//! The engine that brings operations home: takes units from the plan, carries several out at once, marks them as done.
+//!
+//! Never holds up who appends: adding to the plan takes a lock for a moment. An outage is waited out, for ever; what the
+//! origin refuses is parked, said once, and tried again now and then, and only what depends on it waits. An entry is
+//! marked as done after the origin has it and `Home::flushed` was told, the entries of a unit in their order: so a crash
+//! leaves the last of them, never one whose predecessor of the same object would be carried out after it. And nothing
+//! begins before the marks of what it waited for are durable: so a crash never brings back an operation whose followers
+//! may be at the origin already, where it could not be told from a new one (a name is taken away, given to the same file
+//! again, and taken away once more by what came back).
+
+mod carry;
+mod clock;
+mod entries;
+mod metrics;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use types::{Error, ErrorKind, JunctionId, Result, Timestamp};
+
+pub use clock::{Clock, SystemClock};
+pub use metrics::FlushMetrics;
+
+use carry::Carry;
+use entries::Entries;
+
+use crate::conflict::{Alarm, AlarmKind};
+use crate::home::Home;
+use crate::index::Position;
+use crate::journal::{Journal, RecoveredEntry};
+use crate::operation::Operation;
+use crate::plan::{FlushPolicy, Parked, Pending, Plan, Scope, Unit};
+use crate::sabotage::{Bug, Sabotage};
+
+/// An outage is probed after this, then after twice as long, and so on.
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// What the origin refuses is tried again after this: somebody may have made room or given a right.
+const PARKED_FOR: Duration = Duration::from_secs(60);
+/// Between two looks at all that waits, for the gauges; a window that opens is noticed within this too.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at a plan that has nothing due, whatever it says.
+const LOOK_LEAST: Duration = Duration::from_millis(5);
+
+pub struct FlushConfig {
+    /// In conflict names.
+    pub host: String,
+    /// Units on their way at once.
+    pub parallel_max: usize,
+    pub policies: HashMap<JunctionId, FlushPolicy>,
+}
+
+impl FlushConfig {
+    pub fn new(host: impl Into<String>) -> FlushConfig {
+        // Small files at 200 ms: 64 at a time are some hundred per second, and few for an origin's server.
+        FlushConfig { host: host.into(), parallel_max: 64, policies: HashMap::new() }
+    }
+}
+
+/// What all units share.
+pub(crate) struct Shared {
+    plan: Mutex<Plan>,
+    entries: Arc<dyn Entries>,
+    home: Arc<dyn Home>,
+    clock: Arc<dyn Clock>,
+    config: FlushConfig,
+    sabotage: Sabotage,
+    metrics: FlushMetrics,
+    /// Something new to look at.
+    bell: Notify,
+    /// Counts units that came to an end, in whatever way.
+    ended: watch::Sender<u64>,
+    outages: Mutex<HashMap<JunctionId, u32>>,
+    /// Parked operations that were told already.
+    told: Mutex<HashSet<u64>>,
+}
+
+/// Dropping it stops the flush where it is: the journal has what is not done.
+pub struct Flusher {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// What waits to be flushed.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    pub operations: usize,
+    pub parked: Vec<Parked>,
+}
+
+impl Flusher {
+    /// With what the journal had at its open, decoded; needs a runtime.
+    pub fn start(
+        journal: Arc<Journal>,
+        home: Arc<dyn Home>,
+        clock: Arc<dyn Clock>,
+        config: FlushConfig,
+        recovered: Vec<(RecoveredEntry, Operation)>,
+    ) -> Flusher {
+        let shared = Arc::new(Shared::new(journal, home, clock, config, Sabotage::default()));
+        for (entry, operation) in recovered {
+            shared.add(entry.sequence, operation, entry.position, true);
+        }
+        let task = tokio::spawn(run(shared.clone()));
+        Flusher { shared, task }
+    }
+
+    /// An operation that is durable and shown to clients. Those on the same object or name come in their order.
+    pub fn add(&self, sequence: u64, operation: Operation, position: Position) {
+        self.shared.add(sequence, operation, position, false);
+    }
+
+    /// Flush without delay and outside of windows what is there now.
+    pub fn flush(&self, scope: &Scope) -> Flushing {
+        let sequences = self.shared.plan().ask(scope);
+        self.shared.bell.notify_one();
+        Flushing { shared: self.shared.clone(), sequences }
+    }
+
+    pub fn waiting(&self) -> Waiting {
+        let plan = self.shared.plan();
+        Waiting { operations: plan.len(), parked: plan.parked().cloned().collect() }
+    }
+
+    /// Bytes of one junction that the origin does not have yet, and since when the oldest operation waits.
+    pub fn load(&self, junction: JunctionId) -> (u64, Option<Timestamp>) {
+        self.shared.plan().load(Some(junction))
+    }
+
+    pub fn metrics(&self) -> &FlushMetrics {
+        &self.shared.metrics
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A flush that was asked for. Dropping it changes nothing but who waits.
+pub struct Flushing {
+    shared: Arc<Shared>,
+    sequences: Vec<u64>,
+}
+
+impl Flushing {
+    /// Returns when all operations that were there at the call are at the origin, or are refused there: with these.
+    /// An outage is waited out.
+    pub async fn wait(self) -> Vec<Parked> {
+        let mut ended = self.shared.ended.subscribe();
+        loop {
+            ended.borrow_and_update();
+            if let Some(parked) = self.outcome() {
+                return parked;
+            }
+            if ended.changed().await.is_err() {
+                return Vec::new();
+            }
+        }
+    }
+
+    fn outcome(&self) -> Option<Vec<Parked>> {
+        let plan = self.shared.plan();
+        let left: Vec<u64> = self.sequences.iter().copied().filter(|it| plan.contains(*it)).collect();
+        let left: HashSet<u64> = left.into_iter().collect();
+        let parked: Vec<Parked> =
+            plan.parked().filter(|parked| left.contains(&parked.sequence)).cloned().collect();
+        let settled = plan.all_wait_for_parked(&left);
+        settled.then_some(parked)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        entries: Arc<dyn Entries>,
+        home: Arc<dyn Home>,
+        clock: Arc<dyn Clock>,
+        config: FlushConfig,
+        sabotage: Sabotage,
+    ) -> Shared {
+        let plan = Mutex::new(Plan::new(config.policies.clone(), sabotage));
+        let (outages, told) = (Mutex::default(), Mutex::default());
+        let (bell, ended) = (Notify::new(), watch::channel(0).0);
+        let metrics = FlushMetrics::default();
+        Shared { plan, entries, home, clock, config, sabotage, metrics, bell, ended, outages, told }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position, in_doubt: bool) {
+        self.plan().add(Pending { sequence, operation, position, in_doubt });
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn next(&self) -> Option<Unit> {
+        self.plan().next(self.clock.now(), self.entries.is_filling())
+    }
+
+    /// Looks at all that waits, and so not with each unit.
+    fn note(&self, noted: &mut Option<Duration>) {
+        let now = self.clock.now();
+        if noted.is_none_or(|noted| now.steady.saturating_sub(noted) >= NOTE_EVERY) {
+            self.metrics.note(&self.plan(), now);
+            *noted = Some(now.steady);
+        }
+    }
+
+    fn idle_for(&self) -> Duration {
+        let idle = self.plan().idle_for(self.clock.now()).unwrap_or(NOTE_EVERY);
+        idle.clamp(LOOK_LEAST, NOTE_EVERY)
+    }
+
+    /// Whatever happens, the plan knows of it afterwards.
+    pub(crate) async fn carry(&self, unit: Unit) {
+        match self.carry_and_mark(&unit).await {
+            Ok(()) => {
+                self.outages().remove(&unit.junction);
+                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.retain(|sequence| !unit.sequences.contains(sequence));
+                drop(told);
+                self.plan().done(&unit.sequences);
+                self.metrics.flushed(&unit);
+            }
+            Err(error) if passes(&error) => self.hold(&unit, &error),
+            Err(error) => self.park(&unit, error),
+        }
+        self.ended.send_modify(|count| *count += 1);
+        self.bell.notify_one();
+    }
+
+    async fn carry_and_mark(&self, unit: &Unit) -> Result<()> {
+        if self.sabotage.is(Bug::DoneBeforeApplied) {
+            self.mark(unit).await?;
+        }
+        let policy = self.plan().policy(unit.junction).conflict;
+        let flushed = Carry::new(self, unit, policy).out().await?;
+        self.home.flushed(&flushed).await;
+        self.mark(unit).await
+    }
+
+    async fn mark(&self, unit: &Unit) -> Result<()> {
+        let mut sequences = unit.sequences.clone();
+        if self.sabotage.is(Bug::DoneBackwards) {
+            sequences.reverse();
+        }
+        for sequence in sequences {
+            self.entries.done(sequence).await?;
+        }
+        if self.sabotage.is(Bug::BeginOnUnsynced) {
+            return Ok(());
+        }
+        self.entries.done_synced().await
+    }
+
+    fn outages(&self) -> MutexGuard<'_, HashMap<JunctionId, u32>> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, unit: &Unit, error: &Error) {
+        self.metrics.retries.inc();
+        let now = self.clock.now().steady;
+        let tries = {
+            let mut outages = self.outages();
+            let tries = outages.entry(unit.junction).or_default();
+            *tries = tries.saturating_add(1);
+            *tries
+        };
+        let back_off = BACK_OFF_MIN.saturating_mul(1 << (tries - 1).min(10)).min(BACK_OFF_MAX);
+        tracing::info!("flush of file {} waits for {back_off:?}: {error}", unit.object);
+        self.plan().hold(unit, now + back_off);
+    }
+
+    fn park(&self, unit: &Unit, error: Error) {
+        self.metrics.retries.inc();
+        let again_at = self.clock.now().steady + PARKED_FOR;
+        self.plan().park(unit, &error, again_at);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = unit.sequences.iter().filter(|sequence| told.insert(**sequence)).count() > 0;
+        drop(told);
+        if news {
+            let (kind, junction, object) = (AlarmKind::Parked, unit.junction, unit.object);
+            let (sequences, why) = (unit.sequences.clone(), error.to_string());
+            self.raise(Alarm { kind, junction, object, place: None, beside: None, sequences, why });
+        }
+    }
+
+    fn raise(&self, alarm: Alarm) {
+        tracing::warn!("{alarm}");
+        self.metrics.raised(alarm.kind);
+        self.home.alarm(alarm);
+    }
+}
+
+/// Worth trying again by itself: an outage, an answer that did not come, a change in between two looks.
+fn passes(error: &Error) -> bool {
+    error.is_retryable() || matches!(error.kind(), ErrorKind::OutcomeUnknown | ErrorKind::VersionChanged)
+}
+
+async fn run(shared: Arc<Shared>) {
+    let mut units = JoinSet::new();
+    let mut noted = None;
+    loop {
+        shared.note(&mut noted);
+        while units.len() < shared.config.parallel_max {
+            let Some(unit) = shared.next() else { break };
+            let shared = shared.clone();
+            units.spawn(async move { shared.carry(unit).await });
+        }
+        let idle = shared.idle_for();
+        tokio::select! {
+            Some(ended) = units.join_next() => {
+                if let Err(error) = ended && error.is_panic() {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+            () = shared.bell.notified() => {}
+            () = tokio::time::sleep(idle) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

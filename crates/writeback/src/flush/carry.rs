@@ -1,0 +1,170 @@
+//! Carries out one unit at its home: looks for traces of an earlier attempt and for foreign changes, and then does it.
+//!
+//! How an operation that was carried out already is known again, when the answer or the mark was lost:
+//! - the creation of a file: by its verifier; and once its id is known at home, by that
+//! - a directory, link or special file: it is there and is as good; ours and theirs are one
+//! - writes, truncations, attributes: they are carried out again and leave the same. That a version is the work of an
+//!   interrupted attempt is known by the intent that was kept before it began
+//! - a further name: it leads to the file
+//! - a removal: the name is gone, or another object has it
+//! - a rename: the new name leads to the object
+//!
+//! No answer, no mark: whatever fails here leaves the unit as it was in the journal.
+
+mod content;
+mod naming;
+
+use bytes::Bytes;
+use types::{ErrorKind, FileId, Name, Result};
+
+use super::Shared;
+use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
+use crate::conflict::{ConflictPolicy, Doing};
+use crate::home::{Flushed, Found, Own};
+use crate::plan::{Unit, Work};
+use crate::sabotage::Bug;
+
+/// One unit on its way.
+pub struct Carry<'a> {
+    pub shared: &'a Shared,
+    pub unit: &'a Unit,
+    pub policy: ConflictPolicy,
+    own: Own,
+    /// Nobody else changed the object as far as we saw.
+    intact: bool,
+    replaced: Option<Found>,
+    /// What was there serves for what was to be made.
+    adopted: bool,
+    alarms: Vec<Alarm>,
+}
+
+impl<'a> Carry<'a> {
+    pub fn new(shared: &'a Shared, unit: &'a Unit, policy: ConflictPolicy) -> Carry<'a> {
+        Carry {
+            shared,
+            unit,
+            policy,
+            own: Own::default(),
+            intact: true,
+            replaced: None,
+            adopted: false,
+            alarms: Vec::new(),
+        }
+    }
+
+    /// Alarms are raised when it is done: an attempt that failed may end in another way.
+    pub async fn out(mut self) -> Result<Flushed> {
+        let shared = self.shared;
+        let found = match &self.unit.work {
+            Work::Vanished => None,
+            Work::Object { make, content, set } => {
+                self.own = shared.home.own(self.unit.object).await?;
+                match make {
+                    Some(making) => self.make(making, content, set).await?,
+                    None => self.alter(content, set).await?,
+                }
+            }
+            Work::Names(action) => {
+                self.own = shared.home.own(self.unit.object).await?;
+                self.names(action).await?
+            }
+        };
+        // Before anything is kept of it: what came after a crash could not tell any more.
+        self.alarms.drain(..).for_each(|alarm| shared.raise(alarm));
+        // Who knows a version bases changes on it: one with foreign changes in it is not known by this.
+        let found = found.filter(|_| self.intact);
+        if (found.is_some() || self.own.begun) && !shared.sabotage.is(Bug::ForgetOwnVersion) {
+            let version = found.as_ref().map(|found| found.version);
+            shared.home.remember(self.unit.object, version.or(self.own.version)).await?;
+        }
+        let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
+        Ok(Flushed { object, sequences, found, replaced: self.replaced })
+    }
+
+    fn known(&self) -> Known {
+        Known { base: self.unit.base, own: self.own.version, begun: self.own.begun }
+    }
+
+    /// All that happened to it was our doing, as far as we know.
+    fn is_ours(&self, found: &Found) -> bool {
+        let nothing_known = self.unit.base.is_none() && self.own.version.is_none();
+        nothing_known || self.known().explains(found.version)
+    }
+
+    /// The same of what an interrupted attempt left: it moved the version, and perhaps it was not alone in that.
+    fn is_resumed(&mut self, found: &Found) -> bool {
+        if self.is_ours(found) {
+            return true;
+        }
+        if self.own.begun {
+            self.note(AlarmKind::Resumed, None, None, RESUMED);
+        }
+        self.own.begun
+    }
+
+    /// From here on the object is changed.
+    async fn begin(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.own.begun, true) {
+            self.shared.home.begin(self.unit.object).await?;
+        }
+        Ok(())
+    }
+
+    fn decide(&self, doing: Doing, theirs: Theirs) -> Decision {
+        if self.shared.sabotage.is(Bug::SkipConflictCheck) && matches!(theirs, Theirs::Version(_)) {
+            return Decision::Proceed;
+        }
+        decide(self.policy, doing, self.known(), theirs)
+    }
+
+    /// The conflict name of what would have been `name`.
+    fn beside(&self, name: &Name) -> Name {
+        conflict_name(name, &self.shared.config.host, self.unit.since, self.unit.object)
+    }
+
+    fn note(&mut self, kind: AlarmKind, place: Option<(FileId, Name)>, beside: Option<Name>, why: &str) {
+        self.note_of(self.unit.object, kind, place, beside, why);
+    }
+
+    fn note_of(
+        &mut self,
+        object: FileId,
+        kind: AlarmKind,
+        place: Option<(FileId, Name)>,
+        beside: Option<Name>,
+        why: &str,
+    ) {
+        let junction = self.unit.junction;
+        let (sequences, why) = (self.unit.sequences.clone(), why.into());
+        self.alarms.push(Alarm { kind, junction, object, place, beside, sequences, why });
+    }
+}
+
+const RESUMED: &str = "what an interrupted flush did to it cannot be told from what others may have done";
+
+/// What a failing look means: the thing is not there.
+fn absent<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes of a piece, whole and checked.
+pub(super) async fn piece_bytes(shared: &Shared, piece: &crate::Piece) -> Result<(u64, Bytes)> {
+    let crate::Piece::Dirty { range, position, skip } = piece else {
+        return Ok((piece.range().offset, Bytes::new()));
+    };
+    // The whole entry, so that its checksum is checked: nothing that went bad on the disk reaches the origin.
+    let data = shared.entries.read(*position).await?;
+    let (from, to) = (*skip as usize, (*skip + range.length) as usize);
+    let bytes = data.get(from..to).is_some().then(|| data.slice(from..to));
+    bytes
+        .map(|bytes| (range.offset, bytes))
+        .ok_or_else(|| types::Error::new(ErrorKind::Corrupt, "read journal entry", position.sequence))
+}
+
+fn is_same(found: &Found, object: FileId) -> bool {
+    found.id == object
+}

@@ -1,0 +1,261 @@
+//! Objects: made, and their bytes and attributes altered.
+
+use types::{Error, ErrorKind, FileId, Name, Result, Version};
+
+use super::{Carry, absent, is_same, piece_bytes};
+use crate::conflict::{AlarmKind, Decision, Doing, Theirs};
+use crate::home::{Found, Seen};
+use crate::operation::{Attributes, NewObject};
+use crate::plan::{Content, Making};
+
+/// Commits that say that something was lost, one after another, before the origin is left alone for a while.
+const COMMITS_MAX: u32 = 3;
+
+impl Carry<'_> {
+    pub(super) async fn make(
+        &mut self,
+        making: &Making,
+        content: &Content,
+        set: &Attributes,
+    ) -> Result<Option<Found>> {
+        if self.unit.in_doubt
+            && let Some(found) = self.find_made(making).await?
+        {
+            return self.alter_found(Some(found), Some(making), content, set).await;
+        }
+        let (id, home) = (self.unit.object, self.shared.home.clone());
+        let Some((dir, name)) = making.names.last() else { return Ok(None) };
+        let made = match home.make(*dir, name, id, &making.what).await {
+            Err(error) if error.kind() == ErrorKind::Exists => self.make_beside(making, *dir, name).await?,
+            made => Some(made?),
+        };
+        match made {
+            // An earlier attempt made it and did not learn of it, so these bytes are not ours.
+            Some(made) if making.what == NewObject::File && made.attr.size > 0 => {
+                self.alter_found(Some(made), Some(making), content, set).await
+            }
+            Some(made) if !self.adopted => self.fill(id, made, content, set).await.map(Some),
+            made => Ok(made),
+        }
+    }
+
+    /// By an earlier attempt, which may have given it one of its earlier names, and perhaps did not learn its id.
+    async fn find_made(&mut self, making: &Making) -> Result<Option<Found>> {
+        let (id, home) = (self.unit.object, self.shared.home.clone());
+        let Some((_, earlier)) = making.names.split_last() else { return Ok(None) };
+        for (dir, name) in earlier {
+            if absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id)) {
+                match home.make(*dir, name, id, &making.what).await {
+                    Err(error) if error.kind() != ErrorKind::Exists => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        match home.look(id).await? {
+            Seen::Found(found) => Ok(Some(found)),
+            Seen::Gone | Seen::Never => Ok(None),
+        }
+    }
+
+    /// The name is taken.
+    async fn make_beside(&mut self, making: &Making, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        let (id, home) = (self.unit.object, self.shared.home.clone());
+        let Some(theirs) = home.lookup(dir, name).await? else {
+            // Gone meanwhile.
+            return home.make(dir, name, id, &making.what).await.map(Some);
+        };
+        if is_as_good(&making.what, &theirs) {
+            home.adopt(id, &theirs).await?;
+            // Its attributes stay theirs, unless an attempt of ours may have made it.
+            self.adopted = !self.unit.in_doubt;
+            return Ok(Some(Found { id, ..theirs }));
+        }
+        let place = Some((dir, name.clone()));
+        match self.decide(Doing::Name, Theirs::Other) {
+            Decision::Beside => {
+                let beside = self.beside(name);
+                let made = match home.make(dir, &beside, id, &making.what).await {
+                    // The name is ours alone: an earlier attempt made it, and did not learn its id.
+                    Err(error) if error.kind() == ErrorKind::Exists => {
+                        let there = home.lookup(dir, &beside).await?;
+                        let there = there.filter(|there| is_as_good(&making.what, there)).ok_or(error)?;
+                        home.adopt(id, &there).await?;
+                        Found { id, ..there }
+                    }
+                    made => made?,
+                };
+                self.note(AlarmKind::KeptBoth, place, Some(beside), "another object had the name");
+                Ok(Some(made))
+            }
+            Decision::TakeOurs => {
+                home.remove(dir, name).await?;
+                let made = home.make(dir, name, id, &making.what).await?;
+                self.note(AlarmKind::TookOurs, place, None, "another object had the name");
+                Ok(Some(made))
+            }
+            _ => {
+                self.note(AlarmKind::Dropped, place, None, "another object has the name");
+                Ok(None)
+            }
+        }
+    }
+
+    /// It was made by an earlier attempt, perhaps under an earlier name. As it is then: a rename moves its ctime.
+    async fn put_in_place(&mut self, making: &Making, mut found: Found) -> Result<Found> {
+        let (id, home) = (self.unit.object, self.shared.home.clone());
+        let Some(((to_dir, to), earlier)) = making.names.split_last() else { return Ok(found) };
+        for (dir, name) in earlier {
+            let there =
+                absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| is_same(&found, id));
+            if there && (dir, name) != (to_dir, to) && home.lookup(*to_dir, to).await?.is_none() {
+                found = home.rename((*dir, name), (*to_dir, to), id).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is at the origin already is altered.
+    pub(super) async fn alter(&mut self, content: &Content, set: &Attributes) -> Result<Option<Found>> {
+        match self.shared.home.look(self.unit.object).await? {
+            // Made and removed before it ever travelled, or dropped: there is nothing to alter.
+            Seen::Never => Ok(None),
+            Seen::Gone => self.alter_found(None, None, content, set).await,
+            Seen::Found(found) => self.alter_found(Some(found), None, content, set).await,
+        }
+    }
+
+    /// `making`: an earlier attempt made it, and nobody knows how far it came.
+    async fn alter_found(
+        &mut self,
+        found: Option<Found>,
+        making: Option<&Making>,
+        content: &Content,
+        set: &Attributes,
+    ) -> Result<Option<Found>> {
+        let (object, home) = (self.unit.object, self.shared.home.clone());
+        let theirs = found.as_ref().map_or(Theirs::Gone, |found| Theirs::Version(found.version));
+        // Who sets attributes of a directory does not speak of its names, and each name moves its version.
+        let is_dir = found.as_ref().is_some_and(|found| found.attr.is_dir());
+        let doing = if content.is_nothing() { Doing::Attributes } else { Doing::Bytes };
+        let has_bytes = found.as_ref().is_some_and(|found| found.attr.size > 0);
+        let half_made = making.is_some() && (has_bytes || self.own.begun);
+        let decision = match self.decide(doing, theirs) {
+            _ if is_dir => Decision::Proceed,
+            Decision::Proceed if half_made && self.own.version.is_none() => Decision::Resume,
+            decision => decision,
+        };
+        let place = if decision == Decision::Proceed { None } else { home.place(object).await? };
+        let why =
+            if found.is_some() { "it was changed at the origin" } else { "it was removed at the origin" };
+        match (decision, found) {
+            (Decision::Proceed | Decision::Resume | Decision::TakeOurs, Some(found)) => {
+                self.begin().await?;
+                let found = match making {
+                    Some(making) => self.put_in_place(making, found).await?,
+                    None => found,
+                };
+                let filled = self.fill(object, found, content, set).await?;
+                // Their bytes are still there, and no version with them is our doing.
+                self.intact &= decision != Decision::TakeOurs || !content.is_nothing();
+                if let Some(kind) = AlarmKind::of(decision) {
+                    self.note(kind, place, None, why);
+                }
+                Ok(Some(filled))
+            }
+            (Decision::Drop, _) => {
+                self.intact = false;
+                self.note(AlarmKind::Dropped, place, None, why);
+                Ok(None)
+            }
+            (decision, _) => {
+                self.intact = false;
+                let place = place.ok_or_else(|| {
+                    let context = format!("{object}, which has no place at the origin any more");
+                    Error::new(ErrorKind::NotFound, "store beside", context)
+                })?;
+                self.store_beside(decision, place, content, set, why).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Under a conflict name; what is gone at the origin is made again under its own name where ours is to be taken.
+    async fn store_beside(
+        &mut self,
+        decision: Decision,
+        (dir, name): (FileId, Name),
+        content: &Content,
+        set: &Attributes,
+        why: &str,
+    ) -> Result<()> {
+        let beside = Some(self.beside(&name)).filter(|_| decision == Decision::Beside);
+        let base = self.unit.base;
+        let to = beside.as_ref().unwrap_or(&name);
+        let copy = self.shared.home.copy_base(self.unit.object, base, dir, to).await?;
+        self.fill(copy.id, copy, content, set).await?;
+        let kind = if beside.is_some() { AlarmKind::KeptBoth } else { AlarmKind::TookOurs };
+        self.note(kind, Some((dir, name)), beside, why);
+        Ok(())
+    }
+
+    /// Cut, write, size, attributes: the same however often it is done.
+    async fn fill(
+        &mut self,
+        object: FileId,
+        mut found: Found,
+        content: &Content,
+        set: &Attributes,
+    ) -> Result<Found> {
+        let home = self.shared.home.clone();
+        let nothing = Attributes::default();
+        if let Some(cut) = content.cut.filter(|cut| *cut != found.attr.size) {
+            found = home.set(object, &nothing, Some(cut)).await?;
+        }
+        if !content.pieces.is_empty() {
+            found = self.write(object, found.version, content).await?;
+        }
+        if let Some(size) = content.size.filter(|size| *size != found.attr.size) {
+            found = home.set(object, &nothing, Some(size)).await?;
+        }
+        if !set.is_nothing() {
+            found = home.set(object, set, None).await?;
+        }
+        Ok(found)
+    }
+
+    async fn write(&mut self, object: FileId, mut version: Version, content: &Content) -> Result<Found> {
+        let home = self.shared.home.clone();
+        for _ in 0..COMMITS_MAX {
+            for piece in &content.pieces {
+                let (offset, data) = piece_bytes(self.shared, piece).await?;
+                let written = home.write(object, offset, data).await?;
+                if written.before.is_some_and(|before| before != version) {
+                    self.intact = false;
+                    let place = home.place(object).await?;
+                    let why = "it was changed at the origin while it was written";
+                    self.note(AlarmKind::Overtaken, place, None, why);
+                }
+                version = written.after.version;
+            }
+            if let Some(found) = home.commit(object).await? {
+                return Ok(found);
+            }
+            // What was lost took its version with it.
+            if let Seen::Found(found) = home.look(object).await? {
+                version = found.version;
+            }
+        }
+        let context = format!("{object}: the origin keeps losing what it has not stored");
+        Err(Error::new(ErrorKind::Unavailable, "commit", context))
+    }
+}
+
+/// Theirs serves for ours: nobody's bytes are lost. Directories become one.
+fn is_as_good(what: &NewObject, theirs: &Found) -> bool {
+    match what {
+        NewObject::File => false,
+        NewObject::Directory => theirs.attr.is_dir(),
+        NewObject::Symlink(target) => theirs.target.as_ref() == Some(target),
+        NewObject::Special(_) => theirs.attr.kind == what.kind() && theirs.attr.rdev == what.rdev(),
+    }
+}

@@ -1,0 +1,279 @@
+//! Names: linked, removed, renamed.
+
+use types::{Error, ErrorKind, FileId, Name, Result};
+
+use super::{Carry, RESUMED, absent, is_same};
+use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
+use crate::home::{Found, Seen};
+use crate::operation::{Action, Rename};
+use crate::sabotage::Bug;
+
+impl Carry<'_> {
+    pub(super) async fn names(&mut self, action: &Action) -> Result<Option<Found>> {
+        match action {
+            Action::Link { file, dir, name, .. } => self.link(*file, *dir, name).await,
+            Action::Remove { dir, name, links, .. } => self.remove(*dir, name, *links).await,
+            Action::Rmdir { dir, name, .. } => self.rmdir(*dir, name).await,
+            Action::Rename(rename) => self.rename(rename).await,
+            // These are no names; the plan makes no such unit.
+            Action::Make { .. } | Action::Write { .. } | Action::Truncate { .. } | Action::Set { .. } => {
+                Ok(None)
+            }
+        }
+    }
+
+    /// What has the name; in a directory that is gone nothing has.
+    async fn at(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        absent(self.shared.home.lookup(dir, name).await).map(Option::flatten)
+    }
+
+    /// Our object that should have the name, there or under a conflict name, and its name now; or another object.
+    async fn own_place(&self, dir: FileId, name: &Name) -> Result<(Option<Found>, Name)> {
+        let there = self.at(dir, name).await?;
+        if there.as_ref().is_some_and(|there| is_same(there, self.unit.object)) {
+            return Ok((there, name.clone()));
+        }
+        let other = absent(self.shared.home.name_in(dir, self.unit.object).await)?.flatten();
+        match other.filter(|other| is_conflict_name(other, name)) {
+            Some(other) => Ok((self.at(dir, &other).await?, other)),
+            None => Ok((there, name.clone())),
+        }
+    }
+
+    async fn link(&mut self, file: FileId, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        let home = self.shared.home.clone();
+        let place = Some((dir, name.clone()));
+        let before = match home.look(file).await? {
+            Seen::Never => return Ok(None),
+            Seen::Gone => {
+                self.note(AlarmKind::Dropped, place, None, "the file was removed at the origin");
+                return Ok(None);
+            }
+            Seen::Found(found) => found,
+        };
+        let there = self.at(dir, name).await?;
+        if there.as_ref().is_some_and(|there| is_same(there, file)) {
+            // There is nothing to do, and yet the version may be another's.
+            self.intact = self.is_resumed(&before);
+            return Ok(there);
+        }
+        self.intact = self.is_ours(&before);
+        self.begin().await?;
+        if there.is_none() {
+            return home.link(file, dir, name).await.map(Some);
+        }
+        let why = "another object had the name";
+        match self.decide(Doing::Name, Theirs::Other) {
+            Decision::Beside => {
+                let beside = self.beside(name);
+                let there = self.at(dir, &beside).await?.filter(|there| is_same(there, file));
+                let found = match there {
+                    Some(there) => there,
+                    None => home.link(file, dir, &beside).await?,
+                };
+                self.note(AlarmKind::KeptBoth, place, Some(beside), why);
+                Ok(Some(found))
+            }
+            Decision::TakeOurs => {
+                home.remove(dir, name).await?;
+                let found = home.link(file, dir, name).await?;
+                self.note(AlarmKind::TookOurs, place, None, why);
+                Ok(Some(found))
+            }
+            _ => {
+                self.note(AlarmKind::Dropped, place, None, why);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<Found>> {
+        let home = self.shared.home.clone();
+        let (there, name) = self.own_place(dir, name).await?;
+        let Some(there) = there else { return self.left_before().await };
+        let place = Some((dir, name.clone()));
+        if !is_same(&there, self.unit.object) {
+            // After an attempt without an answer: we removed it, and another was made since.
+            if !self.unit.in_doubt && home.look(self.unit.object).await? != Seen::Never {
+                self.note(AlarmKind::Dropped, place, None, "another object has the name");
+            }
+            return Ok(None);
+        }
+        let theirs = if is_last(links, &there) { Theirs::LastName } else { Theirs::Version(there.version) };
+        let decision = self.decide(Doing::Removal, theirs);
+        if let Some(kind) = AlarmKind::of(decision) {
+            self.intact = false;
+            let why = match theirs {
+                Theirs::LastName => "its other names were taken away at the origin",
+                _ => "it was changed at the origin",
+            };
+            self.note(kind, place, None, why);
+        }
+        if decision == Decision::Drop {
+            return Ok(None);
+        }
+        if there.attr.nlink < 2 {
+            return absent(home.remove(dir, &name).await).map(|_| None);
+        }
+        self.begin().await?;
+        absent(home.remove(dir, &name).await)?;
+        self.left().await
+    }
+
+    /// It may have another name, and the removal of this one by us moved its ctime.
+    async fn left(&self) -> Result<Option<Found>> {
+        match self.shared.home.look(self.unit.object).await? {
+            Seen::Found(found) => Ok(Some(found)),
+            Seen::Gone | Seen::Never => Ok(None),
+        }
+    }
+
+    /// The same, where the name is gone: by an earlier attempt, or by others.
+    async fn left_before(&mut self) -> Result<Option<Found>> {
+        let left = self.left().await?;
+        self.intact = left.as_ref().is_some_and(|left| self.is_resumed(left));
+        Ok(left)
+    }
+
+    async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        let (there, name) = self.own_place(dir, name).await?;
+        let Some(there) = there else { return Ok(None) };
+        let place = Some((dir, name.clone()));
+        if !is_same(&there, self.unit.object) {
+            if !self.unit.in_doubt && self.shared.home.look(self.unit.object).await? != Seen::Never {
+                self.note(AlarmKind::Dropped, place, None, "another object has the name");
+            }
+            return Ok(None);
+        }
+        match absent(self.shared.home.rmdir(dir, &name).await) {
+            // Somebody put something into it: that stays, whatever the policy.
+            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
+                self.note(AlarmKind::Dropped, place, None, "something is in it at the origin");
+                Ok(None)
+            }
+            other => other.map(|_| None),
+        }
+    }
+
+    async fn rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
+        let home = self.shared.home.clone();
+        let (to_dir, to) = (rename.to_dir, &rename.to);
+        let target = self.at(to_dir, to).await?;
+        let (source, from) = self.own_place(rename.from_dir, &rename.from).await?;
+        let Some(source) = source.filter(|source| is_same(source, rename.object)) else {
+            if target.as_ref().is_some_and(|target| is_same(target, rename.object)) {
+                if let Some(replaced) = rename.replaced.filter(|_| !rename.is_dir) {
+                    if home.own(replaced.object).await?.begun {
+                        self.note_of(replaced.object, AlarmKind::Resumed, None, None, RESUMED);
+                    }
+                    self.follow_replaced(replaced.object).await?;
+                }
+                self.intact = rename.is_dir || target.as_ref().is_some_and(|it| self.is_resumed(it));
+                return Ok(target);
+            }
+            let place = Some((rename.from_dir, rename.from.clone()));
+            return self.source_is_gone(place, (to_dir, to)).await;
+        };
+        self.intact = rename.is_dir || self.is_ours(&source);
+        self.begin().await?;
+        if target.as_ref().is_some_and(|target| is_same(target, rename.object)) && !rename.is_dir {
+            // A link that was made again: renamed onto itself, both names would stay.
+            absent(home.remove(rename.from_dir, &from).await)?;
+            return self.left().await;
+        }
+        let from = (rename.from_dir, &from);
+        let decision = self.replace(rename, target.as_ref()).await?;
+        if matches!(decision, Decision::Proceed | Decision::TakeOurs) {
+            let replaced = target.filter(|it| it.attr.nlink > 1 && !it.attr.is_dir());
+            if let Some(replaced) = &replaced {
+                home.begin(replaced.id).await?;
+            }
+            let renamed = home.rename(from, (to_dir, to), rename.object).await;
+            if let Some(replaced) = replaced {
+                self.follow_replaced(replaced.id).await?;
+            }
+            match renamed {
+                Ok(found) => {
+                    self.tell_of_rename(decision, rename, None);
+                    return Ok(Some(found));
+                }
+                // Something was put into the directory that has the name, or it is of another kind now.
+                Err(error) if cannot_replace(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.policy == ConflictPolicy::Theirs {
+            self.tell_of_rename(Decision::Drop, rename, None);
+            return Ok(None);
+        }
+        let beside = self.beside(to);
+        let found = home.rename(from, (to_dir, &beside), rename.object).await?;
+        self.tell_of_rename(Decision::Beside, rename, Some(beside));
+        Ok(Some(found))
+    }
+
+    fn tell_of_rename(&mut self, decision: Decision, rename: &Rename, beside: Option<Name>) {
+        let place = Some((rename.to_dir, rename.to.clone()));
+        if let Some(kind) = AlarmKind::of(decision) {
+            self.note(kind, place, beside, "what had the new name was made or changed at the origin");
+        }
+    }
+
+    /// What lost its name and has others: our rename moved its ctime, and that is no foreign change.
+    async fn follow_replaced(&mut self, replaced: FileId) -> Result<()> {
+        let home = &self.shared.home;
+        let own = home.own(replaced).await?;
+        let Seen::Found(found) = home.look(replaced).await? else { return Ok(()) };
+        if own.begun {
+            home.remember(replaced, Some(found.version)).await?;
+        }
+        self.replaced = Some(found).filter(|found| own.begun || own.version == Some(found.version));
+        Ok(())
+    }
+
+    /// An earlier attempt put it beside, or somebody else took it.
+    async fn source_is_gone(
+        &mut self,
+        place: Option<(FileId, Name)>,
+        (to_dir, to): (FileId, &Name),
+    ) -> Result<Option<Found>> {
+        let beside = self.at(to_dir, &self.beside(to)).await?;
+        let beside = beside.filter(|there| is_same(there, self.unit.object));
+        if beside.is_none()
+            && !self.unit.in_doubt
+            && self.shared.home.look(self.unit.object).await? != Seen::Never
+        {
+            self.note(AlarmKind::Dropped, place, None, "it was moved or removed at the origin");
+        }
+        self.intact = beside.as_ref().is_some_and(|beside| beside.attr.is_dir() || self.is_resumed(beside));
+        Ok(beside)
+    }
+
+    /// May what has the new name be replaced?
+    async fn replace(&self, rename: &Rename, target: Option<&Found>) -> Result<Decision> {
+        let Some(target) = target.filter(|target| !is_same(target, rename.object)) else {
+            return Ok(Decision::Proceed);
+        };
+        if let Some(replaced) = rename.replaced.filter(|replaced| is_same(target, replaced.object)) {
+            let own = self.shared.home.own(replaced.object).await?;
+            let known = Known { base: replaced.base, own: own.version, begun: own.begun };
+            let unknown = replaced.base.is_none() && own.version.is_none();
+            let skip = self.shared.sabotage.is(Bug::SkipConflictCheck);
+            let is_last = !rename.is_dir && is_last(replaced.links, target);
+            if rename.is_dir || skip || !is_last && (unknown || known.explains(target.version)) {
+                return Ok(Decision::Proceed);
+            }
+        }
+        Ok(self.decide(Doing::Name, Theirs::Other))
+    }
+}
+
+/// Clients saw it keep other names, and somebody took these away: with this one it would go.
+fn is_last(links: u32, found: &Found) -> bool {
+    links > 0 && found.attr.nlink < 2
+}
+
+fn cannot_replace(error: &Error) -> bool {
+    use ErrorKind::{Exists, IsADirectory, NotADirectory, NotEmpty};
+    matches!(error.kind(), Exists | IsADirectory | NotADirectory | NotEmpty)
+}

@@ -1,0 +1,331 @@
+//! A home over an origin in memory, as `vfs` will be one: which object a file id is, and what our own flush left, it
+//! keeps like a database; it gives way between any two steps, so that a test can cut there.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::memory::MemoryOrigin;
+use origin::{Change, DirCursor, Identity, Object, Origin, Reference};
+use types::{
+    ByteRange, CreateHow, Error, ErrorKind, FileId, FileKind, JunctionId, Name, Result, SetAttr, Stability,
+    Version,
+};
+
+use crate::conflict::Alarm;
+use crate::home::{Flushed, Found, Home, Own, Seen, Written};
+use crate::local::verifier_of;
+use crate::names::Names;
+use crate::operation::{Attributes, NewObject};
+use crate::random::Random;
+
+pub const JUNCTION: JunctionId = JunctionId(1);
+
+/// What survives a crash of the tier.
+#[derive(Default)]
+pub struct Database {
+    references: HashMap<FileId, Reference>,
+    ids: HashMap<Identity, FileId>,
+    own: HashMap<FileId, Own>,
+    places: HashMap<FileId, (FileId, Name)>,
+    /// As it was known last.
+    pub known: HashMap<FileId, Object>,
+    /// Clean bytes that were in the cache.
+    pub bytes: HashMap<(FileId, Version), Bytes>,
+}
+
+impl Database {
+    pub fn id(&mut self, object: &Object) -> FileId {
+        let id = self.ids.get(&object.identity).copied();
+        let id = id.unwrap_or_else(|| FileId::derive(JUNCTION, &object.identity.0));
+        self.references.entry(id).or_insert_with(|| object.reference.clone());
+        id
+    }
+
+    pub fn reference(&self, id: FileId) -> Option<Reference> {
+        self.references.get(&id).cloned()
+    }
+}
+
+pub struct TestHome {
+    pub origin: Arc<MemoryOrigin>,
+    pub database: Arc<Mutex<Database>>,
+    pub names: Arc<Mutex<Names>>,
+    pub alarms: Arc<Mutex<Vec<Alarm>>>,
+    pub random: Mutex<Random>,
+    /// Calls that change something are refused with this.
+    pub refuses: Mutex<Option<ErrorKind>>,
+}
+
+/// Pending so many times.
+pub struct GiveWay(pub u64);
+
+impl Future for GiveWay {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.0 == 0 {
+            return Poll::Ready(());
+        }
+        self.0 -= 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl TestHome {
+    pub fn database(&self) -> MutexGuard<'_, Database> {
+        self.database.lock().unwrap()
+    }
+
+    async fn step(&self) {
+        let times = self.random.lock().unwrap().below(3);
+        GiveWay(times).await;
+    }
+
+    /// One change, with a chance to be cut before it and after it.
+    async fn change(&self, change: Change) -> Result<Option<Object>> {
+        self.step().await;
+        let refused = *self.refuses.lock().unwrap();
+        if let Some(kind) = refused {
+            return Err(Error::new(kind, "change", "an origin that refuses"));
+        }
+        let changed = self.origin.change(&change).await;
+        self.step().await;
+        changed.map(|changed| changed.object)
+    }
+
+    fn reference(&self, id: FileId) -> Result<Reference> {
+        let reference = self.database().reference(id);
+        reference.ok_or_else(|| Error::new(ErrorKind::NotFound, "find reference of", id))
+    }
+
+    async fn found(&self, object: Object) -> Found {
+        let target = match object.attr.kind {
+            FileKind::Symlink => self.origin.readlink(&object.reference).await.ok(),
+            _ => None,
+        };
+        let id = self.database().id(&object);
+        Found { id, version: object.version, attr: object.attr, target }
+    }
+
+    async fn changed(&self, change: Change) -> Result<Found> {
+        let object = self.change(change).await?.expect("these changes show what they altered");
+        Ok(self.found(object).await)
+    }
+
+    pub async fn list(&self, dir: &Reference) -> Result<Vec<(Name, FileId)>> {
+        let page = self.origin.readdir(dir, DirCursor::default()).await?;
+        let mut database = self.database();
+        let entries = page.entries.into_iter();
+        Ok(entries.map(|entry| (entry.name, database.id(&entry.object.unwrap()))).collect())
+    }
+
+    pub fn adopt_root(&self, id: FileId, root: &Object) {
+        self.database().references.insert(id, root.reference.clone());
+    }
+
+    /// What `vfs` knows after it looked at everything.
+    pub async fn learn(&self, id: FileId, object: Object) {
+        if object.attr.is_file() {
+            let range = ByteRange::new(0, object.attr.size);
+            let bytes = self.origin.read(&object.reference, object.version, range).await.expect("reads");
+            self.database().bytes.insert((id, object.version), bytes);
+        }
+        self.database().known.insert(id, object);
+    }
+
+    /// Our own flush left it like this; what others did since is not known by that.
+    async fn learn_flushed(&self, found: &Found) {
+        let Some(reference) = self.database().reference(found.id) else { return };
+        if let Ok(object) = self.origin.getattr(&reference).await {
+            if object.version == found.version {
+                self.learn(found.id, object).await;
+            } else {
+                let object = Object { attr: found.attr, version: found.version, ..object };
+                self.database().known.insert(found.id, object);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Home for TestHome {
+    async fn look(&self, object: FileId) -> Result<Seen> {
+        self.step().await;
+        let Ok(reference) = self.reference(object) else { return Ok(Seen::Never) };
+        match self.origin.getattr(&reference).await {
+            Ok(object) => Ok(Seen::Found(self.found(object).await)),
+            Err(error) if error.kind() == ErrorKind::Stale => Ok(Seen::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        self.step().await;
+        match self.origin.lookup(&self.reference(dir)?, name).await {
+            Ok(object) => {
+                let found = self.found(object).await;
+                self.database().places.insert(found.id, (dir, name.clone()));
+                Ok(Some(found))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found> {
+        let (parent, given, set) = (self.reference(dir)?, name.clone(), SetAttr::default());
+        let change = match what {
+            NewObject::File => {
+                let how = CreateHow::Exclusive(verifier_of(id));
+                Change::Create { dir: parent, name: given, how, set }
+            }
+            NewObject::Directory => Change::Mkdir { dir: parent, name: given, set },
+            NewObject::Symlink(target) => {
+                Change::Symlink { dir: parent, name: given, target: target.clone(), set }
+            }
+            NewObject::Special(node) => Change::Mknod { dir: parent, name: given, node: *node, set },
+        };
+        let object = self.change(change).await?.expect("what was made");
+        {
+            let mut database = self.database();
+            database.ids.insert(object.identity.clone(), id);
+            database.references.insert(id, object.reference.clone());
+            database.places.insert(id, (dir, name.clone()));
+        }
+        self.step().await;
+        Ok(self.found(object).await)
+    }
+
+    async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
+        let reference = self.reference(found.id)?;
+        let object = self.origin.getattr(&reference).await?;
+        let mut database = self.database();
+        database.ids.insert(object.identity, id);
+        database.references.insert(id, reference);
+        Ok(())
+    }
+
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found> {
+        let object = self.reference(object)?;
+        self.changed(Change::Set { object, set: set.to_set(size), guard: None }).await
+    }
+
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written> {
+        self.step().await;
+        let refused = *self.refuses.lock().unwrap();
+        if let Some(kind) = refused {
+            return Err(Error::new(kind, "write", "an origin that refuses"));
+        }
+        let reference = self.reference(object)?;
+        let written = self.origin.write(&reference, offset, data, Stability::Unstable).await?;
+        self.step().await;
+        let after = self.found(written.after.expect("told")).await;
+        Ok(Written { before: written.before, after })
+    }
+
+    async fn commit(&self, object: FileId) -> Result<Option<Found>> {
+        self.step().await;
+        let reference = self.reference(object)?;
+        let committed = self.origin.commit(&reference, ByteRange::new(0, 0)).await?;
+        Ok(Some(self.found(committed.after.expect("told")).await))
+    }
+
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {
+        let (file, dir) = (self.reference(file)?, self.reference(dir)?);
+        self.changed(Change::Link { file, dir, name: name.clone() }).await
+    }
+
+    async fn remove(&self, dir: FileId, name: &Name) -> Result<()> {
+        let dir = self.reference(dir)?;
+        self.change(Change::Remove { dir, name: name.clone() }).await.map(drop)
+    }
+
+    async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()> {
+        let dir = self.reference(dir)?;
+        self.change(Change::Rmdir { dir, name: name.clone() }).await.map(drop)
+    }
+
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
+        let (from_dir, to_dir) = (self.reference(from.0)?, self.reference(to.0)?);
+        let (from, name) = (from.1.clone(), to.1.clone());
+        let change = Change::Rename { from_dir, from, to_dir, to: name.clone(), identity: None };
+        let found = self.changed(change).await?;
+        self.database().places.insert(object, (to.0, name));
+        Ok(found)
+    }
+
+    async fn copy_base(
+        &self,
+        object: FileId,
+        base: Option<Version>,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Found> {
+        if let Some(found) = self.lookup(dir, name).await? {
+            return Ok(found);
+        }
+        let bytes = base.and_then(|base| self.database().bytes.get(&(object, base)).cloned());
+        let (parent, given) = (self.reference(dir)?, name.clone());
+        let (how, set) = (CreateHow::Guarded, SetAttr::default());
+        // In one step: it appears complete or not at all.
+        let made = self.origin.change(&Change::Create { dir: parent, name: given, how, set }).await?;
+        let object = made.made()?;
+        let bytes = bytes.unwrap_or_default();
+        self.origin.write(&object.reference, 0, bytes, Stability::FileSync).await?;
+        let object = self.origin.getattr(&object.reference).await?;
+        self.step().await;
+        Ok(self.found(object).await)
+    }
+
+    async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
+        let Some((dir, name)) = self.database().places.get(&object).cloned() else { return Ok(None) };
+        if matches!(self.look(dir).await?, Seen::Found(_)) {
+            return Ok(Some((dir, name)));
+        }
+        let root = self.origin.root().await?;
+        let root = self.database().id(&root);
+        Ok(Some((root, name)))
+    }
+
+    async fn name_in(&self, dir: FileId, object: FileId) -> Result<Option<Name>> {
+        self.step().await;
+        let entries = self.list(&self.reference(dir)?).await?;
+        Ok(entries.into_iter().find(|(_, id)| *id == object).map(|(name, _)| name))
+    }
+
+    async fn own(&self, object: FileId) -> Result<Own> {
+        Ok(self.database().own.get(&object).copied().unwrap_or_default())
+    }
+
+    async fn begin(&self, object: FileId) -> Result<()> {
+        self.step().await;
+        self.database().own.entry(object).or_default().begun = true;
+        self.step().await;
+        Ok(())
+    }
+
+    async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
+        self.step().await;
+        self.database().own.insert(object, Own { version, begun: false });
+        self.step().await;
+        Ok(())
+    }
+
+    async fn flushed(&self, flushed: &Flushed) {
+        for found in flushed.found.iter().chain(&flushed.replaced) {
+            self.learn_flushed(found).await;
+        }
+        let size = flushed.found.as_ref().map(|found| found.attr.size);
+        self.names.lock().unwrap().flushed(&flushed.sequences, size);
+        self.step().await;
+    }
+
+    fn alarm(&self, alarm: Alarm) {
+        self.alarms.lock().unwrap().push(alarm);
+    }
+}

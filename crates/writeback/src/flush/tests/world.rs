@@ -1,0 +1,399 @@
+//! One tier with its journal, its home, and the tree that clients must see: operations are made here and there, units
+//! are carried out in any order that the plan allows, step by step, and the tier may be cut off at each step.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::memory::MemoryOrigin;
+use origin::{Change, Object, Origin, Reference};
+use types::{ByteRange, Error, ErrorKind, FileId, FileKind, Name, Result, Timestamp, Version};
+
+use super::home::{Database, GiveWay, JUNCTION, TestHome};
+use super::tree::{Shown, Tree};
+use crate::conflict::{Alarm, ConflictPolicy};
+use crate::disk::faulty::FaultyDisk;
+use crate::flush::{Clock, Entries, FlushConfig, Shared};
+use crate::index::Position;
+use crate::local::LocalIds;
+use crate::log::{Append, Log, Options};
+use crate::names::Names;
+use crate::operation::{Action, Operation};
+use crate::plan::{FlushPolicy, Moment, Scope};
+use crate::random::Random;
+use crate::sabotage::Sabotage;
+use crate::{Home, Piece};
+
+/// Nothing in these tests waits for anything but itself.
+pub fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..10_000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+    panic!("a future that never ends");
+}
+
+#[derive(Default)]
+pub struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds, SeqCst);
+    }
+
+    pub fn wall(&self) -> Timestamp {
+        Timestamp { seconds: 2_000_000_000 + self.0.load(SeqCst), nanos: 0 }
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Moment {
+        let steady = Duration::from_secs(self.0.load(SeqCst) as u64);
+        Moment { wall: self.wall(), steady, time_of_day: Duration::ZERO }
+    }
+}
+
+#[async_trait]
+impl Entries for Log {
+    async fn read(&self, position: Position) -> Result<Bytes> {
+        Log::read(self, position, ByteRange::new(0, position.data_length.into()))
+    }
+
+    async fn done(&self, sequence: u64) -> Result<()> {
+        Log::done(self, sequence)
+    }
+
+    async fn done_synced(&self) -> Result<()> {
+        GiveWay(1).await;
+        Log::sync_done(self)
+    }
+
+    fn is_filling(&self) -> bool {
+        false
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Shown when the history of one seed is looked at.
+pub fn tell(what: impl FnOnce() -> String) {
+    let asked = std::env::var("WRITEBACK_SEEDS").ok();
+    if asked.as_deref().and_then(|seeds| seeds.split_once("..")).is_some_and(|(first, last)| first == last) {
+        println!("{}", what());
+    }
+}
+
+pub struct World {
+    pub random: Random,
+    pub clock: Arc<TestClock>,
+    pub home: Arc<TestHome>,
+    pub root: FileId,
+    /// What clients must see, with our ids for its objects.
+    pub want: Arc<MemoryOrigin>,
+    pub wanted: HashMap<FileId, Reference>,
+    pub ids: LocalIds,
+    sabotage: Sabotage,
+    policy: FlushPolicy,
+    disk: Arc<FaultyDisk>,
+    log: Arc<Log>,
+    shared: Arc<Shared>,
+    running: Vec<Running>,
+}
+
+fn open(disk: &Arc<FaultyDisk>, random: &mut Random) -> Arc<Log> {
+    let fresh = random.bytes(16).try_into().unwrap();
+    let options = Options {
+        size_max: 64 << 20,
+        segment_size: 1 << 20,
+        fresh,
+        hook: Arc::new(|_| {}),
+        sabotage: Sabotage::default(),
+    };
+    Arc::new(Log::open(disk.clone(), options).expect("opens"))
+}
+
+impl World {
+    pub fn new(seed: u64, sabotage: Sabotage, conflict: ConflictPolicy) -> World {
+        let mut random = Random(seed);
+        let (origin, want) = (MemoryOrigin::new(), MemoryOrigin::new());
+        for origin in [&origin, &want] {
+            origin.mkdir(b"d").unwrap();
+            origin.write_file(b"a", b"the first file of the origin").unwrap();
+            origin.write_file(b"d/b", &[7; 5000]).unwrap();
+            origin.link(b"d/b", b"c").unwrap();
+            origin.symlink(b"d/e", b"a").unwrap();
+            origin.pass_time(Duration::from_secs(1));
+        }
+        let home = Arc::new(TestHome {
+            origin: origin.clone(),
+            database: Arc::new(Mutex::new(Database::default())),
+            names: Arc::default(),
+            alarms: Arc::default(),
+            random: Mutex::new(Random(random.next())),
+            refuses: Mutex::default(),
+        });
+        let clock = Arc::new(TestClock::default());
+        let disk = Arc::new(FaultyDisk::default());
+        let log = open(&disk, &mut random);
+        let delay = Duration::from_secs([0, 0, 20, 100][random.below(4) as usize]);
+        let policy = FlushPolicy { delay, conflict, ..FlushPolicy::default() };
+        let shared = shared(&log, &home, &clock, &policy, sabotage);
+        let ids = LocalIds::from_drawn(random.bytes(16).try_into().unwrap(), sabotage);
+        let (wanted, running) = (HashMap::new(), Vec::new());
+        let root = FileId([0; 16]);
+        let mut world = World {
+            random,
+            clock,
+            home,
+            root,
+            want,
+            wanted,
+            ids,
+            sabotage,
+            policy,
+            disk,
+            log,
+            shared,
+            running,
+        };
+        world.first_look();
+        world
+    }
+
+    /// Both trees are the same now: an object of the one is that of the other.
+    fn first_look(&mut self) {
+        let (ours, theirs) = (now(self.home.origin.root()).unwrap(), now(self.want.root()).unwrap());
+        let mut ways = vec![(ours, theirs)];
+        while let Some((ours, theirs)) = ways.pop() {
+            let id = FileId::derive(JUNCTION, &ours.identity.0);
+            if self.wanted.is_empty() {
+                self.root = id;
+                self.home.adopt_root(id, &ours);
+            }
+            if ours.attr.is_dir() {
+                for (name, _) in now(self.home.list(&ours.reference)).expect("lists") {
+                    let object = now(self.home.origin.lookup(&ours.reference, &name)).unwrap();
+                    let other = now(self.want.lookup(&theirs.reference, &name)).unwrap();
+                    now(self.home.lookup(id, &name)).unwrap();
+                    ways.push((object, other));
+                }
+            }
+            now(self.home.learn(id, ours));
+            self.wanted.insert(id, theirs.reference);
+        }
+    }
+
+    /// What a change of the object is based on.
+    pub fn base(&self, id: FileId) -> Option<Version> {
+        let database = self.home.database();
+        database.known.get(&id).map(|object| object.version)
+    }
+
+    /// The operation was acknowledged.
+    pub fn journal(&mut self, action: Action, data: &[u8]) {
+        let acknowledged = self.clock.wall();
+        let mut operation = Operation { junction: JUNCTION, acknowledged, since: acknowledged, action };
+        operation.since = self.home.names.lock().unwrap().since(operation.object(), acknowledged);
+        let Append::Written(position) = self.log.append(&operation.encode(), data).expect("appends") else {
+            panic!("the journal is full");
+        };
+        self.log.commit().expect("commits");
+        tell(|| format!("{}: {:?}", position.sequence, operation.action));
+        self.home.names.lock().unwrap().apply(position.sequence, &operation, position);
+        self.shared.add(position.sequence, operation, position, false);
+    }
+
+    /// Begin a unit, or let one that is on its way take a step. False: there is nothing to do.
+    pub fn flush_step(&mut self) -> bool {
+        if self.running.is_empty() || (self.running.len() < 5 && self.random.below(3) == 0) {
+            let Some(unit) = self.shared.next() else { return !self.running.is_empty() };
+            tell(|| format!("begin {unit:?}"));
+            let shared = self.shared.clone();
+            self.running.push(Box::pin(async move { shared.carry(unit).await }));
+        }
+        let at = self.random.below(self.running.len() as u64) as usize;
+        let mut context = Context::from_waker(Waker::noop());
+        if self.running[at].as_mut().poll(&mut context).is_ready() {
+            drop(self.running.swap_remove(at));
+        }
+        true
+    }
+
+    /// Fewer than `most`.
+    pub fn flush_steps(&mut self, most: u64) {
+        for _ in 0..self.random.below(most) {
+            self.flush_step();
+        }
+    }
+
+    /// All that can be flushed.
+    pub fn flush_all(&mut self) -> std::result::Result<(), String> {
+        for _ in 0..100_000 {
+            self.shared.plan().ask(&Scope::All);
+            if !self.flush_step() {
+                if self.shared.plan().is_empty() {
+                    return Ok(());
+                }
+                self.clock.pass(1);
+            }
+        }
+        let left: Vec<_> = self.shared.plan().parked().map(|parked| parked.error.to_string()).collect();
+        Err(format!("{} operations are never flushed; parked: {left:?}", self.shared.plan().len()))
+    }
+
+    pub fn pending(&self) -> usize {
+        self.shared.plan().len()
+    }
+
+    pub fn metrics(&self) -> &crate::FlushMetrics {
+        self.shared.note(&mut None);
+        &self.shared.metrics
+    }
+
+    pub fn is_flushing(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// The tier dies here and starts anew.
+    pub fn crash(&mut self) {
+        match self.random.below(2) {
+            0 => self.start_with(self.disk.after_kill()),
+            _ => self.cut_power(),
+        }
+    }
+
+    pub fn cut_power(&mut self) {
+        let left = self.disk.after_power_cut(&mut self.random);
+        self.start_with(left);
+    }
+
+    fn start_with(&mut self, disk: Arc<FaultyDisk>) {
+        tell(|| "crash".into());
+        self.running.clear();
+        self.disk = disk;
+        self.log = open(&self.disk, &mut self.random);
+        let names: Arc<Mutex<Names>> = Arc::default();
+        self.home = Arc::new(TestHome {
+            origin: self.home.origin.clone(),
+            database: self.home.database.clone(),
+            names: names.clone(),
+            alarms: self.home.alarms.clone(),
+            random: Mutex::new(Random(self.random.next())),
+            refuses: Mutex::default(),
+        });
+        self.shared = shared(&self.log, &self.home, &self.clock, &self.policy, self.sabotage);
+        self.ids = LocalIds::from_drawn(self.random.bytes(16).try_into().unwrap(), self.sabotage);
+        for sequence in self.log.live_sequences() {
+            let (position, head) = self.log.head(sequence).expect("reads");
+            let operation = Operation::decode(&head).expect("decodes");
+            names.lock().unwrap().apply(sequence, &operation, position);
+            self.shared.add(sequence, operation, position, true);
+        }
+    }
+
+    /// The bytes of a file as clients see them.
+    fn view_bytes(&self, id: FileId, size: u64) -> Result<Vec<u8>> {
+        let names = self.home.names.lock().unwrap();
+        let all = [Piece::Clean { range: ByteRange::new(0, size) }];
+        let pieces = match names.overlay(id) {
+            Some(overlay) => overlay.plan(ByteRange::new(0, size)),
+            None if size == 0 => Vec::new(),
+            None => all.to_vec(),
+        };
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Dirty { range, position, skip } => {
+                    bytes.extend_from_slice(&self.log.read(position, ByteRange::new(skip, range.length))?);
+                }
+                Piece::Zero { range } => bytes.resize(bytes.len() + range.length as usize, 0),
+                Piece::Clean { range } => {
+                    let reference = self.home.database().reference(id);
+                    let stale = || Error::new(ErrorKind::Stale, "read clean bytes of", id);
+                    let object = now(self.home.origin.getattr(&reference.ok_or_else(stale)?))?;
+                    let there = range.clamp_to(object.attr.size);
+                    let read = self.home.origin.read(&object.reference, object.version, there);
+                    bytes.extend_from_slice(&now(read)?);
+                    bytes.resize(bytes.len() + (range.length - there.length) as usize, 0);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The tree as clients see it: the origin's with ours laid over.
+    pub fn view(&self) -> std::result::Result<Tree, String> {
+        let mut tree = Tree::default();
+        let mut ways = vec![(String::new(), self.root)];
+        while let Some((path, id)) = ways.pop() {
+            if tree.len() > 1000 {
+                return Err("a tree without an end".into());
+            }
+            let (attr, target, local) = {
+                let names = self.home.names.lock().unwrap();
+                let known = self.home.database().known.get(&id).map(|object| object.attr);
+                let attr = names.attr(id, known.as_ref()).ok_or(format!("{path} ({id}): no attributes"))?;
+                let target = names.local(id).and_then(|local| local.target.clone());
+                (attr, target, names.is_local(id))
+            };
+            let reference = self.home.database().reference(id).filter(|_| !local);
+            let mut bytes = target.map(|target| target.to_vec()).unwrap_or_default();
+            match attr.kind {
+                FileKind::Directory => {
+                    let listed = match &reference {
+                        Some(reference) => {
+                            now(self.home.list(reference)).map_err(|e| format!("{path}: {e}"))?
+                        }
+                        None => Vec::new(),
+                    };
+                    let names = self.home.names.lock().unwrap();
+                    let entries = names.lay_over(id, listed, |id| id);
+                    ways.extend(entries.into_iter().map(|(name, id)| (format!("{path}/{name}"), id)));
+                }
+                FileKind::Regular => {
+                    let read = self.view_bytes(id, attr.size);
+                    bytes = read.map_err(|error| format!("{path}: {error}"))?;
+                }
+                FileKind::Symlink if bytes.is_empty() => {
+                    let reference = reference.ok_or(format!("{path}: a link that nobody has"))?;
+                    bytes = now(self.home.origin.readlink(&reference)).map_err(|e| e.to_string())?.to_vec();
+                }
+                _ => {}
+            }
+            tree.insert(path, Shown::new(&attr, bytes));
+        }
+        Ok(tree)
+    }
+}
+
+fn shared(
+    log: &Arc<Log>,
+    home: &Arc<TestHome>,
+    clock: &Arc<TestClock>,
+    policy: &FlushPolicy,
+    sabotage: Sabotage,
+) -> Arc<Shared> {
+    let config = FlushConfig { policies: [(JUNCTION, policy.clone())].into(), ..FlushConfig::new("tier") };
+    Arc::new(Shared::new(log.clone(), home.clone(), clock.clone(), config, sabotage))
+}
+
+/// One change at an origin of the tests.
+pub fn change(origin: &MemoryOrigin, change: Change) -> Result<Option<Object>> {
+    now(origin.change(&change)).map(|changed| changed.object)
+}
+
+pub fn alarms(world: &World) -> Vec<Alarm> {
+    world.home.alarms.lock().unwrap().clone()
+}
+
+pub fn name(name: &str) -> Name {
+    Name::new(name.as_bytes().to_vec()).unwrap()
+}

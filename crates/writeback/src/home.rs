@@ -1,0 +1,126 @@
+//! The border to where things are flushed to. `vfs` implements it over an origin.
+//!
+//! All objects are named by our file ids, also those that were made here: who implements it keeps which of the
+//! origin's objects a local id became, durably, before it answers `make` or `adopt`. Changes are durable when they are
+//! answered, bytes when `commit` is. Errors are the origin's; an object or directory that is not there any more is
+//! `Stale` or `NotFound`, and an outage is retryable. Every call has a deadline of the implementation's.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{Attr, FileId, Name, Result, Version};
+
+use crate::conflict::Alarm;
+use crate::operation::{Attributes, NewObject};
+
+/// An object at the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Ours, if it was made here.
+    pub id: FileId,
+    pub version: Version,
+    pub attr: Attr,
+    /// Of a symbolic link.
+    pub target: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Found(Found),
+    /// It was there, and is not any more.
+    Gone,
+    /// A local id of which the origin never had anything.
+    Never,
+}
+
+/// What is kept of our own doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// That `remember` was told last.
+    pub version: Option<Version>,
+    /// `begin` was told since.
+    pub begun: bool,
+}
+
+/// The object just before a write, if the origin tells, and just after it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub before: Option<Version>,
+    pub after: Found,
+}
+
+/// A unit that is at the origin, or came to nothing there.
+#[derive(Clone, Debug)]
+pub struct Flushed {
+    pub object: FileId,
+    pub sequences: Vec<u64>,
+    /// The object as our own doing left it: nothing that others did is in it. `None` also where bytes went to a
+    /// conflict copy, were dropped or never travelled: what is there, the origin is to be asked.
+    pub found: Option<Found>,
+    /// What a rename took the name from, if it has others.
+    pub replaced: Option<Found>,
+}
+
+#[async_trait]
+pub trait Home: Send + Sync + 'static {
+    async fn look(&self, object: FileId) -> Result<Seen>;
+
+    /// `None`: the origin says that the name does not exist.
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>>;
+
+    /// A new object; `Exists` if the name is taken. A file is created exclusively with [`crate::verifier_of`] its id,
+    /// so that a repetition is answered with the same file. Whatever attributes: they are set afterwards.
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found>;
+
+    /// From now on the local `id` is this object of the origin, which is as good.
+    async fn adopt(&self, id: FileId, found: &Found) -> Result<()>;
+
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found>;
+
+    /// Stored when `commit` says so.
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written>;
+
+    /// `None`: of what was written since the last commit something may be lost; it is to be written again.
+    async fn commit(&self, object: FileId) -> Result<Option<Found>>;
+
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found>;
+
+    async fn remove(&self, dir: FileId, name: &Name) -> Result<()>;
+
+    async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()>;
+
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found>;
+
+    /// Makes `name`, for what clients wrote on `base` of the object: with the bytes of that version as far as they are
+    /// known here, and zeros elsewhere. It appears complete and durable or not at all; one that is there is ours from
+    /// an earlier attempt and is taken as it is.
+    async fn copy_base(
+        &self,
+        object: FileId,
+        base: Option<Version>,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Found>;
+
+    /// Where the object is or was seen last: its name, and a directory that is there now. If its own is gone, the
+    /// nearest one above that is not, at last the junction's root: what clients wrote must have a place to go.
+    async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>>;
+
+    /// The name in `dir` that the object has now, if it has one there.
+    async fn name_in(&self, dir: FileId, object: FileId) -> Result<Option<Name>>;
+
+    async fn own(&self, object: FileId) -> Result<Own>;
+
+    /// Durable: from now on our flush may change the object, until `remember`. The intent is what tells after a crash
+    /// our own half-done work from another's.
+    async fn begin(&self, object: FileId) -> Result<()>;
+
+    /// Durable: our own flush left the object like this, and is not at it any more. `None`: others changed it too.
+    async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()>;
+
+    /// Now is the time to show the origin's state instead of ours ([`crate::Names::flushed`]): the journal forgets the
+    /// operations right after it.
+    async fn flushed(&self, flushed: &Flushed);
+
+    /// What an operator must know: once for each thing, after a crash in the same moment once more.
+    fn alarm(&self, alarm: Alarm);
+}

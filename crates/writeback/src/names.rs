@@ -1,0 +1,257 @@
+//! Names and attributes as clients see them, where the origin does not show them yet: a layer over what it shows.
+//!
+//! Built by applying operations in the order of their sequences, at their acknowledgement and again after a restart;
+//! what an operation left here is taken away when it is flushed. Operations that have nothing to do with each other may
+//! be flushed in any order. Pure. When something is taken away, what is known of the origin must show it already: who
+//! flushes tells `namespace` first.
+
+mod alteration;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use types::{Attr, FileId, Name, Timestamp};
+
+pub use alteration::Local;
+use alteration::{Alteration, made};
+
+use crate::dirty::Overlay;
+use crate::index::Position;
+use crate::operation::{Action, Attributes, Operation, Rename};
+
+/// What a name means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// This object: made, linked or renamed here.
+    Made(FileId),
+    /// It was taken away, whatever the origin says.
+    Gone,
+    /// Nothing here speaks of it.
+    AsOrigin,
+}
+
+/// What an operation left in a directory or on an object.
+enum Trace {
+    Name(FileId, Name),
+    Object(FileId),
+}
+
+#[derive(Default)]
+struct Object {
+    made: Option<(u64, Local)>,
+    changes: BTreeMap<u64, Alteration>,
+    /// Of a file with operations on its bytes.
+    overlay: Option<Overlay>,
+    /// Operations that concern it as their object, with the times of their acknowledgement.
+    own: BTreeMap<u64, Timestamp>,
+}
+
+#[derive(Default)]
+pub struct Names {
+    /// What each name became, by sequence: the last one counts.
+    dirs: HashMap<FileId, BTreeMap<Name, BTreeMap<u64, Option<FileId>>>>,
+    objects: HashMap<FileId, Object>,
+    traces: HashMap<u64, Vec<Trace>>,
+}
+
+impl Names {
+    /// `position` is that of the entry's data; it counts for writes only.
+    pub fn apply(&mut self, sequence: u64, operation: &Operation, position: Position) {
+        let now = operation.acknowledged;
+        self.object(sequence, operation.object()).own.insert(sequence, now);
+        match &operation.action {
+            Action::Make { dir, name, id, what, set } => {
+                let local = made(what, set, now);
+                let subdirs = i32::from(local.attr.is_dir());
+                self.object(sequence, *id).made = Some((sequence, local));
+                self.bind(sequence, *dir, name, Some(*id), now, subdirs);
+            }
+            Action::Write { file, offset, size_before, .. } => {
+                let object = self.object(sequence, *file);
+                object.laid_over(*size_before).write(*offset, position);
+                self.alter(sequence, *file, Alteration::written(now));
+            }
+            Action::Truncate { file, size, size_before, .. } => {
+                let object = self.object(sequence, *file);
+                object.laid_over(*size_before).truncate(sequence, *size);
+                self.alter(sequence, *file, Alteration::written(now));
+            }
+            Action::Set { object, set, .. } => self.alter(sequence, *object, Alteration::set(*set, now)),
+            Action::Link { file, dir, name, links, .. } => {
+                self.bind(sequence, *dir, name, Some(*file), now, 0);
+                self.alter(sequence, *file, Alteration::links(*links, now));
+            }
+            Action::Remove { dir, name, object, links, .. } => {
+                self.bind(sequence, *dir, name, None, now, 0);
+                self.alter(sequence, *object, Alteration::links(*links, now));
+            }
+            Action::Rmdir { dir, name, object } => {
+                self.bind(sequence, *dir, name, None, now, -1);
+                self.alter(sequence, *object, Alteration::links(0, now));
+            }
+            Action::Rename(rename) => self.rename(sequence, rename, now),
+        }
+    }
+
+    fn rename(&mut self, sequence: u64, rename: &Rename, now: Timestamp) {
+        let Rename { from_dir, from, to_dir, to, object, is_dir, replaced, .. } = rename;
+        let subdir = i32::from(*is_dir);
+        self.bind(sequence, *from_dir, from, None, now, -subdir);
+        let replaced_dir = i32::from(*is_dir && replaced.is_some());
+        self.bind(sequence, *to_dir, to, Some(*object), now, subdir - replaced_dir);
+        self.alter(sequence, *object, Alteration::set(Attributes::default(), now));
+        if let Some(replaced) = replaced {
+            self.alter(sequence, replaced.object, Alteration::links(replaced.links, now));
+        }
+    }
+
+    fn object(&mut self, sequence: u64, id: FileId) -> &mut Object {
+        self.traces.entry(sequence).or_default().push(Trace::Object(id));
+        self.objects.entry(id).or_default()
+    }
+
+    fn alter(&mut self, sequence: u64, id: FileId, alteration: Alteration) {
+        let object = self.object(sequence, id);
+        object.changes.entry(sequence).or_default().join(&alteration);
+    }
+
+    fn bind(
+        &mut self,
+        sequence: u64,
+        dir: FileId,
+        name: &Name,
+        to: Option<FileId>,
+        now: Timestamp,
+        subdirs: i32,
+    ) {
+        let names = self.dirs.entry(dir).or_default();
+        names.entry(name.clone()).or_default().insert(sequence, to);
+        self.traces.entry(sequence).or_default().push(Trace::Name(dir, name.clone()));
+        self.alter(sequence, dir, Alteration { subdirs, ..Alteration::written(now) });
+    }
+
+    pub fn lookup(&self, dir: FileId, name: &Name) -> Lookup {
+        let last = self.dirs.get(&dir).and_then(|names| names.get(name)).and_then(BTreeMap::last_key_value);
+        match last {
+            Some((_, Some(id))) => Lookup::Made(*id),
+            Some((_, None)) => Lookup::Gone,
+            None => Lookup::AsOrigin,
+        }
+    }
+
+    /// The names of `dir` of which something is known here, in the order of their bytes; `None`: taken away. All others
+    /// are as the origin lists them.
+    pub fn entries(&self, dir: FileId) -> impl Iterator<Item = (&Name, Option<FileId>)> {
+        let names = self.dirs.get(&dir).into_iter().flatten();
+        names.filter_map(|(name, history)| Some((name, *history.last_key_value()?.1)))
+    }
+
+    /// The origin's names with ours laid over; `known` makes of a file id what the origin's entries hold.
+    pub fn lay_over<T>(
+        &self,
+        dir: FileId,
+        origin: impl IntoIterator<Item = (Name, T)>,
+        known: impl Fn(FileId) -> T,
+    ) -> Vec<(Name, T)> {
+        let shown = origin.into_iter().filter(|(name, _)| self.lookup(dir, name) == Lookup::AsOrigin);
+        let ours = self.entries(dir).filter_map(|(name, id)| Some((name.clone(), known(id?))));
+        shown.chain(ours).collect()
+    }
+
+    /// The origin does not have it yet: there is nothing to ask for. A directory has the names of `entries` only.
+    pub fn is_local(&self, id: FileId) -> bool {
+        self.local(id).is_some()
+    }
+
+    /// What it was made as, while the origin does not have it.
+    pub fn local(&self, id: FileId) -> Option<&Local> {
+        self.objects.get(&id)?.made.as_ref().map(|(_, local)| local)
+    }
+
+    /// Attributes as clients see them, over those that the origin shows; without these, of what was made here only.
+    pub fn attr(&self, id: FileId, origin: Option<&Attr>) -> Option<Attr> {
+        let Some(object) = self.objects.get(&id) else { return origin.copied() };
+        let mut attr = object.made.as_ref().map(|(_, local)| local.attr).or(origin.copied())?;
+        object.changes.values().for_each(|alteration| alteration.apply(&mut attr));
+        if let Some(overlay) = &object.overlay {
+            attr.size = overlay.size();
+            attr.used = attr.used.max(overlay.dirty_bytes());
+        }
+        Some(attr)
+    }
+
+    /// Where its bytes are, if some are dirty.
+    pub fn overlay(&self, id: FileId) -> Option<&Overlay> {
+        self.objects.get(&id)?.overlay.as_ref()
+    }
+
+    /// When its oldest operation that is not flushed was acknowledged: `now` if there is none.
+    pub fn since(&self, id: FileId, now: Timestamp) -> Timestamp {
+        let oldest = self.objects.get(&id).and_then(|object| object.own.first_key_value());
+        oldest.map_or(now, |(_, time)| *time)
+    }
+
+    /// Something of it is not flushed.
+    pub fn is_altered(&self, id: FileId) -> bool {
+        self.objects.contains_key(&id)
+    }
+
+    /// These are at the origin, or came to nothing; `size` is the file's there now, if it is one.
+    pub fn flushed(&mut self, sequences: &[u64], size: Option<u64>) {
+        let mut touched = HashSet::new();
+        for sequence in sequences {
+            for trace in self.traces.remove(sequence).unwrap_or_default() {
+                match trace {
+                    Trace::Name(dir, name) => self.unbind(*sequence, dir, &name),
+                    Trace::Object(id) => {
+                        self.forget(*sequence, id, size);
+                        touched.insert(id);
+                    }
+                }
+            }
+        }
+        for id in touched {
+            if self.objects.get(&id).is_some_and(Object::is_empty) {
+                self.objects.remove(&id);
+            }
+        }
+    }
+
+    fn unbind(&mut self, sequence: u64, dir: FileId, name: &Name) {
+        let Some(names) = self.dirs.get_mut(&dir) else { return };
+        if let Some(history) = names.get_mut(name) {
+            history.remove(&sequence);
+            if history.is_empty() {
+                names.remove(name);
+            }
+        }
+        if names.is_empty() {
+            self.dirs.remove(&dir);
+        }
+    }
+
+    fn forget(&mut self, sequence: u64, id: FileId, size: Option<u64>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        object.own.remove(&sequence);
+        object.made = object.made.take().filter(|(made, _)| *made != sequence);
+        let bytes = object.changes.remove(&sequence).is_some_and(|alteration| alteration.bytes);
+        if bytes && let Some(overlay) = &mut object.overlay {
+            overlay.flushed(sequence, size.unwrap_or(overlay.size()));
+        }
+        if !object.changes.values().any(|alteration| alteration.bytes) {
+            object.overlay = None;
+        }
+    }
+}
+
+impl Object {
+    fn laid_over(&mut self, clean_size: u64) -> &mut Overlay {
+        self.overlay.get_or_insert_with(|| Overlay::new(clean_size))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.made.is_none() && self.changes.is_empty() && self.own.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

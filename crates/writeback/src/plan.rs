@@ -1,0 +1,360 @@
+//! Which operations may be flushed now, and as what.
+//!
+//! Pure: who flushes asks for the next unit with the clocks in hand, and says what became of it. The order is that of
+//! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`.
+
+mod depend;
+mod pace;
+mod unit;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use types::{Error, FileId, JunctionId, Timestamp};
+
+pub use pace::{FlushPolicy, Moment, Window};
+pub use unit::{Content, Making, Unit, Work};
+
+use depend::Depend;
+use pace::Bucket;
+use unit::{Around, OPERATIONS_MAX};
+
+use crate::index::Position;
+use crate::operation::{Action, Operation};
+use crate::sabotage::Sabotage;
+
+/// An operation that is not flushed.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub sequence: u64,
+    pub operation: Operation,
+    /// Of its data.
+    pub position: Position,
+    /// It may be at the origin, in part or as a whole: it was there before this start, or was tried without an answer.
+    pub in_doubt: bool,
+}
+
+/// Which operations a flush is asked for; what these wait for goes first.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    All,
+    Junction(JunctionId),
+    /// On these objects, and in these directories.
+    Objects(HashSet<FileId>),
+}
+
+impl Scope {
+    fn contains(&self, operation: &Operation) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Junction(junction) => operation.junction == *junction,
+            Scope::Objects(objects) => {
+                let dirs = match &operation.action {
+                    Action::Make { dir, .. }
+                    | Action::Link { dir, .. }
+                    | Action::Remove { dir, .. }
+                    | Action::Rmdir { dir, .. } => [Some(*dir), None],
+                    Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
+                    _ => [None, None],
+                };
+                objects.contains(&operation.object())
+                    || dirs.iter().flatten().any(|dir| objects.contains(dir))
+            }
+        }
+    }
+}
+
+/// An operation that the origin refuses.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    pub sequence: u64,
+    pub error: Error,
+    pub again_at: Duration,
+}
+
+#[derive(Default)]
+struct Queue {
+    policy: FlushPolicy,
+    bucket: Option<Bucket>,
+    /// Wait for nothing but their time.
+    ready: BTreeSet<u64>,
+    /// Of these, those that a flush was asked for.
+    asked: BTreeSet<u64>,
+    /// The origin is out of reach: nothing is tried before then.
+    held_until: Duration,
+}
+
+#[derive(Default)]
+pub struct Plan {
+    pending: BTreeMap<u64, Pending>,
+    depend: Depend,
+    /// The operations on each object.
+    chains: HashMap<FileId, BTreeSet<u64>>,
+    queues: HashMap<JunctionId, Queue>,
+    running: HashSet<u64>,
+    parked: BTreeMap<u64, Parked>,
+    asked: HashSet<u64>,
+    sabotage: Sabotage,
+}
+
+impl Plan {
+    pub fn new(policies: HashMap<JunctionId, FlushPolicy>, sabotage: Sabotage) -> Plan {
+        let queue = |policy: FlushPolicy| {
+            let bucket = policy.bytes_per_second.map(Bucket::new);
+            Queue { policy, bucket, ..Queue::default() }
+        };
+        let queues = policies.into_iter().map(|(junction, policy)| (junction, queue(policy))).collect();
+        Plan { queues, depend: Depend::new(sabotage), sabotage, ..Plan::default() }
+    }
+
+    /// Operations on the same name or object come in the order of their sequences; others in any.
+    pub fn add(&mut self, pending: Pending) {
+        let sequence = pending.sequence;
+        self.depend.add(sequence, &pending.operation);
+        let in_doubt = pending.in_doubt && self.may_have_begun(&pending);
+        let pending = Pending { in_doubt, ..pending };
+        for object in pending.operation.objects() {
+            self.chains.entry(object).or_default().insert(sequence);
+        }
+        self.pending.insert(sequence, pending);
+        if self.depend.is_free(sequence) {
+            self.make_ready(sequence);
+        }
+    }
+
+    /// Before a crash. What waits for operations on something else did so then: their marks would be durable.
+    fn may_have_begun(&self, pending: &Pending) -> bool {
+        let of_one_unit =
+            |other: &Pending| other.in_doubt && other.operation.object() == pending.operation.object();
+        self.depend
+            .blockers(pending.sequence)
+            .all(|blocker| self.pending.get(&blocker).is_some_and(of_one_unit))
+    }
+
+    fn make_ready(&mut self, sequence: u64) {
+        let Some(pending) = self.pending.get(&sequence) else { return };
+        let queue = self.queues.entry(pending.operation.junction).or_default();
+        queue.ready.insert(sequence);
+        if self.asked.contains(&sequence) {
+            queue.asked.insert(sequence);
+        }
+    }
+
+    pub fn policy(&self, junction: JunctionId) -> FlushPolicy {
+        self.queues.get(&junction).map(|queue| queue.policy.clone()).unwrap_or_default()
+    }
+
+    /// What is to be flushed next, of what is due. `filling`: the journal needs room, and no operation is too young.
+    pub fn next(&mut self, now: Moment, filling: bool) -> Option<Unit> {
+        self.unpark(now.steady);
+        let first = self.queues.values().filter_map(|queue| self.first_due(queue, now, filling)).min()?;
+        Some(self.take(first, now, filling))
+    }
+
+    fn first_due(&self, queue: &Queue, now: Moment, filling: bool) -> Option<u64> {
+        let empty = queue.bucket.is_some_and(|bucket| bucket.opens() > now.steady);
+        if queue.held_until > now.steady || empty {
+            return None;
+        }
+        if let Some(asked) = queue.asked.first() {
+            return Some(*asked);
+        }
+        let first = queue.ready.first().filter(|_| queue.policy.is_open(now))?;
+        let acknowledged = self.pending.get(first)?.operation.acknowledged;
+        (filling || queue.policy.is_old_enough(acknowledged, now)).then_some(*first)
+    }
+
+    fn is_due(&self, pending: &Pending, now: Moment, filling: bool) -> bool {
+        let Some(queue) = self.queues.get(&pending.operation.junction) else { return filling };
+        // What was tried together is tried together again, whoever asked for it then.
+        self.asked.contains(&pending.sequence)
+            || pending.in_doubt
+            || filling
+            || queue.policy.is_old_enough(pending.operation.acknowledged, now)
+    }
+
+    fn take(&mut self, first: u64, now: Moment, filling: bool) -> Unit {
+        let unit = {
+            let pending = &self.pending[&first];
+            let chain = self.chains.get(&pending.operation.object());
+            let chain = chain
+                .into_iter()
+                .flat_map(|chain| chain.range(first..))
+                .take(OPERATIONS_MAX)
+                .copied()
+                .collect();
+            let due = |pending: &Pending| self.is_due(pending, now, filling);
+            let around = Around {
+                pending: &self.pending,
+                chain,
+                depend: &self.depend,
+                due: &due,
+                sabotage: self.sabotage,
+            };
+            around.form(pending)
+        };
+        self.running.extend(&unit.sequences);
+        if let Some(queue) = self.queues.get_mut(&unit.junction) {
+            for sequence in &unit.sequences {
+                queue.ready.remove(sequence);
+                queue.asked.remove(sequence);
+            }
+            if let Some(bucket) = &mut queue.bucket {
+                bucket.take(unit.bytes, now.steady);
+            }
+        }
+        unit
+    }
+
+    /// They are at the origin, or came to nothing, and the journal knows.
+    pub fn done(&mut self, sequences: &[u64]) {
+        for sequence in sequences {
+            self.running.remove(sequence);
+            self.parked.remove(sequence);
+            self.asked.remove(sequence);
+            if let Some(pending) = self.pending.remove(sequence) {
+                for object in pending.operation.objects() {
+                    if let Some(chain) = self.chains.get_mut(&object) {
+                        chain.remove(sequence);
+                        if chain.is_empty() {
+                            self.chains.remove(&object);
+                        }
+                    }
+                }
+            }
+        }
+        for sequence in sequences {
+            for free in self.depend.remove(*sequence) {
+                self.make_ready(free);
+            }
+        }
+    }
+
+    /// The origin could not be reached: nothing of that junction is tried before `until`.
+    pub fn hold(&mut self, unit: &Unit, until: Duration) {
+        self.give_back(unit);
+        let queue = self.queues.entry(unit.junction).or_default();
+        queue.held_until = queue.held_until.max(until);
+    }
+
+    /// The origin refuses it: tried again at `again_at`; what depends on it waits, and nothing else does.
+    pub fn park(&mut self, unit: &Unit, error: &Error, again_at: Duration) {
+        self.give_back(unit);
+        for sequence in &unit.sequences {
+            self.parked.insert(*sequence, Parked { sequence: *sequence, error: error.clone(), again_at });
+            if let Some(queue) = self.queues.get_mut(&unit.junction) {
+                queue.ready.remove(sequence);
+                queue.asked.remove(sequence);
+            }
+        }
+    }
+
+    /// Not done; whether some of it arrived, nobody knows.
+    fn give_back(&mut self, unit: &Unit) {
+        for sequence in &unit.sequences {
+            self.running.remove(sequence);
+            if let Some(pending) = self.pending.get_mut(sequence) {
+                pending.in_doubt = true;
+            }
+            if self.depend.is_free(*sequence) {
+                self.make_ready(*sequence);
+            }
+        }
+    }
+
+    fn unpark(&mut self, now: Duration) {
+        let due = self.parked.values().filter(|parked| parked.again_at <= now).map(|parked| parked.sequence);
+        for sequence in due.collect::<Vec<_>>() {
+            self.parked.remove(&sequence);
+            if self.depend.is_free(sequence) {
+                self.make_ready(sequence);
+            }
+        }
+    }
+
+    /// Flush these and what they wait for as soon as can be, parked ones too. Returns all of them.
+    pub fn ask(&mut self, scope: &Scope) -> Vec<u64> {
+        let wanted = self.pending.values().filter(|pending| scope.contains(&pending.operation));
+        let mut ways: Vec<u64> = wanted.map(|pending| pending.sequence).collect();
+        let mut asked = BTreeSet::new();
+        while let Some(sequence) = ways.pop() {
+            if asked.insert(sequence) {
+                ways.extend(self.depend.blockers(sequence));
+            }
+        }
+        for sequence in &asked {
+            self.asked.insert(*sequence);
+            self.parked.remove(sequence);
+            if self.depend.is_free(*sequence) && !self.running.contains(sequence) {
+                self.make_ready(*sequence);
+            }
+        }
+        asked.into_iter().collect()
+    }
+
+    /// How long until there may be something to do, if nothing happens meanwhile and no window opens.
+    pub fn idle_for(&self, now: Moment) -> Option<Duration> {
+        let parked = self.parked.values().map(|parked| parked.again_at.saturating_sub(now.steady));
+        let queues = self.queues.values().filter_map(|queue| {
+            let first = self.pending.get(queue.ready.first()?)?;
+            let young = match queue.asked.is_empty() {
+                true => queue.policy.age_left(first.operation.acknowledged, now),
+                false => Duration::ZERO,
+            };
+            let opens = queue.bucket.map_or(Duration::ZERO, |bucket| bucket.opens());
+            let shut = queue.asked.is_empty() && !queue.policy.is_open(now);
+            let young = if shut { Duration::MAX } else { young };
+            Some(young.max(opens.max(queue.held_until).saturating_sub(now.steady)))
+        });
+        parked.chain(queues).min()
+    }
+
+    /// None of them can go on before something that is parked does.
+    pub fn all_wait_for_parked(&self, sequences: &HashSet<u64>) -> bool {
+        let mut seen = HashSet::new();
+        let mut ways: Vec<u64> = sequences.iter().copied().collect();
+        while let Some(sequence) = ways.pop() {
+            if !seen.insert(sequence) || self.parked.contains_key(&sequence) || !self.contains(sequence) {
+                continue;
+            }
+            let before = ways.len();
+            ways.extend(self.depend.blockers(sequence));
+            if ways.len() == before {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub fn contains(&self, sequence: u64) -> bool {
+        self.pending.contains_key(&sequence)
+    }
+
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Refused by the origin, and not tried at the moment.
+    pub fn parked(&self) -> impl Iterator<Item = &Parked> {
+        self.parked.values()
+    }
+
+    /// Bytes of data and the first acknowledgement, of one junction or of all.
+    pub fn load(&self, junction: Option<JunctionId>) -> (u64, Option<Timestamp>) {
+        let concerned = |pending: &&Pending| junction.is_none_or(|it| pending.operation.junction == it);
+        let of = self.pending.values().filter(concerned);
+        of.fold((0, None), |(bytes, oldest), pending| {
+            let acknowledged = pending.operation.acknowledged;
+            let oldest = Some(oldest.map_or(acknowledged, |oldest: Timestamp| oldest.min(acknowledged)));
+            (bytes + u64::from(pending.position.data_length), oldest)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! When an operation may be flushed: its age, the time of day, and how many bytes the line may carry.
+
+use std::time::Duration;
+
+use types::Timestamp;
+
+use crate::conflict::ConflictPolicy;
+
+/// Local times of day between which flushing is allowed; the end may lie behind midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Since midnight.
+    pub from: Duration,
+    pub to: Duration,
+}
+
+impl Window {
+    fn contains(&self, time_of_day: Duration) -> bool {
+        let (begun, over) = (time_of_day >= self.from, time_of_day >= self.to);
+        if self.from <= self.to { begun && !over } else { begun || !over }
+    }
+}
+
+/// How one junction's operations are flushed.
+#[derive(Clone, Debug, Default)]
+pub struct FlushPolicy {
+    /// An operation is at least this old, so that what is done over within it never travels.
+    pub delay: Duration,
+    pub bytes_per_second: Option<u64>,
+    /// None: at any time.
+    pub windows: Vec<Window>,
+    pub conflict: ConflictPolicy,
+}
+
+/// The clocks, read once per decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The clock that operations are acknowledged by.
+    pub wall: Timestamp,
+    /// One that never jumps.
+    pub steady: Duration,
+    /// Local, since midnight.
+    pub time_of_day: Duration,
+}
+
+impl FlushPolicy {
+    pub fn is_open(&self, now: Moment) -> bool {
+        self.windows.is_empty() || self.windows.iter().any(|window| window.contains(now.time_of_day))
+    }
+
+    pub fn is_old_enough(&self, acknowledged: Timestamp, now: Moment) -> bool {
+        self.age_left(acknowledged, now).is_zero()
+    }
+
+    /// A clock that was set back does not hold anything longer than the delay.
+    pub fn age_left(&self, acknowledged: Timestamp, now: Moment) -> Duration {
+        let nanos = |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
+        let age = nanos(now.wall) - nanos(acknowledged);
+        let left = self.delay.as_nanos() as i128 - age;
+        let left = u64::try_from(left.max(0)).unwrap_or(u64::MAX);
+        Duration::from_nanos(left).min(self.delay)
+    }
+}
+
+/// A token bucket: what is sent may run into debt once, and the next waits until it is paid. So a large unit needs no
+/// large bucket, and the average holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    per_second: u64,
+    /// Until then the bucket is empty.
+    empty_until: Duration,
+}
+
+impl Bucket {
+    pub fn new(per_second: u64) -> Bucket {
+        Bucket { per_second: per_second.max(1), empty_until: Duration::ZERO }
+    }
+
+    /// When something may be sent.
+    pub fn opens(&self) -> Duration {
+        self.empty_until
+    }
+
+    pub fn take(&mut self, bytes: u64, now: Duration) {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.per_second);
+        let cost = Duration::from_nanos(u64::try_from(cost).unwrap_or(u64::MAX));
+        self.empty_until = self.empty_until.max(now).saturating_add(cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn moment(time_of_day: Duration) -> Moment {
+        Moment { wall: Timestamp { seconds: 1000, nanos: 0 }, steady: Duration::ZERO, time_of_day }
+    }
+
+    #[test]
+    fn a_window_may_reach_over_midnight() {
+        let night = Window { from: 22 * HOUR, to: 6 * HOUR };
+        let policy = FlushPolicy { windows: vec![night], ..FlushPolicy::default() };
+        for (hour, open) in
+            [(21, false), (22, true), (23, true), (0, true), (5, true), (6, false), (12, false)]
+        {
+            assert_eq!(policy.is_open(moment(hour * HOUR)), open, "{hour}");
+        }
+        assert!(FlushPolicy::default().is_open(moment(12 * HOUR)));
+    }
+
+    #[test]
+    fn the_delay_counts_from_the_acknowledgement() {
+        let policy = FlushPolicy { delay: Duration::from_secs(30), ..FlushPolicy::default() };
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        assert!(policy.is_old_enough(at(970), moment(HOUR)));
+        assert_eq!(policy.age_left(at(971), moment(HOUR)), Duration::from_secs(1));
+        assert_eq!(policy.age_left(at(99_999), moment(HOUR)), Duration::from_secs(30), "a clock set back");
+    }
+
+    #[test]
+    fn the_bucket_keeps_the_average_over_units_of_any_size() {
+        let mut bucket = Bucket::new(1_000_000);
+        let (mut now, mut sent) = (Duration::from_secs(50), 0);
+        while now < Duration::from_secs(60) {
+            now = now.max(bucket.opens());
+            let unit = if sent % 2 == 0 { 2_500_000 } else { 1001 };
+            bucket.take(unit, now);
+            sent += unit;
+        }
+        let (least, most) = (10_000_000, 12_600_000);
+        assert!((least..=most).contains(&sent), "{sent}");
+        bucket.take(1, Duration::from_secs(1000));
+        assert!(bucket.opens() < Duration::from_secs(1001), "what was not used is not saved");
+    }
+}

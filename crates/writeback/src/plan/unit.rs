@@ -1,0 +1,235 @@
+//! What is flushed at once: one operation, or several on one object that come to less than their sum.
+//!
+//! Writes over writes, truncations and attributes of one object come to what they leave. A file that was made here gets
+//! its contents and its last name with its creation, and one that was made and removed again never travels. Nothing is
+//! drawn together over a dependency: whatever one of them waits for is in the unit too.
+
+use std::collections::BTreeMap;
+
+use types::{FileId, JunctionId, Name, Timestamp, Version};
+
+use super::Pending;
+use super::depend::Depend;
+use crate::dirty::{Overlay, Piece};
+use crate::operation::{Action, Attributes, NewObject};
+use crate::sabotage::{Bug, Sabotage};
+
+/// Operations in one unit: what one failure or one crash makes us do again.
+pub const OPERATIONS_MAX: usize = 1024;
+/// Bytes in one unit, for the same reason, and so that one file does not keep the others waiting.
+const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// In order; marked as done in this order.
+    pub sequences: Vec<u64>,
+    pub junction: JunctionId,
+    pub object: FileId,
+    pub base: Option<Version>,
+    pub since: Timestamp,
+    pub work: Work,
+    /// It may have been carried out in part: by an attempt without an answer, or before a crash.
+    pub in_doubt: bool,
+    /// That travel.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// It came to nothing.
+    Vanished,
+    Object {
+        make: Option<Making>,
+        content: Content,
+        set: Attributes,
+    },
+    /// One of link, remove, rmdir, rename.
+    Names(Action),
+}
+
+#[derive(Clone, Debug)]
+pub struct Making {
+    /// Each name that it had, the one it is to have at the end.
+    pub names: Vec<(FileId, Name)>,
+    pub what: NewObject,
+}
+
+/// What bytes become: first cut, then written, then of this size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub cut: Option<u64>,
+    /// Dirty ones only, by offset.
+    pub pieces: Vec<Piece>,
+    pub size: Option<u64>,
+}
+
+impl Content {
+    pub fn is_nothing(&self) -> bool {
+        *self == Content::default()
+    }
+}
+
+/// What forming a unit looks at.
+pub struct Around<'a> {
+    pub pending: &'a BTreeMap<u64, Pending>,
+    /// The sequences of the operations on the object, from the first of the unit on.
+    pub chain: Vec<u64>,
+    pub depend: &'a Depend,
+    pub due: &'a dyn Fn(&Pending) -> bool,
+    pub sabotage: Sabotage,
+}
+
+impl Around<'_> {
+    /// Of which `first`, which waits for nothing, is the first.
+    pub fn form(&self, first: &Pending) -> Unit {
+        let is_make = matches!(first.operation.action, Action::Make { .. });
+        if is_make
+            && (!first.in_doubt || self.sabotage.is(Bug::VanishInDoubt))
+            && let Some(all) = self.vanishes()
+        {
+            return unit(first, all, Work::Vanished);
+        }
+        if !is_make && !first.operation.is_content() {
+            let work = Work::Names(first.operation.action.clone());
+            return unit(first, vec![first], work);
+        }
+        let members = self.absorb(first);
+        let work = object_work(&members);
+        unit(first, members, work)
+    }
+
+    /// All operations on the object, if they end with its removal and nothing else knows it.
+    fn vanishes(&self) -> Option<Vec<&Pending>> {
+        let mut members = Vec::new();
+        for sequence in &self.chain {
+            let pending = self.pending.get(sequence)?;
+            if members.len() == OPERATIONS_MAX || !self.waits_for_members_only(pending, &members) {
+                return None;
+            }
+            members.push(pending);
+            let object = members[0].operation.object();
+            match &pending.operation.action {
+                Action::Remove { object: removed, .. } | Action::Rmdir { object: removed, .. } => {
+                    return (*removed == object).then_some(members);
+                }
+                Action::Rename(rename) if rename.object != object || rename.replaced.is_some() => {
+                    return None;
+                }
+                Action::Link { .. } => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn absorb<'a>(&'a self, first: &'a Pending) -> Vec<&'a Pending> {
+        let mut members = vec![first];
+        let mut bytes = u64::from(first.position.data_length);
+        let making = match &first.operation.action {
+            Action::Make { what, .. } => Some(what),
+            _ => None,
+        };
+        for sequence in self.chain.iter().skip(1) {
+            let Some(next) = self.pending.get(sequence) else { break };
+            bytes += u64::from(next.position.data_length);
+            let room = members.len() < OPERATIONS_MAX && bytes <= BYTES_MAX;
+            let fits = match &next.operation.action {
+                Action::Write { base, .. } | Action::Truncate { base, .. } | Action::Set { base, .. } => {
+                    making.is_some() || first.operation.base() == *base
+                }
+                // Under its last name at once: only a file can be known again after a crash, by its verifier.
+                Action::Rename(rename) => {
+                    making == Some(&NewObject::File)
+                        && rename.object == first.operation.object()
+                        && rename.replaced.is_none()
+                }
+                _ => false,
+            };
+            if !room || !fits || !(self.due)(next) || !self.waits_for_members_only(next, &members) {
+                break;
+            }
+            members.push(next);
+        }
+        members
+    }
+
+    fn waits_for_members_only(&self, pending: &Pending, members: &[&Pending]) -> bool {
+        if self.sabotage.is(Bug::CoalesceOverDependency) {
+            return true;
+        }
+        let mut blockers = self.depend.blockers(pending.sequence);
+        blockers.all(|blocker| members.binary_search_by_key(&blocker, |member| member.sequence).is_ok())
+    }
+}
+
+fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
+    let operation = &first.operation;
+    let bytes = match &work {
+        Work::Object { content, .. } => content.pieces.iter().map(|piece| piece.range().length).sum(),
+        _ => 0,
+    };
+    Unit {
+        sequences: members.iter().map(|member| member.sequence).collect(),
+        junction: operation.junction,
+        object: operation.object(),
+        base: operation.base(),
+        since: operation.since,
+        work,
+        in_doubt: members.iter().any(|member| member.in_doubt),
+        bytes,
+    }
+}
+
+/// What all of them leave.
+fn object_work(members: &[&Pending]) -> Work {
+    let mut make = None;
+    let mut set = Attributes::default();
+    let mut overlay: Option<Overlay> = None;
+    let mut sized = false;
+    for Pending { sequence, operation, position, .. } in members {
+        let written = Attributes { mtime: Some(operation.acknowledged), ..Attributes::default() };
+        // Of a file that is at the origin no size is known for certain, nor needed: a cut anywhere counts.
+        let clean_size = if make.is_some() { 0 } else { u64::MAX };
+        match &operation.action {
+            Action::Make { dir, name, what, set: given, .. } => {
+                make = Some(Making { names: vec![(*dir, name.clone())], what: what.clone() });
+                let times = Attributes { atime: written.mtime, ..written };
+                set = times.then(given);
+            }
+            Action::Rename(rename) => {
+                if let Some(make) = &mut make {
+                    make.names.push((rename.to_dir, rename.to.clone()));
+                }
+            }
+            Action::Write { offset, .. } => {
+                overlay.get_or_insert_with(|| Overlay::new(clean_size)).write(*offset, *position);
+                set = set.then(&written);
+            }
+            Action::Truncate { size, .. } => {
+                overlay.get_or_insert_with(|| Overlay::new(clean_size)).truncate(*sequence, *size);
+                sized = true;
+                set = set.then(&written);
+            }
+            Action::Set { set: given, .. } => set = set.then(given),
+            Action::Link { .. } | Action::Remove { .. } | Action::Rmdir { .. } => {}
+        }
+    }
+    let is_file = make.as_ref().is_some_and(|make| make.what == NewObject::File);
+    let mut content = overlay.map_or_else(Content::default, |overlay| content(&overlay, sized));
+    if is_file {
+        // What an interrupted attempt may have left is cut.
+        content.cut = Some(0);
+        content.size = Some(content.size.unwrap_or_else(|| end(&content.pieces)));
+    }
+    Work::Object { make, content, set }
+}
+
+fn content(overlay: &Overlay, sized: bool) -> Content {
+    let pieces = overlay.dirty_up_to(u64::MAX).collect();
+    let cut = Some(overlay.clean_up_to()).filter(|_| sized);
+    Content { cut, pieces, size: sized.then_some(overlay.size()) }
+}
+
+fn end(pieces: &[Piece]) -> u64 {
+    pieces.last().map_or(0, |piece| piece.range().end())
+}
