@@ -5,6 +5,7 @@
 
 mod access;
 mod attr;
+mod back;
 mod change;
 mod dir;
 mod follow;
@@ -28,12 +29,14 @@ use namespace::{Found, Namespace};
 use types::{Attr, FileId, JunctionId, Version};
 
 pub use access::Access;
+pub use back::{Flushing, JournalLoad, Journaling, JunctionLoad, Raised, Unflushed};
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
 pub use kept::Changes;
 pub use warm::{WarmMode, WarmProgress};
 pub use write::{CommitOut, WriteOut};
+pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at};
 pub use writing::{WritePolicy, Writing};
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.

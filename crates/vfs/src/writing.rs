@@ -14,6 +14,8 @@ pub enum WritePolicy {
     ReadOnly,
     /// Done when the origin has it on stable storage.
     Through,
+    /// Done when the journal has it on this machine's disk; it goes to the origin by itself.
+    Back,
 }
 
 impl std::fmt::Display for WritePolicy {
@@ -21,6 +23,7 @@ impl std::fmt::Display for WritePolicy {
         f.write_str(match self {
             WritePolicy::ReadOnly => "read-only",
             WritePolicy::Through => "through",
+            WritePolicy::Back => "back",
         })
     }
 }
