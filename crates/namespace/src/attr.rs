@@ -85,7 +85,7 @@ impl Namespace {
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&node.record.reference).await;
         match junction.note(answer, asked.ms) {
-            Ok(object) if self.id_of(junction.id, &object.identity) == id => {
+            Ok(object) if self.is_known_as(id, junction.id, &object.identity) => {
                 let (node, change) = self.observe(junction, id, None, &object, asked)?;
                 self.store.enqueue(change.into_iter().collect()).await?;
                 Ok(node)

@@ -70,6 +70,17 @@ pub struct Altered {
 
 impl Namespace {
     pub async fn make(self: &Arc<Self>, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+        self.make_as(dir, name, new, None).await
+    }
+
+    /// What is made is known by this id, which clients know already, and this note is kept with it.
+    pub async fn make_as(
+        self: &Arc<Self>,
+        dir: FileId,
+        name: &Name,
+        new: &New,
+        known_as: Option<(FileId, Bytes)>,
+    ) -> Result<Made> {
         let junction = self.junction(self.load(dir)?.junction())?;
         let _alone = self.lock_names(&[(dir, name)]).await;
         let ids: &[FileId] = match new {
@@ -97,7 +108,7 @@ impl Namespace {
             (None, New::Link { file }) => self.ask_origin(junction, *file).await?,
             (None, _) => return Err(no_object(name)),
         };
-        let node = self.take_in_new(junction, dir, name, new, &object, &told).await?;
+        let node = self.take_in_new(junction, dir, name, (new, known_as), &object, &told).await?;
         Ok(Made { found: Found::Node(node), dir: told.dir })
     }
 

@@ -5,9 +5,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use origin::Object;
+use origin::{Identity, Object};
 use tracing::info;
-use types::{Error, ErrorKind, FileId, Name, Result};
+use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
 use crate::flights::Join;
 use crate::node::Node;
@@ -52,19 +52,44 @@ impl Namespace {
             self.forget(id).await?;
             return Err(stale());
         };
-        let computed = FileId::derive(junction.id, &object.identity.0);
         let place = Place { parent: old.record.parent, name: &old.record.name };
         let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
-        if computed != id {
-            // From now on this identity means the object that clients hold a handle to.
-            self.aliases.write().unwrap_or_else(PoisonError::into_inner).insert(computed, id);
-            changes.push(Change::PutAlias { computed, known: id });
-        }
+        changes.extend(self.name_anew(junction.id, &object.identity, id));
         self.store.commit(changes).await?;
         self.metrics.healed.inc();
         info!(%id, %name, "found again under a new reference");
         Ok(node)
+    }
+
+    /// From now on this identity means the object that clients know as `id`.
+    pub(crate) fn name_anew(&self, junction: JunctionId, identity: &Identity, id: FileId) -> Option<Change> {
+        let computed = FileId::derive(junction, &identity.0);
+        if self.id_of(junction, identity) == id {
+            return None;
+        }
+        self.aliases.write().unwrap_or_else(PoisonError::into_inner).insert(computed, id);
+        Some(Change::PutAlias { computed, known: id })
+    }
+
+    /// `id` is from now on one more id of the object known as `known`: the one that its identity leads to. Handles with
+    /// the other stay good.
+    pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<Node>> {
+        let old = self.load(known)?;
+        let junction = self.junction(old.junction())?;
+        let asked = self.asking();
+        let answer = junction.rules.origin.getattr(&old.record.reference).await;
+        let object = junction.note(answer, asked.ms)?;
+        let alias = self.name_anew(junction.id, &object.identity, id);
+        let place = Place { parent: old.record.parent, name: &old.record.name };
+        let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
+        self.store.commit(change.into_iter().chain(alias).collect()).await?;
+        Ok(node)
+    }
+
+    /// By one id or the other: an object that was adopted has two.
+    pub(crate) fn is_known_as(&self, id: FileId, junction: JunctionId, identity: &Identity) -> bool {
+        self.id_of(junction, identity) == id || FileId::derive(junction, &identity.0) == id
     }
 
     /// Look the name up in the parent; a parent that is stale too is found again first.
@@ -85,7 +110,7 @@ impl Namespace {
     /// change. A directory may have changed if its whole file system came back under another id: then the server was
     /// restored or exports anew. A new object under the old name, with the old inode number, must not pass.
     fn is_same(&self, junction: &Grafted, old: &Node, found: &Object) -> bool {
-        if self.id_of(junction.id, &found.identity) == old.id {
+        if self.is_known_as(old.id, junction.id, &found.identity) {
             return true;
         }
         let same_inode = found.attr.fileid == old.attr().fileid && found.attr.kind == old.attr().kind;

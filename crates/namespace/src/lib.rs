@@ -41,6 +41,7 @@ use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Version};
 pub use change::{Altered, Made, New, Old};
 pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
+pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
 pub use junction::JunctionStatus;
 pub use listing::{Listed, ListedEntry};
@@ -206,6 +207,26 @@ impl Namespace {
     /// The object as it is known, without asking anybody: for whoever is already using it.
     pub fn getattr_known(&self, id: FileId) -> Result<Found> {
         self.load(id).map(Found::Node)
+    }
+
+    /// What `keep_note` was told last of this object.
+    pub fn note(&self, id: FileId) -> Result<Option<bytes::Bytes>> {
+        self.store.note(id)
+    }
+
+    /// A few bytes to be kept with an object; durable when this returns. `None`: nothing any more.
+    pub async fn keep_note(&self, id: FileId, note: Option<bytes::Bytes>) -> Result<()> {
+        self.store.commit(vec![store::Change::PutNote(id, note)]).await
+    }
+
+    /// The root directory of a junction.
+    pub fn root_of(&self, junction: JunctionId) -> Result<FileId> {
+        self.junction(junction).map(|junction| junction.root)
+    }
+
+    /// For who keeps an object's state elsewhere: it is not what it was, and those who listen are told.
+    pub fn tell_changed(&self, id: FileId) {
+        let _ = self.changed.send(id); // nobody may be listening
     }
 
     /// Let the junction learn from a call that was made to its origin elsewhere (a read of bytes).

@@ -233,9 +233,25 @@ impl Namespace {
         Err(Error::new(ErrorKind::Busy, "list while it is being evicted,", dir))
     }
 
+    /// All names of the directory with what has them, as the origin says now.
+    pub async fn list_now(self: &Arc<Self>, dir: FileId) -> Result<Vec<(Bytes, Option<FileId>)>> {
+        let this = self.clone();
+        self.listing_flights.run(dir, Join::StartedAfterAsking, move || this.list(dir)).await?;
+        self.seen(dir).await;
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let piece = self.store.entries_after(dir, after, 4096)?;
+            let Some(last) = piece.last() else { return Ok(all) };
+            after = last.cookie;
+            all.extend(piece.into_iter().map(|entry| (entry.name, entry.child)));
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The directory with *some* version that was true before the listing starts; an old one is fine, since a
     /// change after it makes the listing outdated, not wrong.
-    async fn node_to_list(self: &Arc<Self>, dir: FileId) -> Result<Arc<Node>> {
+    pub(crate) async fn node_to_list(self: &Arc<Self>, dir: FileId) -> Result<Arc<Node>> {
         match self.load(dir) {
             Ok(node) => Ok(node),
             Err(_) => self.refresh(dir, Join::Running).await,

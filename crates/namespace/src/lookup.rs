@@ -150,12 +150,25 @@ impl Namespace {
         dir: &Arc<Node>,
         name: Bytes,
     ) -> Result<Arc<Node>> {
-        let name = Name::new(name)?;
         let always = self.junction(dir.junction())?.rules.directories == Freshness::Always;
         let join = if always { Join::StartedAfterAsking } else { Join::Running };
+        self.ask_for_name(dir, Name::new(name)?, join).await
+    }
+
+    async fn ask_for_name(self: &Arc<Self>, dir: &Arc<Node>, name: Name, join: Join) -> Result<Arc<Node>> {
         self.metrics.misses.inc();
         let (this, key, dir) = (self.clone(), (dir.id, name.clone()), dir.clone());
         self.lookup_flights.run(key, join, move || this.ask_lookup(dir, name)).await
+    }
+
+    /// As the origin says now, whatever is known. `None`: there is no such name.
+    pub async fn lookup_now(self: &Arc<Self>, dir: FileId, name: &Name) -> Result<Option<Arc<Node>>> {
+        let dir = self.node_to_list(dir).await?;
+        match self.ask_for_name(&dir, name.clone(), Join::StartedAfterAsking).await {
+            Ok(node) => Ok(Some(node)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Arc<Node>> {

@@ -37,6 +37,11 @@ impl Node {
         self.record.parent
     }
 
+    /// Its name there; empty for the root of a junction.
+    pub fn name(&self) -> &bytes::Bytes {
+        &self.record.name
+    }
+
     pub fn version(&self) -> Version {
         self.record.version
     }

@@ -24,6 +24,8 @@ const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries"
 const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
 /// Id computed from an identity -> the id under which that object is known already.
 const ALIASES: TableDefinition<[u8; 16], [u8; 16]> = TableDefinition::new("aliases");
+/// FileId -> what `vfs` keeps of an object; opaque here.
+const NOTES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("notes");
 /// "path NUL url" -> junction id. Never deleted, so that no id is ever used for another origin.
 const JUNCTIONS: TableDefinition<&[u8], u32> = TableDefinition::new("junctions");
 
@@ -59,6 +61,8 @@ pub enum Change {
         computed: FileId,
         known: FileId,
     },
+    /// `None`: nothing is to be kept any more.
+    PutNote(FileId, Option<Bytes>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +112,7 @@ impl Store {
             txn.open_table(ENTRIES)?;
             txn.open_table(LISTINGS)?;
             txn.open_table(ALIASES)?;
+            txn.open_table(NOTES)?;
             txn.open_table(JUNCTIONS)?;
             txn.commit()?;
             Ok(())
@@ -176,6 +181,15 @@ impl Store {
             Ok(table.get(id.0)?.and_then(|v| Record::decode(v.value())))
         };
         run().map_err(|e| db_error("read object", e))
+    }
+
+    pub fn note(&self, id: FileId) -> Result<Option<Bytes>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(NOTES)?;
+            Ok(table.get(id.0)?.map(|note| Bytes::copy_from_slice(note.value())))
+        };
+        run().map_err(|e| db_error("read note", e))
     }
 
     pub fn listing(&self, dir: FileId) -> Result<Option<Listing>> {
@@ -331,6 +345,7 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
         let mut entries = txn.open_table(ENTRIES)?;
         let mut listings = txn.open_table(LISTINGS)?;
         let mut aliases = txn.open_table(ALIASES)?;
+        let mut notes = txn.open_table(NOTES)?;
         for change in group.iter().flat_map(|job| &job.changes) {
             match change {
                 Change::PutNode(id, record) => {
@@ -352,6 +367,12 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
                 }
                 Change::PutAlias { computed, known } => {
                     aliases.insert(computed.0, known.0)?;
+                }
+                Change::PutNote(id, Some(note)) => {
+                    notes.insert(id.0, note.as_ref())?;
+                }
+                Change::PutNote(id, None) => {
+                    notes.remove(id.0)?;
                 }
             }
         }

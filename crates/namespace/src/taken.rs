@@ -59,16 +59,21 @@ impl Namespace {
         junction: &Grafted,
         dir: FileId,
         name: &Name,
-        new: &New,
+        (new, known_as): (&New, Option<(FileId, Bytes)>),
         object: &Object,
         told: &Changed,
     ) -> Result<Arc<Node>> {
-        let id = self.id_of(junction.id, &object.identity);
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         let order = self.order.lock().await;
+        let mut changes = Vec::new();
+        if let Some((id, note)) = known_as {
+            changes.extend(self.name_anew(junction.id, &object.identity, id));
+            changes.push(Change::PutNote(id, Some(note)));
+        }
+        let id = self.id_of(junction.id, &object.identity);
         let place = Place { parent: dir, name: &bytes };
         let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
-        let mut changes: Vec<_> = change.into_iter().collect();
+        changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
                 let listing = empty_listing(&node, self.clock.now_ms());

@@ -29,7 +29,7 @@ impl Namespace {
     ) -> Result<Wrote> {
         let old = self.load(id)?;
         let junction = self.junction(old.junction())?;
-        if self.id_of(junction.id, &after.identity) != id && id != junction.root {
+        if !self.is_known_as(id, junction.id, &after.identity) && id != junction.root {
             return Err(Error::new(ErrorKind::Stale, "take in what was written to", id));
         }
         let known = old.version();

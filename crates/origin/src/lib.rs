@@ -10,7 +10,7 @@ pub mod change;
 pub mod count;
 pub mod delay;
 pub mod distance;
-mod exclusive;
+pub mod exclusive;
 pub mod limit;
 pub mod memory;
 pub mod posix;

@@ -23,6 +23,9 @@ impl JunctionId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub [u8; 16]);
 
+/// In an id's last byte.
+const MADE_HERE: u8 = 0x80;
+
 impl FileId {
     /// The id of the object that `identity` (the origin's bytes) names under `junction`.
     ///
@@ -31,7 +34,21 @@ impl FileId {
     pub fn derive(junction: JunctionId, identity: &[u8]) -> FileId {
         let mut hasher = SipHasher13::new_with_keys(0x666f_7265_6261_7921, u64::from(junction.0));
         hasher.write(identity);
-        FileId(hasher.finish128().as_bytes())
+        let mut bytes = hasher.finish128().as_bytes();
+        bytes[15] &= !MADE_HERE;
+        FileId(bytes)
+    }
+
+    /// As `derive`, of an object that is made here before its origin has it. No origin's identity leads to such an id.
+    pub fn made_here(junction: JunctionId, identity: &[u8]) -> FileId {
+        let mut id = FileId::derive(junction, identity);
+        id.0[15] |= MADE_HERE;
+        id
+    }
+
+    /// It was given out by `made_here`, and stays the object's id when the origin has it.
+    pub fn is_made_here(&self) -> bool {
+        self.0[15] & MADE_HERE != 0
     }
 
     /// The 64 bits shown to clients as the inode number. Never 0: some clients treat 0 as "deleted".

@@ -1,17 +1,29 @@
 //! Junctions that are written `back`: what clients are told is done is in the journal, shown from there, and goes to the
 //! origin by itself.
+//!
+//! An operation is looked at through what is shown (`shown.rs`), appended to the journal, shown, and acknowledged when the
+//! journal has it on the disk (`journal.rs`); then it is the flush's (`writeback`), which reaches the origin through
+//! `home.rs`. `names.rs` and `bytes.rs` are the calls of clients, `operate.rs` those of the operator.
+
+mod alarms;
+mod bytes;
+mod home;
+mod journal;
+mod locks;
+mod names;
+mod operate;
+mod shown;
+mod view;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cache::Cache;
-use namespace::Namespace;
-use types::Result;
-use writeback::{AlarmKind, FlushPolicy, Hook, Parked};
+use writeback::{AlarmKind, FlushPolicy, Hook};
 
-use crate::{Vfs, Writing};
+pub use operate::Flushing;
+
+pub(crate) use journal::Back;
 
 /// How the junctions with the policy `back` are journalled and flushed.
 #[derive(Clone)]
@@ -72,48 +84,4 @@ pub struct Raised {
     pub kind: AlarmKind,
     /// Names the file by its path, as far as it is known.
     pub text: String,
-}
-
-/// A flush that was asked for. Dropping it changes nothing but who waits.
-pub struct Flushing(Option<writeback::Flushing>);
-
-impl Flushing {
-    /// Returns when all that was acknowledged before is at the origin, or is refused there: these, a sentence each.
-    /// Waits for as long as an outage lasts.
-    pub async fn wait(self) -> Vec<String> {
-        let Some(flushing) = self.0 else { return Vec::new() };
-        flushing.wait().await.iter().map(refusal).collect()
-    }
-}
-
-fn refusal(parked: &Parked) -> String {
-    format!("operation {}: {}", parked.sequence, parked.error)
-}
-
-impl Vfs {
-    /// As `new`, with the journal of what is written `back`. Reads it on this thread; needs a runtime. Refuses a journal
-    /// that holds what a junction is owed that is not there, or is not written `back` any more.
-    pub fn with_journal(
-        namespace: Arc<Namespace>,
-        cache: Arc<Cache>,
-        writing: Writing,
-        _journaling: Journaling,
-    ) -> Result<Arc<Vfs>> {
-        Ok(Vfs::new(namespace, cache, writing))
-    }
-
-    /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at
-    /// this path and below it.
-    pub async fn flush_home(&self, _path: Option<&[u8]>) -> Result<Flushing> {
-        Ok(Flushing(None))
-    }
-
-    pub fn unflushed(&self) -> Unflushed {
-        Unflushed::default()
-    }
-
-    /// End cleanly: what is journalled stays, and is flushed after the next start. Nothing is taken afterwards.
-    pub async fn close(&self) -> Result<()> {
-        Ok(())
-    }
 }

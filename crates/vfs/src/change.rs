@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use namespace::{Ask, Found, New, Old};
 use types::{
-    Attr, Caller, CreateHow, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result, SetAttr, Timestamp,
-    WeakAttr,
+    Attr, Caller, CreateHow, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result,
+    SetAttr, Timestamp, WeakAttr,
 };
 
 use crate::{Node, Vfs, access};
@@ -46,14 +46,14 @@ impl Vfs {
         match how {
             CreateHow::Unchecked => self.create_or_take(caller, dir, name, set).await,
             CreateHow::Guarded => self.create_new(caller, dir, name, set).await,
-            CreateHow::Exclusive(_) => self.create_once(caller, dir, name, how, set).await,
+            CreateHow::Exclusive(verifier) => self.create_once(caller, dir, name, verifier, set).await,
         }
     }
 
     pub async fn mkdir(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a directory").await?;
-        let set = access::new_attributes(caller, parent.attr(), true, &set)?;
-        self.make(dir, name, &New::Directory { set }).await
+        let set = access::new_attributes(caller, &parent.attr, true, &set)?;
+        self.make(&parent, name, &New::Directory { set }).await
     }
 
     pub async fn symlink(
@@ -65,8 +65,8 @@ impl Vfs {
         set: SetAttr,
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a link").await?;
-        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
-        self.make(dir, name, &New::Symlink { target, set }).await
+        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        self.make(&parent, name, &New::Symlink { target, set }).await
     }
 
     /// Devices are for the privileged to make.
@@ -82,19 +82,19 @@ impl Vfs {
         if matches!(node, NewNode::CharDevice(..) | NewNode::BlockDevice(..)) {
             access::demand_device(caller)?;
         }
-        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
-        self.make(dir, name, &New::Special { node, set }).await
+        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        self.make(&parent, name, &New::Special { node, set }).await
     }
 
     /// One more name for `file`, which is no directory.
     pub async fn link(&self, caller: &Caller, file: FileId, dir: FileId, name: &Name) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "link").await?;
-        let found = self.namespace.getattr(file, Ask::Use).await?;
-        same_junction(&found, &parent)?;
-        if found.attr().is_dir() {
+        let node = self.object(file, Ask::Use).await?;
+        same_junction(&node, &parent)?;
+        if node.attr.is_dir() {
             return Err(Error::new(ErrorKind::IsADirectory, "link", file));
         }
-        self.make(dir, name, &New::Link { file }).await
+        self.make(&parent, name, &New::Link { file }).await
     }
 
     /// Removes a name that is no directory.
@@ -117,24 +117,24 @@ impl Vfs {
         to: &Name,
     ) -> Result<(Around, Around)> {
         const WHAT: &str = "rename";
-        let old = self.namespace.getattr(from_dir, Ask::Use).await?;
-        let new = self.namespace.getattr(to_dir, Ask::Use).await?;
+        let old = self.object(from_dir, Ask::Use).await?;
+        let new = self.object(to_dir, Ask::Use).await?;
         same_junction(&old, &new)?;
         let old = self.dir_to_change(caller, from_dir, WHAT).await?;
         let new = self.dir_to_change(caller, to_dir, WHAT).await?;
         self.demand_unname(caller, &old, from, WHAT).await?;
-        if access::is_guarded(caller, new.attr()) {
-            match self.namespace.lookup(to_dir, to).await {
-                Ok(there) => access::demand_unname(caller, new.attr(), there.attr(), WHAT)?,
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
-            }
+        if access::is_guarded(caller, &new.attr)
+            && let Some(there) = self.find(to_dir, to).await?
+        {
+            access::demand_unname(caller, &new.attr, &there.attr, WHAT)?;
         }
         if from_dir != to_dir
-            && let Some(moved) = self.namespace.child_of(from_dir, from)?
-            && let Ok(moved) = self.namespace.getattr_known(moved)
+            && let Some(moved) = self.known_child(from_dir, from)?
         {
-            access::demand_move(caller, moved.attr(), WHAT)?;
+            access::demand_move(caller, &moved.attr, WHAT)?;
+        }
+        if let Some(back) = self.back_of(&new) {
+            return self.rename_back(back, (from_dir, from), (to_dir, to)).await;
         }
         let (old, new) = self.namespace.rename(from_dir, from, to_dir, to).await?;
         Ok((around(from_dir, &old), around(to_dir, &new)))
@@ -148,9 +148,12 @@ impl Vfs {
         set: SetAttr,
         guard: Option<Timestamp>,
     ) -> Result<Altered> {
-        let found = self.namespace.getattr(id, Ask::Use).await?;
-        self.demand_writable(id, found.junction())?;
-        let asked = access::set_attributes(caller, found.attr(), &set)?;
+        let node = self.object(id, Ask::Use).await?;
+        self.demand_writable(id, node.junction)?;
+        let asked = access::set_attributes(caller, &node.attr, &set)?;
+        if let Some(back) = self.back_of(&node) {
+            return self.set_back(back, id, asked, guard).await;
+        }
         let times = set.atime != types::TimeChange::Keep || set.mtime != types::TimeChange::Keep;
         if set.size.is_some() || times || guard.is_some() {
             // What is written before comes before; a write that arrives later would undo it.
@@ -166,15 +169,15 @@ impl Vfs {
 
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
-        let set = access::new_attributes(caller, parent.attr(), false, &set)?;
-        self.make(dir, name, &New::File { how: CreateHow::Guarded, set }).await
+        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        self.make(&parent, name, &New::File { how: CreateHow::Guarded, set }).await
     }
 
     /// The origin would cut whatever is there without asking whether this caller may: so it is asked for a new file
     /// only, and what is there is taken by its attributes.
     async fn create_or_take(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         self.changeable_dir(dir).await?;
-        if self.namespace.child_of(dir, name)?.is_some()
+        if self.known_child(dir, name)?.is_some()
             && let Some(taken) = self.take(caller, dir, name, &set).await?
         {
             return Ok(taken);
@@ -199,7 +202,7 @@ impl Vfs {
             let cut = SetAttr { size: set.size, ..SetAttr::default() };
             node = self.setattr(caller, node.id, cut, None).await?.node;
         }
-        let dir = self.node(&self.namespace.getattr(dir, Ask::Use).await?).attr;
+        let dir = self.object(dir, Ask::Use).await?.attr;
         Ok(Some(Made { node, dir: Around { before: Some(dir.weak()), after: Some(dir) } }))
     }
 
@@ -210,12 +213,16 @@ impl Vfs {
         caller: &Caller,
         dir: FileId,
         name: &Name,
-        how: CreateHow,
+        verifier: CreateVerifier,
         set: SetAttr,
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
-        let mut made = self.make(dir, name, &New::File { how, set: SetAttr::default() }).await?;
-        let new = access::new_attributes(caller, parent.attr(), false, &set)?;
+        let new = access::new_attributes(caller, &parent.attr, false, &set)?;
+        if let Some(back) = self.back_of(&parent) {
+            return self.create_once_back(back, dir, name, verifier, new).await;
+        }
+        let how = CreateHow::Exclusive(verifier);
+        let mut made = self.make(&parent, name, &New::File { how, set: SetAttr::default() }).await?;
         let attr = &made.node.attr;
         let given = set != SetAttr::default();
         if given || new.uid != Some(attr.uid) || new.gid != Some(attr.gid) {
@@ -225,7 +232,11 @@ impl Vfs {
         Ok(made)
     }
 
-    async fn make(&self, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+    async fn make(&self, parent: &Node, name: &Name, new: &New) -> Result<Made> {
+        let dir = parent.id;
+        if let Some(back) = self.back_of(parent) {
+            return self.make_back(back, dir, name, new).await;
+        }
         let made = self.namespace.make(dir, name, new).await?;
         Ok(Made { node: self.node(&made.found), dir: around(dir, &made.dir) })
     }
@@ -234,48 +245,52 @@ impl Vfs {
         const WHAT: &str = "remove";
         let parent = self.dir_to_change(caller, dir, WHAT).await?;
         self.demand_unname(caller, &parent, name, WHAT).await?;
+        if let Some(back) = self.back_of(&parent) {
+            return self.remove_back(back, dir, name, old).await;
+        }
         Ok(around(dir, &self.namespace.remove(dir, name, old).await?))
     }
 
     async fn demand_unname(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &Node,
         name: &Name,
         operation: &'static str,
     ) -> Result<()> {
-        if !access::is_guarded(caller, dir.attr()) {
+        if !access::is_guarded(caller, &dir.attr) {
             return Ok(());
         }
-        let victim = self.namespace.lookup(dir.id(), name).await?;
-        access::demand_unname(caller, dir.attr(), victim.attr(), operation)
+        let victim = self.find(dir.id, name).await?;
+        let victim = victim.ok_or_else(|| Error::new(ErrorKind::NotFound, operation, name))?;
+        access::demand_unname(caller, &dir.attr, &victim.attr, operation)
     }
 
     /// The directory, if names in it can be changed by anybody. Directories above the junctions are fixed, and so are
     /// the names of the junctions in them.
-    async fn changeable_dir(&self, dir: FileId) -> Result<Found> {
-        let found = self.namespace.getattr(dir, Ask::Use).await?;
-        self.demand_writable(dir, found.junction())?;
-        if !found.attr().is_dir() {
+    async fn changeable_dir(&self, dir: FileId) -> Result<Node> {
+        let node = self.object(dir, Ask::Use).await?;
+        self.demand_writable(dir, node.junction)?;
+        if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));
         }
-        Ok(found)
+        Ok(node)
     }
 
-    async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Found> {
-        let found = self.changeable_dir(dir).await?;
-        access::demand_names(caller, found.attr(), operation)?;
-        Ok(found)
+    async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Node> {
+        let node = self.changeable_dir(dir).await?;
+        access::demand_names(caller, &node.attr, operation)?;
+        Ok(node)
     }
 }
 
 /// Above the junctions it is not another device, but nobody's to change.
-fn same_junction(one: &Found, other: &Found) -> Result<()> {
-    let (here, there) = (one.junction(), other.junction());
+fn same_junction(one: &Node, other: &Node) -> Result<()> {
+    let (here, there) = (one.junction, other.junction);
     if here == there || [here, there].contains(&JunctionId::VIRTUAL) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::CrossDevice, "move or link between junctions", one.id()))
+    Err(Error::new(ErrorKind::CrossDevice, "move or link between junctions", one.id))
 }
 
 /// With the numbers that clients know.

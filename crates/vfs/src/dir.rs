@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use namespace::Ask;
-use types::{Caller, FileId, Result};
+use types::{Caller, Error, ErrorKind, FileId, Result};
 
 use crate::access;
 use crate::{DirItem, Listing, Node, Vfs};
@@ -20,27 +20,25 @@ impl Vfs {
         cookie: u64,
         items_max: usize,
     ) -> Result<Listing> {
-        let found = self.namespace.getattr(dir, Ask::Use).await?;
-        let allowed = !found.attr().is_dir() || access::may_list(caller, found.attr());
-        access::demand(allowed, "list a directory", caller)?;
-        let listed = self.namespace.readdir(dir, cookie, items_max.max(1)).await?;
-        let mut items = Vec::with_capacity(listed.entries.len() + 2);
+        let node = self.object(dir, Ask::Use).await?;
+        if !node.attr.is_dir() {
+            return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
+        }
+        access::demand(access::may_list(caller, &node.attr), "list a directory", caller)?;
+        let names = self.names_after(dir, cookie, items_max.max(1)).await?;
+        let node = self.object_known(dir).unwrap_or(node);
+        let mut items = Vec::with_capacity(names.items.len() + 2);
         if cookie < DOT {
-            items.push(item(Bytes::from_static(b"."), DOT, self.node(&listed.dir)));
+            items.push(item(Bytes::from_static(b"."), DOT, node.clone()));
         }
         if cookie < DOT_DOT {
-            let parent = self.namespace.parent(dir).await.unwrap_or_else(|_| listed.dir.clone());
-            items.push(item(Bytes::from_static(b".."), DOT_DOT, self.node(&parent)));
+            let parent = self.parent_of(dir).await.unwrap_or_else(|_| node.clone());
+            items.push(item(Bytes::from_static(b".."), DOT_DOT, parent));
         }
-        items.extend(listed.entries.into_iter().map(|entry| DirItem {
-            node: entry.child.as_ref().map(|found| self.node(found)),
-            name: entry.name,
-            cookie: entry.cookie,
-            fileid: entry.fileid,
-        }));
+        items.extend(names.items);
         let fits = items.len() <= items_max;
         items.truncate(items_max);
-        Ok(Listing { items, eof: listed.eof && fits, dir: self.node(&listed.dir) })
+        Ok(Listing { items, eof: names.eof && fits, dir: node })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cache::{CacheKey, WholeFile};
+use cache::WholeFile;
 use namespace::Ask;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -36,7 +36,8 @@ impl Vfs {
             Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
             Err(_) => return Duration::ZERO,
         };
-        if self.pending.get(node.id).is_some() {
+        let altered = self.back.as_ref().is_some_and(|back| back.shown.is_altered(node.id));
+        if altered || self.pending.get(node.id).is_some() {
             return Duration::ZERO; // it changes with each write, by whichever front
         }
         let fresh = self.namespace.fresh_for(&known);
@@ -46,7 +47,10 @@ impl Vfs {
 
     /// For how long it may be told that this name is there, or is absent.
     pub fn name_fresh_for(&self, dir: FileId, name: &Name, absent: bool) -> Duration {
-        self.namespace.name_fresh_for(dir, name, absent)
+        match self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+            Some(_) => Duration::ZERO,
+            None => self.namespace.name_fresh_for(dir, name, absent),
+        }
     }
 
     pub fn changes(&self) -> Changes {
@@ -55,18 +59,13 @@ impl Vfs {
 
     /// The object as those see it who have it open: `always` trusts the last open.
     pub async fn getattr_in_use(&self, id: FileId) -> Result<Node> {
-        let found = match self.pending.get(id) {
-            Some(_) => self.namespace.getattr_known(id)?,
-            None => self.namespace.getattr(id, Ask::Use).await?,
-        };
-        Ok(self.node(&found))
+        self.object(id, Ask::Use).await
     }
 
     /// All bytes of this version as one file on local disk, if they are all there and checked.
     pub fn whole(&self, node: &Node) -> Option<WholeFile> {
-        let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
-        let may_be = node.attr.is_file() && self.pending.get(node.id).is_none();
-        if may_be { self.cache.whole(&key) } else { None }
+        let may_be = node.attr.is_file() && !self.has_dirty_bytes(node.id);
+        if may_be { self.cache.whole(&self.key_of_node(node)) } else { None }
     }
 }
 

@@ -109,19 +109,35 @@ pub struct Vfs {
     prefetcher: Arc<prefetch::Prefetcher>,
     policies: HashMap<JunctionId, WritePolicy>,
     pending: Arc<pending::Pending>,
+    /// Absent: nothing is written `back`.
+    back: Option<back::Back>,
 }
 
 impl Vfs {
+    /// Of junctions that are not written `back`.
     pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
+        Vfs::build(namespace, cache, writing, None)
+    }
+
+    fn build(
+        namespace: Arc<Namespace>,
+        cache: Arc<Cache>,
+        writing: Writing,
+        back: Option<back::Back>,
+    ) -> Arc<Vfs> {
         let policies = writing.policies(&namespace.junctions());
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
         let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending })
+        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.prefetcher.metrics.register(registry);
         self.pending.register(registry);
+        if let Some(back) = &self.back {
+            back.journal.metrics().register(registry);
+            back.flusher.metrics().register(registry);
+        }
     }
 
     /// The root of the served tree.
@@ -139,6 +155,9 @@ impl Vfs {
     pub(crate) fn node(&self, found: &Found) -> Node {
         let mut node = node_of(found);
         self.pending.view(node.id, &mut node.attr, &mut node.version);
+        if let Some(back) = &self.back {
+            back.shown.lay_over(&mut node);
+        }
         node
     }
 }

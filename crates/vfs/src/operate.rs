@@ -4,7 +4,7 @@ use namespace::{Found, JunctionStatus};
 use types::{FileId, Result};
 
 use crate::read::key_of;
-use crate::{Evicted, StatOut, Vfs, WritePolicy};
+use crate::{Evicted, StatOut, Vfs};
 
 impl Vfs {
     /// Path, URL, rules and state of every junction.
@@ -14,17 +14,21 @@ impl Vfs {
 
     /// Everything about one path, for the operator.
     pub async fn stat(&self, path: &[u8]) -> Result<StatOut> {
-        let found = self.namespace.resolve(path).await?;
-        let node = self.node(&found);
-        let Found::Node(known) = &found else {
-            let version = types::Version([0; 16]);
-            let freshness = "fixed".to_owned();
-            let (junction, cached_bytes, age_ms, write) = (None, 0, 0, WritePolicy::ReadOnly);
+        let node = self.resolve(path).await?;
+        let write = self.write_policy(node.junction);
+        let junction = self.namespace.junctions().into_iter().find(|j| j.id == node.junction);
+        let found = match self.local(node.id) {
+            Some(_) => None,
+            None => self.namespace.getattr_known(node.id).ok(),
+        };
+        let Some(found @ Found::Node(known)) = &found else {
+            let freshness = if junction.is_some() { "here only" } else { "fixed" }.to_owned();
+            let (version, cached_bytes, age_ms) = (node.version, 0, 0);
+            let junction = junction.map(|j| (j.path, j.url));
             return Ok(StatOut { node, junction, version, cached_bytes, age_ms, freshness, write });
         };
-        let junction = self.namespace.junctions().into_iter().find(|j| j.id == known.junction());
         let (age_ms, rule) = self.namespace.age(known)?;
-        let cached_bytes = key_of(&found).map_or(0, |key| self.cache.cached_bytes(&key));
+        let cached_bytes = key_of(found).map_or(0, |key| self.cache.cached_bytes(&key));
         Ok(StatOut {
             node,
             junction: junction.map(|j| (j.path, j.url)),
@@ -32,20 +36,23 @@ impl Vfs {
             cached_bytes,
             age_ms,
             freshness: rule.to_string(),
-            write: self.write_policy(known.junction()),
+            write,
         })
     }
 
     /// Drop cached bytes of a file or tree and forget how fresh its metadata is.
     pub async fn evict(&self, path: &[u8]) -> Result<Evicted> {
-        let start = self.namespace.resolve(path).await?;
+        let start = self.resolve(path).await?;
+        if self.local(start.id).is_some() {
+            return Ok(Evicted::default()); // nothing of it is clean
+        }
         let mut evicted = Evicted::default();
         let drop_bytes = |file: FileId| {
             let bytes = self.cache.evict_file(file);
             evicted.files += u64::from(bytes > 0);
             evicted.bytes += bytes;
         };
-        self.namespace.expire_tree(start.id(), drop_bytes).await?;
+        self.namespace.expire_tree(start.id, drop_bytes).await?;
         Ok(evicted)
     }
 }

@@ -25,22 +25,22 @@ impl Vfs {
         count: u32,
         lend: Lend,
     ) -> Result<ReadOut> {
-        let mut found = match self.pending.get(id) {
-            Some(_) => self.namespace.getattr_known(id)?,
-            None => self.namespace.getattr(id, Ask::Use).await?,
-        };
-        access::demand(access::may_read_bytes(caller, found.attr()), "read a file", caller)?;
-        if offset == 0 && self.pending.get(id).is_none() {
+        let node = self.object(id, Ask::Use).await?;
+        access::demand(access::may_read_bytes(caller, &node.attr), "read a file", caller)?;
+        let range = ByteRange::new(offset, count.into());
+        if let Some(data) = self.read_dirty(id, range).await? {
+            return self.dirty_answer(id, offset, data);
+        }
+        let mut found = self.namespace.getattr_known(id)?;
+        if offset == 0 {
             self.prefetcher.visit(&found);
         }
-        for _ in 0..VERSIONS_TRIED_MAX {
+        for tried in 0..VERSIONS_TRIED_MAX {
             // Looked at each time: a file that changes may be one that is written to here since we looked.
-            if let Some(file) = self.pending.get(id)
-                && let Some(data) = self.read_pending(&file, ByteRange::new(offset, count.into())).await?
+            if tried > 0
+                && let Some(data) = self.read_dirty(id, range).await?
             {
-                let node = self.node(&self.namespace.getattr_known(id)?);
-                let eof = offset.saturating_add(data.iter().map(Piece::length).sum()) >= node.attr.size;
-                return Ok(ReadOut { data, eof, node });
+                return self.dirty_answer(id, offset, data);
             }
             let key = key_of(&found)?;
             let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
@@ -62,17 +62,37 @@ impl Vfs {
     /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
     /// While bytes of the file are pending, they are over it: who has it open sees what is written to it.
     pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Piece>> {
-        if let Some(file) = self.pending.get(node.id)
-            && let Some(data) = self.read_pending(&file, ByteRange::new(offset, count.into())).await?
-        {
+        if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
             return Ok(data);
         }
-        let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
+        let key = self.key_of_node(node);
         let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
         // What is cached of a file that is gone meanwhile needs no origin.
         let origin = self.namespace.getattr_known(node.id).ok().and_then(|found| self.origin_of(&found));
         let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
         self.cache.read(&key, range, &source, Lend::Nothing).await
+    }
+
+    /// If some of the file's bytes are not at its origin: these over the bytes below.
+    async fn read_dirty(&self, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
+        if let Some(file) = self.pending.get(id)
+            && let Some(data) = self.read_pending(&file, range).await?
+        {
+            return Ok(Some(data));
+        }
+        self.read_back(id, range).await
+    }
+
+    fn dirty_answer(&self, id: FileId, offset: u64, data: Vec<Piece>) -> Result<ReadOut> {
+        let node = self.object_known(id)?;
+        let eof = offset.saturating_add(data.iter().map(Piece::length).sum()) >= node.attr.size;
+        Ok(ReadOut { data, eof, node })
+    }
+
+    /// Of the bytes that were shown as this node: flushed since, they have the origin's version.
+    pub(crate) fn key_of_node(&self, node: &Node) -> CacheKey {
+        let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
+        self.back.as_ref().map_or(key, |back| back.shown.successor(key))
     }
 
     pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {

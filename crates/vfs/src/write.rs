@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use namespace::{Ask, Found};
+use namespace::Ask;
 use origin::change::end_of_write;
-use types::{ByteRange, Caller, Error, FileId, Result, Stability, WeakAttr, WriteVerifier};
+use types::{
+    ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability, WeakAttr, WriteVerifier,
+};
 
 use crate::access;
 use crate::read::key_of;
@@ -46,14 +48,18 @@ impl Vfs {
         data: Bytes,
         stability: Stability,
     ) -> Result<WriteOut> {
-        let found = self.to_write(caller, id).await?;
-        let clean = key_of(&found)?;
+        let node = self.to_write(caller, id).await?;
         let end = end_of_write(offset, data.len())?;
-        let verifier = self.pending.verifier();
         if data.is_empty() {
-            let node = self.node(&found);
+            let verifier = self.verifier_for(&node);
             return Ok(WriteOut { stability, verifier, before: Some(node.attr.weak()), node });
         }
+        if let Some(back) = self.back_of(&node) {
+            return self.write_back(back, id, (offset, data), stability).await;
+        }
+        let verifier = self.pending.verifier();
+        let found = self.namespace.getattr_known(id)?;
+        let clean = key_of(&found)?;
         if let Some(lost) = self.pending.untold(id) {
             return Err(lost);
         }
@@ -73,9 +79,11 @@ impl Vfs {
     /// Returns when what was written to `range` before is on stable storage, as the junction's policy has it; the
     /// errors of writes that were taken before and failed since come out here. A range of no length goes to the end.
     pub async fn commit(&self, caller: &Caller, id: FileId, range: ByteRange) -> Result<CommitOut> {
-        let found = self.to_write(caller, id).await?;
-        key_of(&found)?;
-        let before = Some(self.node(&found).attr.weak());
+        let node = self.to_write(caller, id).await?;
+        if let Some(back) = self.back_of(&node) {
+            return self.commit_back(back, id).await;
+        }
+        let before = Some(node.attr.weak());
         let range = if range.is_empty() { ByteRange::new(range.offset, u64::MAX) } else { range };
         self.store(id, range).await?;
         let node = self.node(&self.namespace.getattr_known(id)?);
@@ -83,14 +91,19 @@ impl Vfs {
     }
 
     /// The file, if this caller may write to it. What is being written to is not asked about again.
-    async fn to_write(&self, caller: &Caller, id: FileId) -> Result<Found> {
-        let found = match self.pending.get(id) {
-            Some(_) => self.namespace.getattr_known(id)?,
-            None => self.namespace.getattr(id, Ask::Use).await?,
-        };
-        self.demand_writable(id, found.junction())?;
-        access::demand(access::may_write_bytes(caller, found.attr()), "write to a file", caller)?;
-        Ok(found)
+    async fn to_write(&self, caller: &Caller, id: FileId) -> Result<Node> {
+        let node = self.object(id, Ask::Use).await?;
+        self.demand_writable(id, node.junction)?;
+        access::demand(access::may_write_bytes(caller, &node.attr), "write to a file", caller)?;
+        match node.attr.kind {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(Error::new(ErrorKind::IsADirectory, "write to", id)),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, "write to a special file,", id)),
+        }
+    }
+
+    fn verifier_for(&self, node: &Node) -> WriteVerifier {
+        self.back_of(node).map_or_else(|| self.pending.verifier(), |back| back.journal.verifier())
     }
 
     async fn store(&self, id: FileId, range: ByteRange) -> Result<()> {
@@ -117,6 +130,6 @@ impl Vfs {
 
     /// The error that a reader is told who would have to wait for too long for what is being written.
     pub(crate) fn busy(id: FileId) -> Error {
-        Error::new(types::ErrorKind::Busy, "read what is being written to,", id)
+        Error::new(ErrorKind::Busy, "read what is being written to,", id)
     }
 }

@@ -66,6 +66,8 @@ impl Vfs {
     pub(crate) fn demand_writable(&self, id: FileId, junction: JunctionId) -> Result<WritePolicy> {
         match self.write_policy(junction) {
             WritePolicy::ReadOnly => Err(Error::new(ErrorKind::ReadOnly, "change", id)),
+            // Nothing to write it back by.
+            WritePolicy::Back if self.back.is_none() => Err(Error::new(ErrorKind::ReadOnly, "change", id)),
             policy => Ok(policy),
         }
     }

@@ -30,7 +30,7 @@ impl LocalIds {
     pub fn give(&self, junction: JunctionId) -> FileId {
         let count = self.given.fetch_add(1, Ordering::Relaxed);
         let identity = [&b"made here"[..], &self.drawn[..], &count.to_le_bytes()].concat();
-        FileId::derive(junction, &identity)
+        FileId::made_here(junction, &identity)
     }
 }
 

@@ -190,6 +190,11 @@ impl Names {
         oldest.map_or(now, |(_, time)| *time)
     }
 
+    /// All objects of which something is not flushed.
+    pub fn altered(&self) -> impl Iterator<Item = FileId> {
+        self.objects.keys().copied()
+    }
+
     /// Something of it is not flushed.
     pub fn is_altered(&self, id: FileId) -> bool {
         self.objects.contains_key(&id)

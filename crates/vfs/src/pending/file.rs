@@ -522,7 +522,7 @@ impl State {
     }
 }
 
-fn after(time: Timestamp) -> Timestamp {
+pub fn after(time: Timestamp) -> Timestamp {
     match time.nanos {
         999_999_999 => Timestamp { seconds: time.seconds + 1, nanos: 0 },
         nanos => Timestamp { nanos: nanos + 1, ..time },

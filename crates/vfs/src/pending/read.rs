@@ -94,7 +94,7 @@ impl Vfs {
     }
 }
 
-fn zeros(mut length: u64, data: &mut Vec<Piece>) {
+pub fn zeros(mut length: u64, data: &mut Vec<Piece>) {
     while length > 0 {
         let piece = length.min(ZEROS.len() as u64);
         data.push(Piece::Bytes(Bytes::from_static(&ZEROS[..piece as usize])));

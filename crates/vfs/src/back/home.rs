@@ -1,0 +1,432 @@
+//! Where the flush brings things to: `namespace` for names and attributes, the origin for bytes, `cache` for what became
+//! clean.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::bytes::Bytes;
+use async_trait::async_trait;
+use cache::{Cache, CacheKey};
+use namespace::{Ask, Namespace, New, Node, Old};
+use origin::{Object, Origin, Reference};
+use types::{
+    ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
+};
+use writeback::{
+    Alarm, Attributes, Flushed, Found, Home, Journal, NewObject, Own, Piece, Seen, Written, verifier_of,
+};
+
+use super::alarms::Alarms;
+use super::shown::Shown;
+
+/// Bytes given to the cache at a time.
+const LAY_MAX: u64 = 32 << 20;
+/// Bytes of a base copied at a time.
+const COPY_PIECE: u64 = 1 << 20;
+/// Directories between an object and the root, at most.
+const DEPTH_MAX: usize = 512;
+/// No call to the origin lasts longer than the wrappers around it let it; this is for one that does.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+pub struct BackHome {
+    namespace: Arc<Namespace>,
+    cache: Arc<Cache>,
+    shown: Arc<Shown>,
+    journal: Arc<Journal>,
+    alarms: Arc<Alarms>,
+    /// The origin's verifier of what was written since the last commit; `None`: it was not always the same.
+    unstable: Mutex<HashMap<FileId, Option<WriteVerifier>>>,
+}
+
+/// What is kept with an object in the namespace's database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// That our own flush left.
+    pub version: Option<Version>,
+    /// Our flush is at it.
+    pub begun: bool,
+    /// The origin has had it.
+    pub made: bool,
+}
+
+impl Note {
+    pub fn of(namespace: &Namespace, id: FileId) -> Result<Note> {
+        Ok(namespace.note(id)?.and_then(|bytes| Note::decode(&bytes)).unwrap_or_default())
+    }
+
+    fn encode(self) -> Option<Bytes> {
+        if self == Note::default() {
+            return None;
+        }
+        let flags = u8::from(self.version.is_some()) | u8::from(self.begun) << 1 | u8::from(self.made) << 2;
+        let mut bytes = vec![1, flags];
+        bytes.extend(self.version.map_or([0; 16], |version| version.0));
+        Some(bytes.into())
+    }
+
+    /// One of another layout tells nothing.
+    fn decode(bytes: &[u8]) -> Option<Note> {
+        let ([1, flags], version) = bytes.split_first_chunk::<2>()? else { return None };
+        let version = Version(version.try_into().ok()?);
+        let has = |bit: u8| flags & 1 << bit != 0;
+        Some(Note { version: has(0).then_some(version), begun: has(1), made: has(2) })
+    }
+}
+
+impl BackHome {
+    pub fn new(
+        namespace: Arc<Namespace>,
+        cache: Arc<Cache>,
+        shown: Arc<Shown>,
+        journal: Arc<Journal>,
+        alarms: Arc<Alarms>,
+    ) -> BackHome {
+        BackHome { namespace, cache, shown, journal, alarms, unstable: Mutex::default() }
+    }
+
+    fn note(&self, id: FileId) -> Result<Note> {
+        Note::of(&self.namespace, id)
+    }
+
+    async fn keep(&self, id: FileId, note: Note) -> Result<()> {
+        self.namespace.keep_note(id, note.encode()).await
+    }
+
+    async fn found(&self, found: &namespace::Found) -> Result<Found> {
+        match found {
+            namespace::Found::Node(node) => Ok(self.found_node(node).await),
+            namespace::Found::Virtual { id, .. } => Err(Error::new(ErrorKind::ReadOnly, "flush to", id)),
+        }
+    }
+
+    async fn found_node(&self, node: &Arc<Node>) -> Found {
+        let target = match node.attr().kind {
+            types::FileKind::Symlink => self.namespace.link_target(node).await.ok(),
+            _ => None,
+        };
+        Found { id: node.id, version: node.version(), attr: *node.attr(), target }
+    }
+
+    fn place_at_origin(&self, id: FileId) -> Result<(Arc<Node>, Arc<dyn Origin>, Reference)> {
+        let namespace::Found::Node(node) = self.namespace.getattr_known(id)? else {
+            return Err(Error::new(ErrorKind::ReadOnly, "flush to", id));
+        };
+        let (origin, reference) = self.namespace.origin_of(&node)?;
+        Ok((node, origin, reference))
+    }
+
+    /// With the reference that the file has now; a stale one is healed once.
+    async fn at_origin<T, F: Future<Output = Result<T>> + Send>(
+        &self,
+        id: FileId,
+        ask: impl Fn(Arc<dyn Origin>, Reference) -> F,
+    ) -> Result<T> {
+        let (node, origin, reference) = self.place_at_origin(id)?;
+        match self.namespace.noted(&node, ask(origin, reference).await) {
+            Err(e) if e.kind() == ErrorKind::Stale => {
+                self.namespace.heal(id).await?;
+                let (node, origin, reference) = self.place_at_origin(id)?;
+                self.namespace.noted(&node, ask(origin, reference).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// The file as an answer to our write tells it; asked for where it does not tell.
+    async fn took(&self, id: FileId, before: Option<Version>, after: Option<Object>) -> Result<Found> {
+        let after = match after {
+            Some(after) => after,
+            None => self.at_origin(id, |origin, at| async move { origin.getattr(&at).await }).await?,
+        };
+        self.namespace.wrote(id, before, &after).await?;
+        Ok(Found { id, version: after.version, attr: after.attr, target: None })
+    }
+
+    fn wrote_under(&self, id: FileId, verifier: WriteVerifier) {
+        let mut unstable = self.unstable();
+        let known = unstable.entry(id).or_insert(Some(verifier));
+        if *known != Some(verifier) {
+            *known = None;
+        }
+    }
+
+    fn unstable(&self) -> std::sync::MutexGuard<'_, HashMap<FileId, Option<WriteVerifier>>> {
+        self.unstable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The directory an object is in, as far as is known.
+    fn parent(&self, id: FileId) -> Option<(FileId, Option<Name>)> {
+        if let Some((dir, name)) = self.shown.altered(id).and_then(|altered| altered.place) {
+            return Some((dir, Some(name)));
+        }
+        let namespace::Found::Node(node) = self.namespace.getattr_known(id).ok()? else { return None };
+        let nowhere = node.parent() == FileId([0; 16]) || node.parent() == id;
+        (!nowhere).then(|| (node.parent(), Name::new(node.name().clone()).ok()))
+    }
+
+    /// For a person, as far as it is known.
+    pub fn path_of(&self, dir: FileId, name: &Name) -> String {
+        let mut parts = vec![name.as_bytes().escape_ascii().to_string()];
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            let Some((parent, name)) = self.parent(at) else { break };
+            parts.extend(name.map(|name| name.as_bytes().escape_ascii().to_string()));
+            at = parent;
+        }
+        let junction = self.namespace.getattr_known(at).ok().and_then(|root| {
+            self.namespace.junctions().into_iter().find(|junction| junction.id == root.junction())
+        });
+        let top =
+            junction.map_or_else(String::new, |junction| junction.path.trim_end_matches('/').to_owned());
+        parts.reverse();
+        format!("{top}/{}", parts.join("/"))
+    }
+
+    /// What was flushed of the file's bytes is clean now, under the version that the flush left.
+    async fn lay(&self, id: FileId, sequence: u64, now: &Found) -> Result<()> {
+        let Some((pieces, clean, clean_up_to)) = self.shown.written(id, sequence) else { return Ok(()) };
+        let new = CacheKey { file: id, version: now.version, size: now.attr.size };
+        let nothing = CacheKey { file: id, version: draft(id, 0), size: 0 };
+        let mut old = clean.unwrap_or(nothing);
+        // What lies beyond a cut comes back as zeros.
+        if clean_up_to < old.size {
+            let cut = CacheKey { version: draft(id, 1), size: clean_up_to, ..old };
+            self.cache.succeed(old, cut, Vec::new()).await;
+            old = cut;
+        }
+        let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
+        for piece in pieces {
+            let Piece::Dirty { range, position, skip } = piece else { continue };
+            let data = self.journal.read(position, ByteRange::new(skip, range.length)).await?;
+            bytes += range.length;
+            batch.push((range.offset, data));
+            if bytes >= LAY_MAX {
+                let size = old.size.max(range.end()).min(new.size);
+                let next = CacheKey { version: draft(id, number), size, ..new };
+                self.cache.succeed(old, next, std::mem::take(&mut batch)).await;
+                (old, bytes, number) = (next, 0, number + 1);
+            }
+        }
+        self.cache.succeed(old, new, batch).await;
+        Ok(())
+    }
+
+    /// Bytes of `base` that are here go to `copy`, at the origin.
+    async fn copy_bytes(&self, base: &CacheKey, copy: FileId) -> Result<()> {
+        let mut at = 0;
+        while at < base.size {
+            let range = ByteRange::new(at, COPY_PIECE.min(base.size - at));
+            at = range.end();
+            let Some(pieces) = self.cache.read_present(base, range).await? else { continue };
+            let mut data = Vec::with_capacity(range.length as usize);
+            for piece in pieces {
+                let bytes = piece.to_bytes().map_err(|e| Error::io("read from the cache", base.file, e))?;
+                data.extend_from_slice(&bytes);
+            }
+            self.write(copy, range.offset, data.into()).await?;
+        }
+        if base.size > 0 {
+            self.set(copy, &Attributes::default(), Some(base.size)).await?;
+        }
+        match self.commit(copy).await? {
+            Some(_) => Ok(()),
+            None => Err(Error::new(ErrorKind::Unavailable, "store the copy of", base.file)),
+        }
+    }
+}
+
+/// A version that no origin gives, of the file on its way to another.
+fn draft(id: FileId, number: u64) -> Version {
+    let mut version = id.0;
+    version.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
+    Version(version)
+}
+
+fn is_not_there(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound)
+}
+
+#[async_trait]
+impl Home for BackHome {
+    async fn look(&self, object: FileId) -> Result<Seen> {
+        match self.namespace.refresh_changed(object).await {
+            Ok(found) => Ok(Seen::Found(self.found(&found).await?)),
+            Err(e) if is_not_there(&e) && object.is_made_here() && !self.note(object)?.made => {
+                Ok(Seen::Never)
+            }
+            Err(e) if is_not_there(&e) => Ok(Seen::Gone),
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        match self.namespace.lookup_now(dir, name).await? {
+            Some(node) => Ok(Some(self.found_node(&node).await)),
+            None => Ok(None),
+        }
+    }
+
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found> {
+        let set = SetAttr::default();
+        let new = match what {
+            NewObject::File => New::File { how: CreateHow::Exclusive(verifier_of(id)), set },
+            NewObject::Directory => New::Directory { set },
+            NewObject::Symlink(target) => New::Symlink { target: target.clone(), set },
+            NewObject::Special(node) => New::Special { node: *node, set },
+        };
+        let note = Note { made: true, ..self.note(id)? };
+        let known = note.encode().map(|note| (id, note));
+        let made = self.namespace.make_as(dir, name, &new, known).await?;
+        self.found(&made.found).await
+    }
+
+    async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
+        self.namespace.adopt(id, found.id).await?;
+        self.keep(id, Note { made: true, ..self.note(id)? }).await
+    }
+
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found> {
+        let altered = self.namespace.set(object, set.to_set(size), None).await?;
+        self.found(&altered.found).await
+    }
+
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written> {
+        let write = |origin: Arc<dyn Origin>, at: Reference| {
+            let data = data.clone();
+            async move { origin.write(&at, offset, data, Stability::Unstable).await }
+        };
+        let told = self.at_origin(object, write).await?;
+        self.wrote_under(object, told.verifier);
+        let after = self.took(object, told.before, told.after).await?;
+        Ok(Written { before: told.before, after })
+    }
+
+    async fn commit(&self, object: FileId) -> Result<Option<Found>> {
+        let all = ByteRange::new(0, 0);
+        let told = self.at_origin(object, |origin, at| async move { origin.commit(&at, all).await }).await?;
+        let written = self.unstable().remove(&object);
+        if written.is_some_and(|verifier| verifier != Some(told.verifier)) {
+            return Ok(None);
+        }
+        self.took(object, told.before, told.after).await.map(Some)
+    }
+
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {
+        let made = self.namespace.make(dir, name, &New::Link { file }).await?;
+        self.found(&made.found).await
+    }
+
+    async fn remove(&self, dir: FileId, name: &Name) -> Result<()> {
+        self.namespace.remove(dir, name, Old::File).await.map(drop)
+    }
+
+    async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()> {
+        self.namespace.remove(dir, name, Old::Directory).await.map(drop)
+    }
+
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
+        self.namespace.rename(from.0, from.1, to.0, to.1).await?;
+        // Asked for where the answer did not tell.
+        self.found(&self.namespace.getattr(object, Ask::Use).await?).await
+    }
+
+    async fn copy_base(
+        &self,
+        object: FileId,
+        base: Option<Version>,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Found> {
+        if let Some(found) = self.lookup(dir, name).await? {
+            return Ok(found);
+        }
+        // Complete under a hidden name first.
+        let hidden = Name::new(format!(".forebay-{object}"))?;
+        if self.lookup(dir, &hidden).await?.is_some() {
+            self.remove(dir, &hidden).await?;
+        }
+        let new = New::File { how: CreateHow::Guarded, set: SetAttr::default() };
+        let copy = self.namespace.make(dir, &hidden, &new).await?.found.id();
+        let clean = self.shown.altered(object).filter(|altered| altered.base == base);
+        if let (Some(version), Some(clean)) = (base, clean) {
+            let key = CacheKey { file: object, version, size: clean.clean_size };
+            self.copy_bytes(&key, copy).await?;
+        }
+        self.rename((dir, &hidden), (dir, name), copy).await
+    }
+
+    async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
+        let Some((mut dir, Some(name))) = self.parent(object) else { return Ok(None) };
+        for _ in 0..DEPTH_MAX {
+            let above = self.parent(dir);
+            if matches!(self.look(dir).await?, Seen::Found(_)) {
+                return Ok(Some((dir, name)));
+            }
+            let Some((parent, _)) = above else { break };
+            dir = parent;
+        }
+        let Some(altered) = self.shown.altered(object) else { return Ok(None) };
+        Ok(Some((self.namespace.root_of(altered.junction)?, name)))
+    }
+
+    async fn name_in(&self, dir: FileId, object: FileId) -> Result<Option<Name>> {
+        let all = self.namespace.list_now(dir).await?;
+        let found = all.into_iter().find(|(_, id)| *id == Some(object));
+        found.map(|(name, _)| Name::new(name)).transpose()
+    }
+
+    async fn own(&self, object: FileId) -> Result<Own> {
+        let note = self.note(object)?;
+        Ok(Own { version: note.version, begun: note.begun })
+    }
+
+    async fn begin(&self, object: FileId) -> Result<()> {
+        self.keep(object, Note { begun: true, ..self.note(object)? }).await
+    }
+
+    async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
+        self.keep(object, Note { version, begun: false, ..self.note(object)? }).await
+    }
+
+    async fn flushed(&self, flushed: &Flushed) {
+        let (id, last) = (flushed.object, flushed.sequences.last().copied().unwrap_or_default());
+        let now = flushed.found.as_ref().filter(|found| found.id == id);
+        if let Some(now) = now.filter(|now| now.attr.is_file())
+            && let Err(e) = tokio::time::timeout(DEADLINE, self.lay(id, last, now)).await.unwrap_or(Ok(()))
+        {
+            tracing::debug!("flushed bytes of {id} are not kept in the cache: {e}");
+        }
+        self.shown.flushed(id, &flushed.sequences, now.map(|now| (now.version, now.attr)));
+        self.namespace.tell_changed(id);
+    }
+
+    fn alarm(&self, alarm: Alarm) {
+        let what = match &alarm.place {
+            Some((dir, name)) => self.path_of(*dir, name),
+            None => format!("file {}", alarm.object),
+        };
+        let beside = match (&alarm.place, &alarm.beside) {
+            (Some((dir, _)), Some(beside)) => format!(", ours is {}", self.path_of(*dir, beside)),
+            _ => String::new(),
+        };
+        self.alarms.raise(alarm.kind, format!("{what}{beside}: {}", alarm.why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_comes_back_as_it_was_kept() {
+        for version in [None, Some(Version([7; 16]))] {
+            for (begun, made) in [(false, true), (true, false), (true, true)] {
+                let note = Note { version, begun, made };
+                assert_eq!(Note::decode(&note.encode().unwrap()), Some(note));
+            }
+        }
+        assert_eq!(Note::default().encode(), None);
+        assert_eq!(Note::decode(b"\x02\x00"), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! Operations on their way into the journal and from there to the flush.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::bytes::Bytes;
+use cache::Cache;
+use namespace::{Found, Namespace};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::error;
+use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
+use writeback::{
+    Action, FlushConfig, Flusher, Journal, LocalIds, Operation, Position, RecoveredEntry, SystemClock,
+};
+
+use super::Journaling;
+use super::alarms::Alarms;
+use super::home::{BackHome, Note};
+use super::locks::Locks;
+use super::shown::{Altered, Change, Shown};
+use crate::{WritePolicy, Writing};
+
+/// A writer waits so long for room in a full journal, and is then told to try again.
+const ROOM_PATIENCE: Duration = Duration::from_secs(20);
+/// What nobody asked to be synced is synced after this.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
+
+/// Everything about junctions that are written `back`.
+pub struct Back {
+    pub shown: Arc<Shown>,
+    pub journal: Arc<Journal>,
+    pub flusher: Arc<Flusher>,
+    pub locks: Locks,
+    pub ids: LocalIds,
+    pub alarms: Arc<Alarms>,
+    pub dir: PathBuf,
+    /// Directories that change their parents go one after the other: two at once could make a circle.
+    pub moves: tokio::sync::Mutex<()>,
+    namespace: Arc<Namespace>,
+    handover: Arc<Handover>,
+    syncing: JoinHandle<()>,
+    last_stamp: Mutex<Timestamp>,
+}
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        self.syncing.abort();
+    }
+}
+
+/// Shown to clients, and not yet given to the flush: that needs the journal to have it on the disk.
+struct Handover {
+    waiting: Mutex<BTreeMap<u64, (Operation, Position)>>,
+    bell: Notify,
+}
+
+impl Handover {
+    /// All up to there are durable.
+    fn pass(&self, sequence: u64, flusher: &Flusher) {
+        // Held while they are given, so that they come in order.
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = waiting.split_off(&sequence.saturating_add(1));
+        for (sequence, (operation, position)) in std::mem::replace(&mut *waiting, later) {
+            flusher.add(sequence, operation, position);
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.last_key_value().map(|(sequence, _)| *sequence)
+    }
+}
+
+/// An operation that is in the journal and shown, and not yet durable.
+pub struct Recorded {
+    pub sequence: u64,
+    pub around: Vec<Change>,
+}
+
+impl Back {
+    /// Reads the journal on this thread; needs a runtime.
+    pub fn open(
+        namespace: &Arc<Namespace>,
+        cache: &Arc<Cache>,
+        writing: &Writing,
+        journaling: Journaling,
+    ) -> Result<Back> {
+        let mut config = writeback::Config::new(&journaling.dir);
+        config.size_max = journaling.size_max;
+        config.hook = journaling.hook.clone();
+        let (journal, recovered) = Journal::open(config)?;
+        let recovered: Vec<_> = recovered.map(decoded).collect::<Result<_>>()?;
+        check_junctions(namespace, writing, &journaling, &recovered)?;
+        let shown = Arc::new(Shown::new());
+        for (entry, operation) in &recovered {
+            let known = known_of(namespace, operation, true);
+            shown.apply((entry.sequence, operation, entry.position), known, &[]);
+        }
+        let (journal, alarms) = (Arc::new(journal), Arc::new(Alarms::default()));
+        let home =
+            BackHome::new(namespace.clone(), cache.clone(), shown.clone(), journal.clone(), alarms.clone());
+        let flusher = Flusher::start(
+            journal.clone(),
+            Arc::new(home),
+            Arc::new(SystemClock::new(journaling.utc_offset)),
+            flush_config(namespace, &journaling),
+            recovered,
+        );
+        let flusher = Arc::new(flusher);
+        let handover = Arc::new(Handover { waiting: Mutex::default(), bell: Notify::new() });
+        let syncing = tokio::spawn(sync_on(journal.clone(), flusher.clone(), handover.clone()));
+        Ok(Back {
+            shown,
+            journal,
+            flusher,
+            locks: Locks::new(),
+            ids: LocalIds::new()?,
+            alarms,
+            dir: journaling.dir,
+            moves: tokio::sync::Mutex::default(),
+            namespace: namespace.clone(),
+            handover,
+            syncing,
+            last_stamp: Mutex::default(),
+        })
+    }
+
+    /// Our clock, never twice the same.
+    pub fn stamp(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        let now = Timestamp { seconds, nanos: since.subsec_nanos() };
+        let mut last = self.last_stamp.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = now.max(crate::pending::after(*last));
+        *last
+    }
+
+    /// The origin's version that lies below what is shown of an object.
+    pub fn base(&self, id: FileId) -> Option<Version> {
+        match self.shown.altered(id) {
+            Some(altered) => altered.base,
+            None => known_version(&self.namespace, id),
+        }
+    }
+
+    /// Appends, and shows to clients. The caller holds the locks of all that the operation concerns, and has looked at
+    /// it under these.
+    pub async fn record(
+        &self,
+        junction: JunctionId,
+        (now, action): (Timestamp, Action),
+        data: Bytes,
+        around: &[FileId],
+    ) -> Result<Recorded> {
+        let mut operation = Operation { junction, acknowledged: now, since: now, action };
+        operation.since = self.shown.since(operation.object(), now);
+        let entry = self.journal.append(operation.encode(), data, Instant::now() + ROOM_PATIENCE).await;
+        let ticket = entry.map_err(|e| match e.kind() {
+            // It is not the client's disk that is full: there is room again when something was flushed.
+            ErrorKind::NoSpace => {
+                Error::new(ErrorKind::Busy, "wait for room in", "the journal").with_source(e)
+            }
+            _ => e,
+        })?;
+        let known = known_of(&self.namespace, &operation, false);
+        let origin = |id: &FileId| Some((*id, self.namespace.getattr_known(*id).ok().map(|it| *it.attr())));
+        let around: Vec<(FileId, Option<Attr>)> = around.iter().filter_map(origin).collect();
+        let around = {
+            let mut waiting = self.handover.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let changes = self.shown.apply((ticket.sequence, &operation, ticket.position), known, &around);
+            waiting.insert(ticket.sequence, (operation.clone(), ticket.position));
+            changes
+        };
+        self.handover.bell.notify_one();
+        self.tell(&operation);
+        Ok(Recorded { sequence: ticket.sequence, around })
+    }
+
+    /// Fronts whose clients keep what they were told.
+    fn tell(&self, operation: &Operation) {
+        self.namespace.tell_changed(operation.object());
+        let dirs = match &operation.action {
+            Action::Make { dir, .. }
+            | Action::Link { dir, .. }
+            | Action::Remove { dir, .. }
+            | Action::Rmdir { dir, .. } => [Some(*dir), None],
+            Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
+            _ => [None, None],
+        };
+        dirs.into_iter().flatten().for_each(|dir| self.namespace.tell_changed(dir));
+    }
+
+    /// The last one that is shown and perhaps not durable.
+    pub fn last_recorded(&self) -> Option<u64> {
+        self.handover.last()
+    }
+
+    /// Returns when the entry and all before it are on the disk.
+    pub async fn durable(&self, sequence: u64) -> Result<()> {
+        self.journal.synced(sequence).await?;
+        self.handover.pass(sequence, &self.flusher);
+        Ok(())
+    }
+}
+
+/// Has synced what nobody waits for.
+async fn sync_on(journal: Arc<Journal>, flusher: Arc<Flusher>, handover: Arc<Handover>) {
+    loop {
+        handover.bell.notified().await;
+        tokio::time::sleep(SYNC_AFTER).await;
+        let Some(last) = handover.last() else { continue };
+        match journal.synced(last).await {
+            Ok(()) => handover.pass(last, &flusher),
+            // It takes nothing any more, and says so to everybody.
+            Err(e) => return error!("sync the journal: {e}"),
+        }
+    }
+}
+
+fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, Operation)> {
+    let entry = entry?;
+    let operation = Operation::decode(&entry.head)?;
+    Ok((entry, operation))
+}
+
+/// What is owed to an origin must not be forgotten because nobody speaks of it any more.
+fn check_junctions(
+    namespace: &Namespace,
+    writing: &Writing,
+    journaling: &Journaling,
+    recovered: &[(RecoveredEntry, Operation)],
+) -> Result<()> {
+    let policies = writing.policies(&namespace.junctions());
+    let mut owed: HashMap<JunctionId, usize> = HashMap::new();
+    for (_, operation) in recovered {
+        *owed.entry(operation.junction).or_default() += 1;
+    }
+    owed.retain(|junction, _| policies.get(junction) != Some(&WritePolicy::Back));
+    let Some((junction, count)) = owed.into_iter().next() else { return Ok(()) };
+    let dir = journaling.dir.display();
+    let known = namespace.junctions().into_iter().find(|known| known.id == junction);
+    let message = match known {
+        Some(known) => format!(
+            "the journal in {dir} holds {count} operations that the origin of {} does not have yet; start with \
+             write = \"back\" for it, run forebay flush --wait, then change its policy",
+            known.path
+        ),
+        None => format!(
+            "the journal in {dir} holds {count} operations for a junction that is not there any more; configure it as \
+             it was (the same path and URL) with write = \"back\", run forebay flush --wait, then take it away"
+        ),
+    };
+    Err(Error::new(ErrorKind::Config, "write back:", message))
+}
+
+fn flush_config(namespace: &Namespace, journaling: &Journaling) -> FlushConfig {
+    let mut config = FlushConfig::new(journaling.host.clone());
+    for junction in namespace.junctions() {
+        if let Some(policy) = journaling.flush.get(&junction.path) {
+            config.policies.insert(junction.id, policy.clone());
+        }
+    }
+    config
+}
+
+fn known_version(namespace: &Namespace, id: FileId) -> Option<Version> {
+    match namespace.getattr_known(id).ok()? {
+        Found::Node(node) => Some(node.version()),
+        Found::Virtual { .. } => None,
+    }
+}
+
+/// What the objects of an operation are at the origin, as it found them; after a restart (`again`), some operations before
+/// it may have been flushed.
+fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(FileId, Altered)> {
+    let replaced = match &operation.action {
+        Action::Rename(rename) => rename.replaced.map(|replaced| (replaced.object, replaced.base)),
+        _ => None,
+    };
+    let of = |(id, base): (FileId, Option<Version>)| {
+        let record = match namespace.getattr_known(id) {
+            Ok(Found::Node(node)) => Some(node),
+            _ => None,
+        };
+        let own = again.then(|| Note::of(namespace, id).ok()?.version).flatten();
+        let known = record.as_ref().map(|node| node.version());
+        let base = [own, base].into_iter().flatten().find(|it| Some(*it) == known).or(base);
+        let size_before = match &operation.action {
+            Action::Write { size_before, .. } | Action::Truncate { size_before, .. } => *size_before,
+            _ => 0,
+        };
+        let size = record.as_ref().filter(|_| base == known).map(|node| node.attr().size);
+        let place = record
+            .as_ref()
+            .and_then(|node| Some((node.parent(), types::Name::new(node.name().clone()).ok()?)));
+        let clean_size = size.unwrap_or(size_before);
+        (id, Altered { junction: operation.junction, base, clean_size, place, last_write: 0 })
+    };
+    [Some((operation.object(), operation.base())), replaced].into_iter().flatten().map(of).collect()
+}

@@ -1,0 +1,146 @@
+//! What the operator asks: how much waits, bring it home now, end.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cache::Cache;
+use namespace::Namespace;
+use types::{FileId, Result, Timestamp};
+use writeback::{Parked, Scope};
+
+use super::{Back, JournalLoad, Journaling, JunctionLoad, Unflushed};
+use crate::{Vfs, WritePolicy, Writing};
+
+/// Directories above an object that are looked at, at most.
+const DEPTH_MAX: usize = 4096;
+
+/// A flush that was asked for. Dropping it changes nothing but who waits.
+pub struct Flushing(Option<writeback::Flushing>);
+
+impl Flushing {
+    /// Returns when all that was acknowledged before is at the origin, or is refused there: these, a sentence each.
+    /// Waits for as long as an outage lasts.
+    pub async fn wait(self) -> Vec<String> {
+        let Some(flushing) = self.0 else { return Vec::new() };
+        flushing.wait().await.iter().map(refusal).collect()
+    }
+}
+
+fn refusal(parked: &Parked) -> String {
+    format!("operation {}: {}", parked.sequence, parked.error)
+}
+
+impl Vfs {
+    /// As `new`, with the journal of what is written `back`. Reads it on this thread; needs a runtime. Refuses a journal
+    /// that holds what a junction is owed that is not there, or is not written `back` any more.
+    pub fn with_journal(
+        namespace: Arc<Namespace>,
+        cache: Arc<Cache>,
+        writing: Writing,
+        journaling: Journaling,
+    ) -> Result<Arc<Vfs>> {
+        let back = Back::open(&namespace, &cache, &writing, journaling)?;
+        Ok(Vfs::build(namespace, cache, writing, Some(back)))
+    }
+
+    /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at
+    /// this path and below it.
+    pub async fn flush_home(&self, path: Option<&[u8]>) -> Result<Flushing> {
+        let Some(back) = &self.back else { return Ok(Flushing(None)) };
+        // What is shown but not synced yet is acknowledged to nobody who asked for more; it comes along.
+        if let Some(last) = back.last_recorded() {
+            back.durable(last).await?;
+        }
+        let scope = match path {
+            Some(path) => self.scope(back, path).await?,
+            None => Scope::All,
+        };
+        Ok(Flushing(Some(back.flusher.flush(&scope))))
+    }
+
+    async fn scope(&self, back: &Back, path: &[u8]) -> Result<Scope> {
+        let top = self.resolve(path).await?;
+        if top.junction == types::JunctionId::VIRTUAL {
+            return Ok(Scope::All);
+        }
+        if self.namespace.root_of(top.junction)? == top.id {
+            return Ok(Scope::Junction(top.junction));
+        }
+        let mut objects = HashSet::from([top.id]);
+        for id in back.shown.all_altered() {
+            if self.is_below(back, id, top.id) {
+                objects.insert(id);
+            }
+        }
+        Ok(Scope::Objects(objects))
+    }
+
+    fn is_below(&self, back: &Back, id: FileId, top: FileId) -> bool {
+        let mut at = id;
+        for _ in 0..DEPTH_MAX {
+            if at == top {
+                return true;
+            }
+            let here = back.shown.altered(at).and_then(|altered| altered.place);
+            let above = match here {
+                Some((dir, _)) => dir,
+                None => match self.namespace.getattr_known(at) {
+                    Ok(namespace::Found::Node(node)) => node.parent(),
+                    _ => return false,
+                },
+            };
+            if above == at {
+                return false;
+            }
+            at = above;
+        }
+        false
+    }
+
+    pub fn unflushed(&self) -> Unflushed {
+        let Some(back) = &self.back else { return Unflushed::default() };
+        let junctions = self.namespace.junctions().into_iter();
+        let ours = junctions.filter(|junction| self.write_policy(junction.id) == WritePolicy::Back);
+        let loads = ours.map(|junction| {
+            let (dirty_bytes, oldest) = back.flusher.load(junction.id);
+            JunctionLoad { path: junction.path, dirty_bytes, oldest: oldest.map(age) }
+        });
+        let waiting = back.flusher.waiting();
+        let (alarms, conflicts) = back.alarms.all();
+        Unflushed {
+            junctions: loads.collect(),
+            journal: Some(journal_load(back, &back.dir, waiting.operations)),
+            refused: waiting.parked.iter().map(refusal).collect(),
+            alarms,
+            conflicts,
+        }
+    }
+
+    /// End cleanly: what is journalled stays, and is flushed after the next start. Nothing is taken afterwards.
+    pub async fn close(&self) -> Result<()> {
+        match &self.back {
+            Some(back) => back.journal.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn journal_load(back: &Back, dir: &Path, operations: usize) -> JournalLoad {
+    let (used_bytes, size_max) = back.journal.fill();
+    JournalLoad {
+        dir: dir.to_owned(),
+        operations: operations as u64,
+        used_bytes,
+        size_max,
+        failed: back.journal.is_latched(),
+        damaged: back.journal.damage().iter().map(|damage| format!("{damage:?}")).collect(),
+    }
+}
+
+fn age(acknowledged: Timestamp) -> Duration {
+    let since = Duration::new(u64::try_from(acknowledged.seconds).unwrap_or(0), acknowledged.nanos);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(since)
+}

@@ -1,0 +1,257 @@
+//! What clients are shown of what the origins do not have yet: names, attributes and bytes over what `namespace` and
+//! `cache` know, and what each altered object was at its origin when it was altered first.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cache::CacheKey;
+use tokio::sync::watch;
+use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
+use writeback::{Action, Lookup, Names, Operation, Piece, Position};
+
+use crate::{Node, outward};
+
+/// Files whose last shown version is known to be the origin's present one: for who opened them before the flush.
+const SUCCESSORS_MAX: usize = 65_536;
+
+/// An object that something is to be done to at its origin.
+#[derive(Clone, Debug)]
+pub struct Altered {
+    pub junction: JunctionId,
+    /// The origin's version that lies below; `None` where the origin never had it.
+    pub base: Option<Version>,
+    /// The file's size in that version.
+    pub clean_size: u64,
+    /// Where clients see it.
+    pub place: Option<(FileId, Name)>,
+    /// The last operation on its bytes.
+    pub last_write: u64,
+}
+
+impl Altered {
+    fn clean(&self, file: FileId) -> Option<CacheKey> {
+        self.base.map(|version| CacheKey { file, version, size: self.clean_size })
+    }
+}
+
+/// Where the bytes of a read are.
+pub struct Plan {
+    pub pieces: Vec<Piece>,
+    pub clean: Option<CacheKey>,
+}
+
+#[derive(Default)]
+struct State {
+    names: Names,
+    altered: HashMap<FileId, Altered>,
+    /// What lost its name to a rename, by the rename's sequence.
+    replaced: HashMap<u64, FileId>,
+    successors: HashMap<(FileId, Version), CacheKey>,
+    oldest_successors: VecDeque<(FileId, Version)>,
+}
+
+pub struct Shown {
+    state: Mutex<State>,
+    /// Something was flushed.
+    progress: watch::Sender<()>,
+}
+
+/// An object just before and just after an operation, with the numbers that clients know.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub before: Option<WeakAttr>,
+    pub after: Option<Attr>,
+}
+
+impl Shown {
+    pub fn new() -> Shown {
+        Shown { state: Mutex::default(), progress: watch::Sender::new(()) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn progress(&self) -> watch::Receiver<()> {
+        self.progress.subscribe()
+    }
+
+    /// An object that its origin does not have yet.
+    pub fn local(&self, id: FileId) -> Option<Node> {
+        let state = self.state();
+        let local = state.names.is_local(id).then(|| state.names.attr(id, None)).flatten()?;
+        let junction = state.altered.get(&id)?.junction;
+        let attr = outward(id, &local);
+        Some(Node { id, junction, attr, version: Version::from_attr(&attr) })
+    }
+
+    /// Of a symbolic link that its origin does not have yet.
+    pub fn local_target(&self, id: FileId) -> Option<bytes::Bytes> {
+        self.state().names.local(id)?.target.clone()
+    }
+
+    /// With what is done to it here. Its version stays that of its bytes, where these are the origin's.
+    pub fn lay_over(&self, node: &mut Node) {
+        let state = self.state();
+        if !state.names.is_altered(node.id) {
+            return;
+        }
+        let Some(attr) = state.names.attr(node.id, Some(&node.attr)) else { return };
+        node.attr = outward(node.id, &attr);
+        let bytes_are_clean = node.attr.is_file() && state.names.overlay(node.id).is_none();
+        if !bytes_are_clean {
+            node.version = Version::from_attr(&node.attr);
+        }
+    }
+
+    pub fn is_altered(&self, id: FileId) -> bool {
+        self.state().names.is_altered(id)
+    }
+
+    /// Some of its bytes are here only, or all.
+    pub fn has_bytes(&self, id: FileId) -> bool {
+        let state = self.state();
+        state.names.overlay(id).is_some() || state.names.is_local(id)
+    }
+
+    /// What has this name; `None` if the origin is to be asked.
+    pub fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        let state = self.state();
+        match state.names.lookup(dir, name) {
+            Lookup::Made(id) => Some(Some(id)),
+            Lookup::Gone => Some(None),
+            Lookup::AsOrigin => state.names.is_local(dir).then_some(None),
+        }
+    }
+
+    /// Names of `dir` that are not as the origin lists them, and whether the origin lists any.
+    pub fn entries(&self, dir: FileId) -> (Vec<(Name, Option<FileId>)>, bool) {
+        let state = self.state();
+        let entries = state.names.entries(dir).map(|(name, id)| (name.clone(), id)).collect();
+        (entries, !state.names.is_local(dir))
+    }
+
+    pub fn since(&self, id: FileId, now: Timestamp) -> Timestamp {
+        self.state().names.since(id, now)
+    }
+
+    pub fn altered(&self, id: FileId) -> Option<Altered> {
+        self.state().altered.get(&id).cloned()
+    }
+
+    pub fn all_altered(&self) -> Vec<FileId> {
+        self.state().altered.keys().copied().collect()
+    }
+
+    /// `known`: what its objects were before, used for those that were not altered. `around`: objects of which the
+    /// caller is told, with what the origin shows of each.
+    pub fn apply(
+        &self,
+        (sequence, operation, position): (u64, &Operation, Position),
+        known: Vec<(FileId, Altered)>,
+        around: &[(FileId, Option<Attr>)],
+    ) -> Vec<Change> {
+        let mut state = self.state();
+        let see = |state: &State, (id, origin): &(FileId, Option<Attr>)| {
+            state.names.attr(*id, origin.as_ref()).map(|attr| outward(*id, &attr))
+        };
+        let before: Vec<_> = around.iter().map(|one| see(&state, one)).collect();
+        for (id, was) in known {
+            state.altered.entry(id).or_insert(was);
+        }
+        state.names.apply(sequence, operation, position);
+        state.follow(sequence, operation);
+        let after = around.iter().map(|one| see(&state, one));
+        let weak = before.into_iter().map(|attr| attr.map(|attr| attr.weak()));
+        weak.zip(after).map(|(before, after)| Change { before, after }).collect()
+    }
+
+    /// `None` if the bytes are the origin's.
+    pub fn plan(&self, id: FileId, range: ByteRange) -> Option<Plan> {
+        let state = self.state();
+        match state.names.overlay(id) {
+            Some(overlay) => {
+                let clean = state.altered.get(&id).and_then(|altered| altered.clean(id));
+                Some(Plan { pieces: overlay.plan(range), clean })
+            }
+            None if state.names.is_local(id) => Some(Plan { pieces: Vec::new(), clean: None }),
+            None => None,
+        }
+    }
+
+    /// What of the file's bytes the operations up to `sequence` wrote; the version below; up to where that counts.
+    pub fn written(&self, id: FileId, sequence: u64) -> Option<(Vec<Piece>, Option<CacheKey>, u64)> {
+        let state = self.state();
+        let overlay = state.names.overlay(id)?;
+        let clean = state.altered.get(&id).and_then(|altered| altered.clean(id));
+        Some((overlay.dirty_up_to(sequence).collect(), clean, overlay.clean_up_to()))
+    }
+
+    /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
+    /// what is still to come.
+    pub fn flushed(&self, id: FileId, sequences: &[u64], now: Option<(Version, Attr)>) {
+        {
+            let mut state = self.state();
+            let state = &mut *state;
+            let shown =
+                state.names.overlay(id).is_some().then(|| state.names.attr(id, now.as_ref().map(|it| &it.1)));
+            let size = now.as_ref().filter(|(_, attr)| attr.is_file()).map(|(_, attr)| attr.size);
+            state.names.flushed(sequences, size);
+            if let (Some(altered), Some((version, attr))) = (state.altered.get_mut(&id), &now) {
+                (altered.base, altered.clean_size) = (Some(*version), attr.size);
+            }
+            if let (Some(Some(shown)), Some((version, attr))) = (shown, &now)
+                && state.names.overlay(id).is_none()
+            {
+                let before = Version::from_attr(&outward(id, &shown));
+                state.succeeded((id, before), CacheKey { file: id, version: *version, size: attr.size });
+            }
+            let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
+            for touched in replaced.chain([id]).collect::<Vec<_>>() {
+                if !state.names.is_altered(touched) {
+                    state.altered.remove(&touched);
+                }
+            }
+        }
+        self.progress.send_replace(());
+    }
+
+    /// The origin's version of what was shown under this version until it was flushed.
+    pub fn successor(&self, key: CacheKey) -> CacheKey {
+        self.state().successors.get(&(key.file, key.version)).copied().unwrap_or(key)
+    }
+}
+
+impl State {
+    /// Keeps what later operations and the flush want to know of the objects.
+    fn follow(&mut self, sequence: u64, operation: &Operation) {
+        let place = match &operation.action {
+            Action::Make { dir, name, .. } => Some((*dir, name.clone())),
+            Action::Rename(rename) => Some((rename.to_dir, rename.to.clone())),
+            _ => None,
+        };
+        if let Action::Rename(rename) = &operation.action
+            && let Some(replaced) = rename.replaced
+        {
+            self.replaced.insert(sequence, replaced.object);
+        }
+        let Some(altered) = self.altered.get_mut(&operation.object()) else { return };
+        if place.is_some() {
+            altered.place = place;
+        }
+        if matches!(operation.action, Action::Write { .. } | Action::Truncate { .. }) {
+            altered.last_write = sequence;
+        }
+    }
+
+    fn succeeded(&mut self, shown: (FileId, Version), now: CacheKey) {
+        if self.successors.insert(shown, now).is_none() {
+            self.oldest_successors.push_back(shown);
+        }
+        if self.oldest_successors.len() > SUCCESSORS_MAX
+            && let Some(oldest) = self.oldest_successors.pop_front()
+        {
+            self.successors.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Looking at objects and names through what is shown here, whether their origin has them already or not.
+
+use std::collections::HashSet;
+
+use ::bytes::Bytes;
+use namespace::{Ask, Found, ListedEntry};
+use types::{ErrorKind, FileId, Name, Result};
+
+use super::Back;
+use crate::{DirItem, Node, Vfs, WritePolicy};
+
+/// Names of a directory, without `.` and `..`.
+pub(crate) struct Names {
+    pub items: Vec<DirItem>,
+    pub eof: bool,
+}
+
+impl Vfs {
+    /// What is written `back` in the junction goes through this.
+    pub(crate) fn back_of(&self, node: &Node) -> Option<&Back> {
+        self.back.as_ref().filter(|_| self.write_policy(node.junction) == WritePolicy::Back)
+    }
+
+    /// Some of its bytes are not at the origin.
+    pub(crate) fn has_dirty_bytes(&self, id: FileId) -> bool {
+        self.pending.get(id).is_some() || self.back.as_ref().is_some_and(|back| back.shown.has_bytes(id))
+    }
+
+    /// The object as clients see it. What is being written to is as we have it: others' changes are found out when our
+    /// bytes go to the origin.
+    pub(crate) async fn object(&self, id: FileId, ask: Ask) -> Result<Node> {
+        if let Some(local) = self.local(id) {
+            return Ok(local);
+        }
+        let found = match self.has_dirty_bytes(id) {
+            true => self.namespace.getattr_known(id)?,
+            false => self.namespace.getattr(id, ask).await?,
+        };
+        Ok(self.node(&found))
+    }
+
+    /// The same without asking anybody.
+    pub(crate) fn object_known(&self, id: FileId) -> Result<Node> {
+        match self.local(id) {
+            Some(local) => Ok(local),
+            None => Ok(self.node(&self.namespace.getattr_known(id)?)),
+        }
+    }
+
+    /// It is here, and its origin does not have it yet.
+    pub(crate) fn local(&self, id: FileId) -> Option<Node> {
+        self.back.as_ref().filter(|_| id.is_made_here())?.shown.local(id)
+    }
+
+    /// What has this name; `None` if nothing has.
+    pub(crate) async fn find(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
+        if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+            return match known {
+                Some(id) => self.object(id, Ask::Open).await.map(Some),
+                None => Ok(None),
+            };
+        }
+        match self.namespace.lookup(dir, name).await {
+            Ok(found) => Ok(Some(self.node(&found))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What had this name when anybody looked last.
+    pub(crate) fn known_child(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
+        if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+            return known.map(|id| self.object_known(id)).transpose();
+        }
+        let child = self.namespace.child_of(dir, name)?;
+        Ok(child.and_then(|id| self.object_known(id).ok()))
+    }
+
+    /// The directory an object is in as clients see it, itself for a root.
+    pub(crate) async fn parent_of(&self, dir: FileId) -> Result<Node> {
+        let here = self.back.as_ref().and_then(|back| back.shown.altered(dir)?.place);
+        match here {
+            Some((parent, _)) => self.object(parent, Ask::Use).await,
+            None => Ok(self.node(&self.namespace.parent(dir).await?)),
+        }
+    }
+
+    /// At most `max` names after the cookie: the origin's, with ours laid over.
+    pub(crate) async fn names_after(&self, dir: FileId, after: u64, max: usize) -> Result<Names> {
+        let ours = self.back.as_ref().map(|back| back.shown.entries(dir));
+        let (ours, at_origin) = ours.unwrap_or_else(|| (Vec::new(), true));
+        let ours_by_name: HashSet<&[u8]> = ours.iter().map(|(name, _)| name.as_bytes()).collect();
+        let mut made: Vec<(u64, &Name, FileId)> = ours
+            .iter()
+            .filter_map(|(name, id)| Some((namespace::cookie_of(name.as_bytes()), name, (*id)?)))
+            .collect();
+        made.sort_unstable_by_key(|(cookie, ..)| *cookie);
+        let mut at = after;
+        loop {
+            let (listed, eof) = match at_origin {
+                true => {
+                    let listed = self.namespace.readdir(dir, at, max).await?;
+                    (listed.entries, listed.eof)
+                }
+                false => (Vec::new(), true),
+            };
+            let reach = listed.last().filter(|_| !eof).map_or(u64::MAX, |entry| entry.cookie);
+            let theirs = listed.into_iter().filter(|entry| !ours_by_name.contains(&entry.name[..]));
+            let mut items: Vec<_> = theirs.map(|entry| self.item(entry)).collect();
+            let made = made.iter().filter(|(cookie, ..)| *cookie > at && *cookie <= reach);
+            items.extend(made.map(|(cookie, name, id)| self.made_item(*cookie, name, *id)));
+            items.sort_by_key(|item| item.cookie);
+            // Two names of one hash: each needs a place of its own.
+            for i in 1..items.len() {
+                items[i].cookie = items[i].cookie.max(items[i - 1].cookie + 1);
+            }
+            let fits = items.len() <= max;
+            items.truncate(max);
+            // A page of names that are all gone says nothing; the next one may.
+            if eof || !items.is_empty() {
+                return Ok(Names { items, eof: eof && fits });
+            }
+            at = reach;
+        }
+    }
+
+    fn item(&self, entry: ListedEntry) -> DirItem {
+        let node = entry.child.as_ref().map(|found| self.node(found));
+        DirItem { name: entry.name, cookie: entry.cookie, fileid: entry.fileid, node }
+    }
+
+    fn made_item(&self, cookie: u64, name: &Name, id: FileId) -> DirItem {
+        let node = self.object_known(id).ok();
+        DirItem { name: Bytes::copy_from_slice(name.as_bytes()), cookie, fileid: id.fileid64(), node }
+    }
+
+    /// Of a file that its origin has.
+    pub(crate) fn at_origin(&self, id: FileId) -> Result<Found> {
+        self.namespace.getattr_known(id)
+    }
+}
