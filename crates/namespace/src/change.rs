@@ -1,8 +1,9 @@
 //! Changes of names and attributes: carried out at the origin, then taken in as they were told, so that what was done
 //! is known at once and nobody has to ask. A handle to what was made is durable before the call returns.
 
+use std::collections::HashMap;
 use std::hash::Hasher as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use origin::{Around, Change, Changed, Object};
@@ -68,7 +69,34 @@ pub struct Altered {
     pub known: Option<Arc<Node>>,
 }
 
+/// Until it is dropped, an object is somewhere between two names.
+struct Moving<'a> {
+    namespace: &'a Namespace,
+    id: FileId,
+    _ends: tokio::sync::watch::Sender<()>,
+}
+
+impl<'a> Moving<'a> {
+    fn begin(namespace: &'a Namespace, id: FileId) -> Moving<'a> {
+        let (ends, end) = tokio::sync::watch::channel(());
+        namespace.moving().insert(id, end);
+        Moving { namespace, id, _ends: ends }
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.namespace.moving().remove(&self.id);
+    }
+}
+
 impl Namespace {
+    pub(crate) fn moving(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<FileId, tokio::sync::watch::Receiver<()>>> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub async fn make(self: &Arc<Self>, dir: FileId, name: &Name, new: &New) -> Result<Made> {
         self.make_as(dir, name, new, None).await
     }
@@ -143,6 +171,7 @@ impl Namespace {
         let places = [(from_dir, from), (to_dir, to)];
         let _alone = self.lock_names(&places).await;
         let moved = self.child_of(from_dir, from)?;
+        let _moving = moved.map(|moved| Moving::begin(self, moved));
         let build = || {
             let reference = |dir| Ok::<_, Error>(self.load(dir)?.record.reference.clone());
             let (from_dir, to_dir) = (reference(from_dir)?, reference(to_dir)?);

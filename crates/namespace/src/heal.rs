@@ -4,6 +4,7 @@
 //! handles does not break them as long as the same object still has the same name.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use origin::{Identity, Object};
 use tracing::info;
@@ -17,6 +18,9 @@ use crate::{Grafted, Namespace};
 
 /// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
 const DEPTH_MAX: usize = 128;
+
+/// Longest wait for a rename under way: two that wait for each other's end must not do so for ever.
+const MOVE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Namespace {
     /// The object under its new reference, or `Stale` for good.
@@ -49,6 +53,15 @@ impl Namespace {
             other => Some(other?),
         };
         let Some(object) = found.filter(|object| self.is_same(junction, &old, object)) else {
+            // We are moving it, and it is not where it was: it is where it will be known to be soon.
+            let moving = self.moving().get(&id).cloned();
+            if let Some(mut end) = moving {
+                let _ = tokio::time::timeout(MOVE_PATIENCE, end.changed()).await;
+            }
+            let now = self.load(id)?;
+            if (now.record.parent, &now.record.name) != (old.record.parent, &old.record.name) {
+                return Box::pin(self.find_again(id, depth - 1)).await;
+            }
             self.forget(id).await?;
             return Err(stale());
         };

@@ -123,6 +123,8 @@ pub struct Namespace {
     /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
     own_changes: std::sync::atomic::AtomicU64,
     ours: Mutex<ours::Ours>,
+    /// Objects that a rename of ours is about: the end of it can be waited for.
+    moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
     /// Held from looking at `ours` until what follows from it is queued for the store.
     order: tokio::sync::Mutex<()>,
     name_locks: Vec<tokio::sync::Mutex<()>>,
@@ -171,6 +173,7 @@ impl Namespace {
             evictions: Default::default(),
             own_changes: Default::default(),
             ours: Mutex::default(),
+            moving: Mutex::default(),
             order: tokio::sync::Mutex::default(),
             name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             other_places: quick_cache::sync::Cache::new(PLACES_IN_MEMORY),

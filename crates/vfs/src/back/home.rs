@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use cache::{Cache, CacheKey};
 use namespace::{Ask, Namespace, New, Node, Old};
 use origin::{Object, Origin, Reference};
+use tokio::sync::watch;
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
@@ -35,6 +36,8 @@ pub struct BackHome {
     shown: Arc<Shown>,
     journal: Arc<Journal>,
     alarms: Arc<Alarms>,
+    /// It is known where everything is.
+    ready: watch::Receiver<bool>,
     /// The origin's verifier of what was written since the last commit; `None`: it was not always the same.
     unstable: Mutex<HashMap<FileId, Option<WriteVerifier>>>,
 }
@@ -81,8 +84,9 @@ impl BackHome {
         shown: Arc<Shown>,
         journal: Arc<Journal>,
         alarms: Arc<Alarms>,
+        ready: watch::Receiver<bool>,
     ) -> BackHome {
-        BackHome { namespace, cache, shown, journal, alarms, unstable: Mutex::default() }
+        BackHome { namespace, cache, shown, journal, alarms, ready, unstable: Mutex::default() }
     }
 
     fn note(&self, id: FileId) -> Result<Note> {
@@ -376,7 +380,9 @@ impl Home for BackHome {
         found.map(|(name, _)| Name::new(name)).transpose()
     }
 
+    /// What every attempt begins with.
     async fn own(&self, object: FileId) -> Result<Own> {
+        let _ = self.ready.clone().wait_for(|ready| *ready).await; // an error: it is over
         let note = self.note(object)?;
         Ok(Own { version: note.version, begun: note.begun })
     }

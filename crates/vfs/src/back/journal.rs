@@ -38,6 +38,7 @@ pub struct Back {
     pub ids: LocalIds,
     pub alarms: Arc<Alarms>,
     pub dir: PathBuf,
+    found: tokio::sync::watch::Receiver<bool>,
     /// Directories that change their parents go one after the other: two at once could make a circle.
     pub moves: tokio::sync::Mutex<()>,
     namespace: Arc<Namespace>,
@@ -101,8 +102,16 @@ impl Back {
             shown.apply((entry.sequence, operation, entry.position), known, &[]);
         }
         let (journal, alarms) = (Arc::new(journal), Arc::new(Alarms::default()));
-        let home =
-            BackHome::new(namespace.clone(), cache.clone(), shown.clone(), journal.clone(), alarms.clone());
+        let (found, ready) = tokio::sync::watch::channel(false);
+        tokio::spawn(find_renamed(namespace.clone(), renamed(&recovered), found));
+        let home = BackHome::new(
+            namespace.clone(),
+            cache.clone(),
+            shown.clone(),
+            journal.clone(),
+            alarms.clone(),
+            ready.clone(),
+        );
         let flusher = Flusher::start(
             journal.clone(),
             Arc::new(home),
@@ -121,12 +130,20 @@ impl Back {
             ids: LocalIds::new()?,
             alarms,
             dir: journaling.dir,
+            found: ready,
             moves: tokio::sync::Mutex::default(),
             namespace: namespace.clone(),
             handover,
             syncing,
             last_stamp: Mutex::default(),
         })
+    }
+
+    /// Returns when it is known where the origin has what was renamed before the start.
+    pub async fn ready(&self) {
+        if !*self.found.borrow() {
+            let _ = self.found.clone().wait_for(|found| *found).await; // an error: it is over
+        }
     }
 
     /// Our clock, never twice the same.
@@ -205,6 +222,31 @@ impl Back {
         self.handover.pass(sequence, &self.flusher);
         Ok(())
     }
+}
+
+/// The new places of what was renamed: a rename may be made at the origin although nobody wrote that down here, and an
+/// origin whose references are paths then has the object and all below it where nobody would look.
+fn renamed(recovered: &[(RecoveredEntry, Operation)]) -> Vec<(FileId, types::Name)> {
+    let place = |(_, operation): &(RecoveredEntry, Operation)| match &operation.action {
+        Action::Rename(rename) => Some((rename.to_dir, rename.to.clone())),
+        _ => None,
+    };
+    recovered.iter().filter_map(place).collect()
+}
+
+async fn find_renamed(
+    namespace: Arc<Namespace>,
+    places: Vec<(FileId, types::Name)>,
+    found: tokio::sync::watch::Sender<bool>,
+) {
+    for (dir, name) in places {
+        match namespace.lookup_now(dir, &name).await {
+            // In an outage nobody is told that anything is stale either.
+            Err(e) if e.is_retryable() => break,
+            _ => {}
+        }
+    }
+    found.send_replace(true);
 }
 
 /// Has synced what nobody waits for.

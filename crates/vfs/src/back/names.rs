@@ -4,7 +4,7 @@
 use ::bytes::Bytes;
 use namespace::{Ask, New, Old};
 use origin::exclusive;
-use types::{CreateVerifier, Error, ErrorKind, FileId, Name, Result, SetAttr, Timestamp, WeakAttr};
+use types::{CreateVerifier, Error, ErrorKind, FileId, FileKind, Name, Result, SetAttr, Timestamp, WeakAttr};
 use writeback::{Action, Attributes, NewObject, Rename, Replaced};
 
 use super::Back;
@@ -232,7 +232,10 @@ impl Vfs {
             sequence = Some(self.truncate_back(back, &node, size).await?.sequence);
         }
         let now = back.stamp();
-        let attributes = Attributes::resolve(&set, now);
+        let mut attributes = Attributes::resolve(&set, now);
+        if node.attr.kind == FileKind::Symlink {
+            attributes.mode = None; // a link has none of its own
+        }
         // A call that sets nothing still says that it did; that has no operation.
         if !attributes.is_nothing() {
             let action = Action::Set { object: id, set: attributes, base: back.base(id) };
@@ -247,8 +250,8 @@ impl Vfs {
     /// The caller holds the file.
     async fn truncate_back(&self, back: &Back, node: &Node, size: u64) -> Result<Recorded> {
         match node.attr.kind {
-            types::FileKind::Regular => {}
-            types::FileKind::Directory => {
+            FileKind::Regular => {}
+            FileKind::Directory => {
                 return Err(Error::new(ErrorKind::IsADirectory, "change the size of", node.id));
             }
             _ => return Err(Error::new(ErrorKind::InvalidArgument, "change the size of", node.id)),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ::bytes::Bytes;
 use namespace::{Ask, Found, ListedEntry};
-use types::{ErrorKind, FileId, Name, Result};
+use types::{Error, ErrorKind, FileId, Name, Result};
 
 use super::Back;
 use crate::{DirItem, Node, Vfs, WritePolicy};
@@ -32,6 +32,9 @@ impl Vfs {
         if let Some(local) = self.local(id) {
             return Ok(local);
         }
+        if let Some(back) = &self.back {
+            back.ready().await;
+        }
         let found = match self.has_dirty_bytes(id) {
             true => self.namespace.getattr_known(id)?,
             false => self.namespace.getattr(id, ask).await?,
@@ -57,6 +60,9 @@ impl Vfs {
         if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
             return match known {
                 Some(id) => self.object(id, Ask::Open).await.map(Some),
+                None if self.local(dir).is_some_and(|dir| !dir.attr.is_dir()) => {
+                    Err(Error::new(ErrorKind::NotADirectory, "look up in", dir))
+                }
                 None => Ok(None),
             };
         }

@@ -11,11 +11,13 @@ use origin::posix::PosixOrigin;
 use origin::{Change, Object, Origin};
 use types::{Caller, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr};
 
-use crate::harness::{AFTER_TTL, kind};
-use crate::writable::{Writable, name, with_mode, writable};
+use vfs::Vfs;
+
+use crate::harness::{AFTER_TTL, Random, kind};
+use crate::writable::{name, names, with_mode, writable};
 
 #[derive(Clone, Debug)]
-enum Op {
+pub enum Op {
     Create(CreateHow, SetAttr),
     Mkdir,
     Symlink(Bytes),
@@ -27,37 +29,26 @@ enum Op {
     Set(SetAttr),
 }
 
-struct Random(u64);
+/// One of few, so that names meet.
+pub fn path(random: &mut Random) -> String {
+    let depth = 1 + random.below(3);
+    (0..depth).map(|_| format!("/{}", ["a", "b", "c", "d"][random.below(4) as usize])).collect()
+}
 
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    /// One of few, so that names meet.
-    fn path(&mut self) -> String {
-        let depth = 1 + self.below(3);
-        (0..depth).map(|_| format!("/{}", ["a", "b", "c", "d"][self.below(4) as usize])).collect()
-    }
-
-    fn op(&mut self) -> Op {
-        let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
-        match self.below(14) {
-            0 => Op::Create(CreateHow::Guarded, with_mode(0o644)),
-            1 => Op::Create(CreateHow::Unchecked, SetAttr { mode: Some(0o600), ..size(0) }),
-            2..=4 => Op::Mkdir,
-            5 => Op::Symlink(Bytes::from(format!("to{}", self.below(100)))),
-            6 => Op::Fifo,
-            7 => Op::Link(self.path()),
-            8 => Op::Remove,
-            9 => Op::Rmdir,
-            10 | 11 => Op::Rename(self.path()),
-            12 => Op::Set(with_mode(0o600 + self.below(0o100) as u32)),
-            _ => Op::Set(size(self.below(100_000))),
-        }
+pub fn op(random: &mut Random) -> Op {
+    let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    match random.below(14) {
+        0 => Op::Create(CreateHow::Guarded, with_mode(0o644)),
+        1 => Op::Create(CreateHow::Unchecked, SetAttr { mode: Some(0o600), ..size(0) }),
+        2..=4 => Op::Mkdir,
+        5 => Op::Symlink(Bytes::from(format!("to{}", random.below(100)))),
+        6 => Op::Fifo,
+        7 => Op::Link(path(random)),
+        8 => Op::Remove,
+        9 => Op::Rmdir,
+        10 | 11 => Op::Rename(path(random)),
+        12 => Op::Set(with_mode(0o600 + random.below(0o100) as u32)),
+        _ => Op::Set(size(random.below(100_000))),
     }
 }
 
@@ -66,31 +57,31 @@ fn split(path: &str) -> (&str, &str) {
     (&path[..cut], &path[cut + 1..])
 }
 
-async fn at_tier(t: &Writable, path: &str, op: &Op) -> Result<()> {
+pub async fn at_tier(vfs: &Vfs, path: &str, op: &Op) -> Result<()> {
     let caller = Caller::root();
     let (parent, last) = split(path);
-    let id = async |path: &str| t.vfs.resolve(path.as_bytes()).await.map(|node| node.id);
+    let id = async |path: &str| vfs.resolve(path.as_bytes()).await.map(|node| node.id);
     if let Op::Set(set) = op {
-        return t.vfs.setattr(&caller, id(path).await?, *set, None).await.map(drop);
+        return vfs.setattr(&caller, id(path).await?, *set, None).await.map(drop);
     }
     let (dir, name_here) = (id(parent).await?, name(last));
     match op.clone() {
-        Op::Create(how, set) => t.vfs.create(&caller, dir, &name_here, how, set).await.map(drop),
-        Op::Mkdir => t.vfs.mkdir(&caller, dir, &name_here, with_mode(0o755)).await.map(drop),
-        Op::Symlink(to) => t.vfs.symlink(&caller, dir, &name_here, to, SetAttr::default()).await.map(drop),
-        Op::Fifo => t.vfs.mknod(&caller, dir, &name_here, NewNode::Fifo, with_mode(0o640)).await.map(drop),
-        Op::Link(file) => t.vfs.link(&caller, id(&file).await?, dir, &name_here).await.map(drop),
-        Op::Remove => t.vfs.remove(&caller, dir, &name_here).await.map(drop),
-        Op::Rmdir => t.vfs.rmdir(&caller, dir, &name_here).await.map(drop),
+        Op::Create(how, set) => vfs.create(&caller, dir, &name_here, how, set).await.map(drop),
+        Op::Mkdir => vfs.mkdir(&caller, dir, &name_here, with_mode(0o755)).await.map(drop),
+        Op::Symlink(to) => vfs.symlink(&caller, dir, &name_here, to, SetAttr::default()).await.map(drop),
+        Op::Fifo => vfs.mknod(&caller, dir, &name_here, NewNode::Fifo, with_mode(0o640)).await.map(drop),
+        Op::Link(file) => vfs.link(&caller, id(&file).await?, dir, &name_here).await.map(drop),
+        Op::Remove => vfs.remove(&caller, dir, &name_here).await.map(drop),
+        Op::Rmdir => vfs.rmdir(&caller, dir, &name_here).await.map(drop),
         Op::Rename(to) => {
             let (parent, to) = split(&to);
-            t.vfs.rename(&caller, dir, &name_here, id(parent).await?, &name(to)).await.map(drop)
+            vfs.rename(&caller, dir, &name_here, id(parent).await?, &name(to)).await.map(drop)
         }
         Op::Set(_) => unreachable!("done above"),
     }
 }
 
-async fn find(model: &MemoryOrigin, path: &str) -> Result<Object> {
+async fn find(model: &dyn Origin, path: &str) -> Result<Object> {
     let mut at = model.root().await?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = model.lookup(&at.reference, &name(part)).await?;
@@ -98,7 +89,7 @@ async fn find(model: &MemoryOrigin, path: &str) -> Result<Object> {
     Ok(at)
 }
 
-async fn at_model(model: &MemoryOrigin, path: &str, op: &Op) -> Result<()> {
+pub async fn at_model(model: &dyn Origin, path: &str, op: &Op) -> Result<()> {
     let (parent, last) = split(path);
     let reference = async |path: &str| find(model, path).await.map(|object| object.reference);
     if let Op::Set(set) = op {
@@ -133,18 +124,18 @@ async fn at_model(model: &MemoryOrigin, path: &str, op: &Op) -> Result<()> {
 }
 
 /// Kind, mode, links and size (neither of a directory, whose are its file system's) and target.
-type Seen = (FileKind, u32, Option<(u32, u64)>, Bytes);
+pub type Seen = (FileKind, u32, Option<(u32, u64)>, Bytes);
 
-async fn tree_of_tier(t: &Writable) -> BTreeMap<String, Seen> {
+pub async fn tree_of_tier(vfs: &Vfs) -> BTreeMap<String, Seen> {
     let mut tree = BTreeMap::new();
-    let mut dirs = vec![(String::new(), t.vfs.root())];
+    let mut dirs = vec![(String::new(), vfs.root())];
     while let Some((path, dir)) = dirs.pop() {
-        for child in t.names(dir).await {
+        for child in names(vfs, dir).await {
             let node =
-                t.vfs.lookup(&Caller::root(), dir, &name(&child)).await.expect("what is listed is there");
+                vfs.lookup(&Caller::root(), dir, &name(&child)).await.expect("what is listed is there");
             let path = format!("{path}/{child}");
             let target = match node.attr.kind {
-                FileKind::Symlink => t.vfs.readlink(&Caller::root(), node.id).await.expect("a link").0,
+                FileKind::Symlink => vfs.readlink(&Caller::root(), node.id).await.expect("a link").0,
                 _ => Bytes::new(),
             };
             let attr = node.attr;
@@ -158,7 +149,7 @@ async fn tree_of_tier(t: &Writable) -> BTreeMap<String, Seen> {
     tree
 }
 
-async fn tree_of_model(model: &MemoryOrigin) -> BTreeMap<String, Seen> {
+pub async fn tree_of_origin(model: &dyn Origin) -> BTreeMap<String, Seen> {
     let mut tree = BTreeMap::new();
     let mut dirs = vec![(String::new(), model.root().await.expect("there"))];
     while let Some((path, dir)) = dirs.pop() {
@@ -183,19 +174,16 @@ async fn tree_of_model(model: &MemoryOrigin) -> BTreeMap<String, Seen> {
 
 /// One tier makes changes and sees them at once; then its ttl passes, and the other one goes on.
 async fn run(origin: Arc<dyn Origin>, rounds: u64) {
-    let seed =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
-    let seed =
-        std::env::var("FOREBAY_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(seed as u64 | 1);
-    println!("seed {seed} (FOREBAY_TEST_SEED)");
-    let (mut random, clock, model) = (Random(seed), Clock::default(), MemoryOrigin::new());
+    let mut random = Random::seeded();
+    let (clock, model) = (Clock::default(), MemoryOrigin::new());
     let tiers = [writable(origin.clone(), &clock), writable(origin, &clock)];
     for round in 0..rounds {
         let tier = &tiers[(round % 2) as usize];
         for step in 0..1 + random.below(12) {
-            let (path, op) = (random.path(), random.op());
-            let (done, expected) = (at_tier(tier, &path, &op).await, at_model(&model, &path, &op).await);
-            let context = format!("seed {seed}, round {round}.{step}: {op:?} {path}: {done:?}, {expected:?}");
+            let (path, op) = (path(&mut random), op(&mut random));
+            let (done, expected) =
+                (at_tier(&tier.vfs, &path, &op).await, at_model(&*model, &path, &op).await);
+            let context = format!("round {round}.{step}: {op:?} {path}: {done:?}, {expected:?}");
             assert_eq!(done.is_ok(), expected.is_ok(), "{context}");
             if let (Some(kind), Some(expected)) = (kind(done), kind(expected)) {
                 // Origins look at several reasons in an order of their own.
@@ -203,18 +191,14 @@ async fn run(origin: Arc<dyn Origin>, rounds: u64) {
                 assert!(kind == expected || one_of_many, "{context}");
             }
             if random.below(3) == 0 {
-                assert_eq!(tree_of_tier(tier).await, tree_of_model(&model).await, "{context}");
+                assert_eq!(tree_of_tier(&tier.vfs).await, tree_of_origin(&*model).await, "{context}");
             }
         }
         // Longer than the tick of a file system's clock: the tiers' clock passes only for them.
         tokio::time::sleep(Duration::from_millis(10)).await;
         clock.advance(AFTER_TTL);
         let other = &tiers[((round + 1) % 2) as usize];
-        assert_eq!(
-            tree_of_tier(other).await,
-            tree_of_model(&model).await,
-            "seed {seed}, after round {round}"
-        );
+        assert_eq!(tree_of_tier(&other.vfs).await, tree_of_origin(&*model).await, "after round {round}");
     }
 }
 

@@ -40,6 +40,35 @@ macro_rules! in_every_mode {
 }
 pub(crate) use in_every_mode;
 
+/// SplitMix64.
+pub struct Random(u64);
+
+impl Random {
+    /// Another one each time; to see a run again, give what it printed.
+    pub fn seeded() -> Random {
+        let fresh = || std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
+        let given = std::env::var("FOREBAY_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(fresh);
+        println!("FOREBAY_TEST_SEED={seed}");
+        Random(seed)
+    }
+
+    pub fn of(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
 pub struct Tier {
     pub vfs: Arc<Vfs>,
     pub far: Arc<Far>,
@@ -98,7 +127,7 @@ fn open_cache(dir: &Path, mode: Mode) -> Result<Arc<Cache>> {
 }
 
 /// Try until what used the same files before has let go of them.
-async fn patiently<T>(open: impl Fn() -> Result<T>) -> T {
+pub async fn patiently<T>(open: impl Fn() -> Result<T>) -> T {
     for _ in 0..500 {
         match open() {
             Ok(opened) => return opened,

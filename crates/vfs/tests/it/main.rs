@@ -1,5 +1,7 @@
 //! The file system as a front end sees it: the namespace and the cache together, over an origin that changes.
 
+mod back;
+mod back_model;
 mod changes;
 mod changes_model;
 mod harness;

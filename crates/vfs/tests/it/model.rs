@@ -6,40 +6,24 @@ use origin::memory::MemoryOrigin;
 use origin::{DirCursor, Object, Origin};
 use types::{ByteRange, Caller, ErrorKind, FileId, FileKind, Name};
 
-use crate::harness::{AFTER_TTL, Mode, Tier, in_every_mode, joined, tier};
+use crate::harness::{AFTER_TTL, Mode, Random, Tier, in_every_mode, joined, tier};
 
 in_every_mode!(after_the_ttl_the_tier_equals_the_origin);
 
 const ROUNDS: usize = 25;
 const CHANGES_PER_ROUND: u64 = 12;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// Few names, so that they are used again and again; up to three deep.
-    fn path(&mut self) -> Vec<u8> {
-        let names: [&[u8]; 5] = [b"a", b"b", b"caf\xe9", b"d d", b"e"];
-        let depth = 1 + self.below(3);
-        let parts: Vec<_> = (0..depth).map(|_| names[self.below(5) as usize]).collect();
-        parts.join(&b'/')
-    }
+/// Few names, so that they are used again and again; up to three deep.
+fn path(random: &mut Random) -> Vec<u8> {
+    let names: [&[u8]; 5] = [b"a", b"b", b"caf\xe9", b"d d", b"e"];
+    let depth = 1 + random.below(3);
+    let parts: Vec<_> = (0..depth).map(|_| names[random.below(5) as usize]).collect();
+    parts.join(&b'/')
 }
 
 /// One random change; those that make no sense fail and change nothing that matters.
 async fn change(memory: &MemoryOrigin, random: &mut Random) {
-    let (path, other) = (random.path(), random.path());
+    let (path, other) = (path(random), path(random));
     let inside = other.starts_with(&path) || path.starts_with(&other);
     let _ = match random.below(12) {
         0..=2 => memory.mkdir(&path),
@@ -66,7 +50,7 @@ async fn find(memory: &MemoryOrigin, path: &[u8]) -> Option<Object> {
 
 /// Use the tier before the ttl is over, so that it knows old things. Whatever it answers is no lie about bytes.
 async fn use_it(t: &Tier, random: &mut Random) {
-    let path = random.path();
+    let path = path(random);
     let caller = Caller::root();
     match t.vfs.resolve(&path).await {
         Ok(node) if node.attr.is_dir() => {
@@ -129,10 +113,8 @@ async fn compare(t: &Tier, random: &mut Random) -> usize {
 }
 
 async fn after_the_ttl_the_tier_equals_the_origin(mode: Mode) {
-    let random_seed = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(random_seed);
-    println!("SEED={seed}, {mode:?}");
-    let mut random = Random(seed);
+    println!("{mode:?}");
+    let mut random = Random::seeded();
     let mut t = tier(mode);
     let mut compared = 0;
     for _ in 0..ROUNDS {

@@ -68,20 +68,24 @@ impl Writable {
         self.vfs.resolve(path.as_bytes()).await.expect("is there").id
     }
 
-    /// All names of a directory but the dots, sorted.
     pub async fn names(&self, dir: FileId) -> Vec<String> {
-        let (mut names, mut cookie) = (Vec::new(), 0);
-        loop {
-            let piece = self.vfs.readdir(&Caller::root(), dir, cookie, 500).await.expect("listed");
-            for item in piece.items {
-                cookie = item.cookie;
-                names.push(String::from_utf8_lossy(&item.name).into_owned());
-            }
-            if piece.eof {
-                names.retain(|name| name != "." && name != "..");
-                names.sort();
-                return names;
-            }
+        names(&self.vfs, dir).await
+    }
+}
+
+/// All names of a directory but the dots, sorted.
+pub async fn names(vfs: &Vfs, dir: FileId) -> Vec<String> {
+    let (mut names, mut cookie) = (Vec::new(), 0);
+    loop {
+        let piece = vfs.readdir(&Caller::root(), dir, cookie, 500).await.expect("listed");
+        for item in piece.items {
+            cookie = item.cookie;
+            names.push(String::from_utf8_lossy(&item.name).into_owned());
+        }
+        if piece.eof {
+            names.retain(|name| name != "." && name != "..");
+            names.sort();
+            return names;
         }
     }
 }

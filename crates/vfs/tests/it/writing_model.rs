@@ -9,7 +9,7 @@ use origin::Origin;
 use origin::posix::PosixOrigin;
 use types::{ByteRange, Caller, ErrorKind, FileId, SetAttr, Stability};
 
-use crate::harness::{Mode, Tier, in_every_mode, joined, writable_tier};
+use crate::harness::{Mode, Random, Tier, in_every_mode, joined, writable_tier};
 
 in_every_mode!(
     random_writers_see_and_store_what_they_wrote,
@@ -21,26 +21,9 @@ in_every_mode!(
 const REGION: u64 = 700_001;
 const WRITERS: u64 = 4;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 fn seeded(mode: Mode) -> Random {
-    let random_seed = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(random_seed);
-    println!("SEED={seed}, {mode:?}");
-    Random(seed)
+    println!("{mode:?}");
+    Random::seeded()
 }
 
 async fn random_writers_see_and_store_what_they_wrote(mode: Mode) {
@@ -50,7 +33,7 @@ async fn random_writers_see_and_store_what_they_wrote(mode: Mode) {
     t.far.memory.write_file(b"file", &old).unwrap();
     let id = t.id(b"/file").await;
     let writers: Vec<_> = (0..WRITERS)
-        .map(|n| tokio::spawn(writer(t.clone(), id, n, region_of(&old, n), Random(random.next()))))
+        .map(|n| tokio::spawn(writer(t.clone(), id, n, region_of(&old, n), Random::of(random.next()))))
         .collect();
     // Each costs the writers a pause: without an end to them there would be no end to the test.
     for fault in 0..25 {
@@ -88,7 +71,7 @@ async fn random_writers_over_a_directory(mode: Mode) {
     let t = Arc::new(writable_tier(mode, 3 << 20, |junction| junction.origin = posix));
     let id = t.id(b"/file").await;
     let writers: Vec<_> = (0..WRITERS)
-        .map(|n| tokio::spawn(writer(t.clone(), id, n, region_of(&old, n), Random(random.next()))))
+        .map(|n| tokio::spawn(writer(t.clone(), id, n, region_of(&old, n), Random::of(random.next()))))
         .collect();
     let mut model = Vec::new();
     for (n, writer) in writers.into_iter().enumerate() {

@@ -1,0 +1,304 @@
+//! Junctions that are written `back`: what is shown before the origin has it, what a restart leaves, what the flush does.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::Cache;
+use namespace::{Clock, Junction, Namespace};
+use origin::memory::MemoryOrigin;
+use origin::{Object, Origin};
+use testkit::far_origin::Far;
+use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
+use vfs::{AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WritePolicy, Writing};
+
+use crate::harness::{AFTER_TTL, kind, patiently};
+use crate::writable::{name, names, with_mode};
+
+/// A tier over one origin at "/".
+pub struct BackTier {
+    pub vfs: Arc<Vfs>,
+    pub clock: Clock,
+    origin: Arc<dyn Origin>,
+    delay: Duration,
+    namespace: Arc<Namespace>,
+    cache: Arc<Cache>,
+    dir: tempfile::TempDir,
+}
+
+pub const NEVER: Duration = Duration::from_secs(3600);
+
+pub fn back_tier(origin: Arc<dyn Origin>, delay: Duration) -> BackTier {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let clock = Clock::default();
+    let (namespace, cache) = (open_namespace(dir.path(), &origin, &clock), open_cache(dir.path()));
+    let (namespace, cache) = (namespace.expect("opens"), cache.expect("opens"));
+    let vfs = open_vfs(dir.path(), &namespace, &cache, delay, WritePolicy::Back).expect("opens");
+    BackTier { vfs, clock, origin, delay, namespace, cache, dir }
+}
+
+fn open_namespace(dir: &Path, origin: &Arc<dyn Origin>, clock: &Clock) -> Result<Arc<Namespace>> {
+    let config = namespace::Config { dir: dir.join("meta"), ..namespace::Config::default() };
+    Namespace::open_with_clock(config, vec![Junction::new("/", origin.clone())], clock.clone())
+}
+
+fn open_cache(dir: &Path) -> Result<Arc<Cache>> {
+    let (dir, size_max) = (dir.join("cache"), 64 << 20);
+    Cache::open(cache::Config { dir, size_max, free_floor: 0, ..cache::Config::default() })
+}
+
+fn open_vfs(
+    dir: &Path,
+    namespace: &Arc<Namespace>,
+    cache: &Arc<Cache>,
+    delay: Duration,
+    policy: WritePolicy,
+) -> Result<Arc<Vfs>> {
+    let policies = HashMap::from([("/".to_owned(), policy)]);
+    let flush = FlushPolicy { delay, conflict: ConflictPolicy::KeepBoth, ..FlushPolicy::default() };
+    let journaling = Journaling {
+        dir: dir.join("journal"),
+        size_max: 1 << 30,
+        host: "here".into(),
+        utc_offset: 0,
+        flush: HashMap::from([("/".to_owned(), flush)]),
+        hook: None,
+    };
+    let writing = Writing { junctions: policies, ..Writing::default() };
+    Vfs::with_journal(namespace.clone(), cache.clone(), writing, journaling)
+}
+
+impl BackTier {
+    /// As a process that was killed: nothing is closed, and what is on the disk is all there is.
+    pub async fn after_a_crash(self) -> BackTier {
+        self.again().await
+    }
+
+    pub async fn after_a_restart(self) -> BackTier {
+        self.vfs.close().await.expect("closed");
+        self.again().await
+    }
+
+    async fn again(self) -> BackTier {
+        let BackTier { vfs, clock, origin, delay, namespace, cache, dir } = self;
+        drop(vfs);
+        namespace.shutdown().await;
+        drop((namespace, cache));
+        let namespace = patiently(|| open_namespace(dir.path(), &origin, &clock)).await;
+        let cache = patiently(|| open_cache(dir.path())).await;
+        let vfs = patiently(|| open_vfs(dir.path(), &namespace, &cache, delay, WritePolicy::Back)).await;
+        BackTier { vfs, clock, origin, delay, namespace, cache, dir }
+    }
+
+    pub async fn flush(&self) {
+        let refused = self.vfs.flush_home(None).await.expect("begun").wait().await;
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+
+    pub async fn id(&self, path: &str) -> FileId {
+        self.vfs.resolve(path.as_bytes()).await.expect("is there").id
+    }
+
+    async fn create(&self, path: &str) -> FileId {
+        let (dir, last) = path.rsplit_once('/').expect("absolute");
+        let how = CreateHow::Guarded;
+        let dir = self.id(dir).await;
+        let made = self.vfs.create(&Caller::root(), dir, &name(last), how, with_mode(0o644)).await;
+        made.expect("made").node.id
+    }
+
+    pub async fn write(&self, id: FileId, at: u64, data: &[u8]) {
+        let data = Bytes::copy_from_slice(data);
+        self.vfs.write(&Caller::root(), id, at, data, Stability::FileSync).await.expect("written");
+    }
+
+    pub async fn read(&self, id: FileId) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let read = self.vfs.read(&Caller::root(), id, all.len() as u64, 256 << 10, Lend::Nothing).await;
+            let read = read.expect("read");
+            read.data.iter().for_each(|piece| all.extend_from_slice(&piece.to_bytes().expect("bytes")));
+            if read.eof {
+                return all;
+            }
+        }
+    }
+}
+
+pub async fn find(origin: &dyn Origin, path: &str) -> Result<Object> {
+    let mut at = origin.root().await?;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        at = origin.lookup(&at.reference, &name(part)).await?;
+    }
+    Ok(at)
+}
+
+pub async fn bytes_of(origin: &dyn Origin, path: &str) -> Vec<u8> {
+    let file = find(origin, path).await.expect("is there");
+    let all = ByteRange::new(0, file.attr.size);
+    origin.read(&file.reference, file.version, all).await.expect("read").to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_here_is_seen_at_once_and_at_the_origin_after_the_flush() {
+    let far = Far::new("far:one");
+    far.memory.write_file(b"old", b"old bytes").unwrap();
+    let t = back_tier(far.clone(), NEVER);
+    let (caller, root) = (Caller::root(), t.vfs.root());
+    let dir = t.vfs.mkdir(&caller, root, &name("dir"), with_mode(0o751)).await.unwrap().node.id;
+    let file = t.create("/dir/file").await;
+    t.write(file, 0, b"hello").await;
+    t.write(file, 3, b"p!").await;
+    t.vfs.rename(&caller, root, &name("old"), dir, &name("moved")).await.unwrap();
+    far.forget_calls();
+    assert_eq!(names(&t.vfs, root).await, ["dir"]);
+    assert_eq!(names(&t.vfs, dir).await, ["file", "moved"]);
+    assert_eq!(t.read(file).await, b"help!");
+    assert_eq!(t.read(t.id("/dir/moved").await).await, b"old bytes");
+    assert_eq!(t.vfs.parent(&caller, dir).await.unwrap().id, root);
+    assert_eq!(far.calls("create") + far.calls("write") + far.calls("rename"), 0);
+    let waiting = t.vfs.unflushed();
+    assert_eq!(waiting.junctions[0].dirty_bytes, 7);
+    assert!(waiting.junctions[0].oldest.is_some() && waiting.journal.unwrap().operations >= 5);
+    t.flush().await;
+    assert_eq!(t.vfs.unflushed().journal.unwrap().operations, 0);
+    assert_eq!(bytes_of(&*far.memory, "/dir/file").await, b"help!");
+    assert_eq!(bytes_of(&*far.memory, "/dir/moved").await, b"old bytes");
+    assert_eq!(find(&*far.memory, "/dir").await.unwrap().attr.mode, 0o751);
+    // The same ids, and the bytes are here.
+    far.forget_calls();
+    assert_eq!((t.id("/dir").await, t.id("/dir/file").await), (dir, file));
+    assert_eq!(t.read(file).await, b"help!");
+    assert_eq!(far.calls("read"), 0);
+    t.clock.advance(AFTER_TTL);
+    assert_eq!((t.id("/dir").await, t.id("/dir/file").await), (dir, file));
+    assert_eq!(t.read(file).await, b"help!");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_leaves_what_was_acknowledged_and_handles_stay_good() {
+    let origin = MemoryOrigin::new();
+    let t = back_tier(origin.clone(), NEVER);
+    let file = t.create("/file").await;
+    t.write(file, 0, b"first").await;
+    let t = t.after_a_crash().await;
+    assert_eq!(t.id("/file").await, file);
+    assert_eq!(t.read(file).await, b"first");
+    t.write(file, 5, b" second").await;
+    t.flush().await;
+    let t = t.after_a_crash().await;
+    assert_eq!(t.id("/file").await, file);
+    assert_eq!(t.read(file).await, b"first second");
+    assert_eq!(t.vfs.getattr(file).await.unwrap().attr.size, 12);
+    assert_eq!(bytes_of(&*origin, "/file").await, b"first second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_over_before_it_travels_never_travels() {
+    let far = Far::new("far:one");
+    let t = back_tier(far.clone(), NEVER);
+    let file = t.create("/temporary").await;
+    t.write(file, 0, &[7; 100_000]).await;
+    far.forget_calls();
+    t.vfs.remove(&Caller::root(), t.vfs.root(), &name("temporary")).await.unwrap();
+    t.flush().await;
+    let changes = far.calls("create") + far.calls("write") + far.calls("remove");
+    assert_eq!(changes, 0);
+    assert!(names(&t.vfs, t.vfs.root()).await.is_empty());
+    assert_eq!(kind(t.vfs.getattr(file).await), Some(ErrorKind::Stale));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_change_before_the_flush_leaves_both_versions_and_an_alarm() {
+    let origin = MemoryOrigin::new();
+    origin.write_file(b"file", b"in the beginning").unwrap();
+    let t = back_tier(origin.clone(), NEVER);
+    let file = t.id("/file").await;
+    assert_eq!(t.read(file).await, b"in the beginning");
+    t.write(file, 0, b"IN").await;
+    origin.write_file(b"file", b"somebody else").unwrap();
+    t.flush().await;
+    t.clock.advance(AFTER_TTL);
+    assert_eq!(bytes_of(&*origin, "/file").await, b"somebody else");
+    let all = names(&t.vfs, t.vfs.root()).await;
+    let copy = all.iter().find(|name| name.starts_with("file.conflict-here-")).expect("ours is beside");
+    assert_eq!(all.len(), 2);
+    assert_eq!(bytes_of(&*origin, &format!("/{copy}")).await, b"IN the beginning");
+    let told = t.vfs.unflushed();
+    assert_eq!((told.conflicts, told.alarms.len()), (1, 1));
+    assert_eq!(told.alarms[0].kind, AlarmKind::KeptBoth);
+    assert!(told.alarms[0].text.contains("/file") && told.alarms[0].text.contains(copy), "{:?}", told.alarms);
+    // Who holds the file sees theirs.
+    assert_eq!(t.read(file).await, b"somebody else");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_not_changed_while_the_origin_is_owed_something() {
+    let t = back_tier(MemoryOrigin::new(), NEVER);
+    t.create("/file").await;
+    t.vfs.close().await.unwrap();
+    let BackTier { vfs, namespace, cache, dir, .. } = t;
+    drop(vfs);
+    for _ in 0..500 {
+        match open_vfs(dir.path(), &namespace, &cache, NEVER, WritePolicy::Through).map(drop) {
+            Err(e) if e.to_string().contains("1 operations that the origin of / does not have yet") => return,
+            // The tier before has not let go of the journal.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Ok(()) => panic!("it must refuse"),
+        }
+    }
+    panic!("it must say why");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_holds_up_the_flush_and_no_client() {
+    let far = Far::new("far:one");
+    far.memory.write_file(b"known", b"known").unwrap();
+    let t = back_tier(far.clone(), Duration::ZERO);
+    assert_eq!(names(&t.vfs, t.vfs.root()).await, ["known"]);
+    far.set_down(true);
+    let file = t.create("/file").await;
+    t.write(file, 0, b"written in the dark").await;
+    assert_eq!(t.read(file).await, b"written in the dark");
+    let flushing = t.vfs.flush_home(None).await.unwrap();
+    far.set_down(false);
+    assert!(flushing.wait().await.is_empty());
+    assert_eq!(bytes_of(&*far.memory, "/file").await, b"written in the dark");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_comes_twice_finds_what_it_made() {
+    let t = back_tier(MemoryOrigin::new(), NEVER);
+    let (caller, root, how) = (Caller::root(), t.vfs.root(), CreateHow::Exclusive(*b"verifier"));
+    let made = async |how| t.vfs.create(&caller, root, &name("x"), how, SetAttr::default()).await;
+    let first = made(how).await.unwrap().node.id;
+    assert_eq!(made(how).await.unwrap().node.id, first);
+    assert_eq!(kind(made(CreateHow::Exclusive(*b"another!")).await), Some(ErrorKind::Exists));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renames_and_removals_are_refused_as_a_file_system_does() {
+    let origin = MemoryOrigin::new();
+    let t = back_tier(origin.clone(), NEVER);
+    let (caller, root) = (Caller::root(), t.vfs.root());
+    let a = t.vfs.mkdir(&caller, root, &name("a"), with_mode(0o755)).await.unwrap().node.id;
+    let b = t.vfs.mkdir(&caller, a, &name("b"), with_mode(0o755)).await.unwrap().node.id;
+    t.create("/file").await;
+    let rename = async |from, to: (FileId, &str)| {
+        kind(t.vfs.rename(&caller, root, &name(from), to.0, &name(to.1)).await)
+    };
+    assert_eq!(rename("a", (b, "inside")).await, Some(ErrorKind::InvalidArgument));
+    assert_eq!(rename("file", (root, "a")).await, Some(ErrorKind::IsADirectory));
+    assert_eq!(rename("a", (root, "file")).await, Some(ErrorKind::NotADirectory));
+    assert_eq!(kind(t.vfs.rmdir(&caller, root, &name("a")).await), Some(ErrorKind::NotEmpty));
+    assert_eq!(kind(t.vfs.remove(&caller, root, &name("a")).await), Some(ErrorKind::IsADirectory));
+    assert_eq!(kind(t.vfs.rmdir(&caller, root, &name("file")).await), Some(ErrorKind::NotADirectory));
+    assert_eq!(kind(t.vfs.remove(&caller, root, &name("none")).await), Some(ErrorKind::NotFound));
+    t.vfs.rmdir(&caller, a, &name("b")).await.unwrap();
+    assert!(t.vfs.mkdir(&caller, b, &name("late"), with_mode(0o755)).await.is_err(), "it is removed");
+    t.flush().await;
+    assert_eq!(names(&t.vfs, root).await, ["a", "file"]);
+    assert!(find(&*origin, "/a/b").await.is_err());
+}
