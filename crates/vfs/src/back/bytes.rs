@@ -7,13 +7,14 @@ use ::bytes::Bytes;
 use cache::{CacheKey, Lend, Piece, Source};
 use namespace::Ask;
 use tokio::time::Instant;
-use types::{ByteRange, ErrorKind, FileId, Result, Stability, WeakAttr};
+use types::{ByteRange, Error, ErrorKind, FileId, Result, Stability, WeakAttr};
 use writeback::{Action, DATA_MAX};
 
 use super::Back;
-use super::shown::Plan;
+use super::shown::{Below, Plan};
 use crate::Vfs;
 use crate::pending::zeros;
+use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
 
 /// While a file is being flushed its clean bytes belong to no version; then a reader waits, so long.
@@ -92,9 +93,17 @@ impl Vfs {
                     data.push(Piece::Bytes(bytes));
                 }
                 writeback::Piece::Zero { range } => zeros(range.length, &mut data),
-                writeback::Piece::Clean { range } => match &plan.clean {
-                    Some(clean) => data.extend(self.read_clean(id, clean, *range).await?),
-                    None => zeros(range.length, &mut data),
+                writeback::Piece::Clean { range } => match &plan.below {
+                    Below::Version(clean) => data.extend(self.read_clean(id, clean, *range).await?),
+                    Below::Nothing => zeros(range.length, &mut data),
+                    Below::Unknown => {
+                        back.shown.learn(key_of(&self.namespace.refresh_changed(id).await?)?);
+                        return Err(Error::new(
+                            ErrorKind::VersionChanged,
+                            "read what was asked for now,",
+                            id,
+                        ));
+                    }
                 },
             }
         }

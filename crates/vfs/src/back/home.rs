@@ -19,7 +19,7 @@ use writeback::{
 };
 
 use super::alarms::Alarms;
-use super::shown::Shown;
+use super::shown::{Below, Shown};
 
 /// Bytes given to the cache at a time.
 const LAY_MAX: u64 = 32 << 20;
@@ -169,6 +169,19 @@ impl BackHome {
         (!nowhere).then(|| (node.parent(), Name::new(node.name().clone()).ok()))
     }
 
+    /// The object was lost sight of: an origin whose references are paths knows it by its names only, and it may be under
+    /// another of them than the one that was thought of.
+    async fn look_under_names(&self, id: FileId) -> Result<Option<Found>> {
+        for (dir, name) in self.shown.altered(id).map(|altered| altered.names).unwrap_or_default() {
+            match self.lookup(dir, &name).await {
+                Ok(Some(found)) if found.id == id => return Ok(Some(found)),
+                Err(e) if !is_not_there(&e) && e.kind() != ErrorKind::NotADirectory => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// For a person, as far as it is known.
     pub fn path_of(&self, dir: FileId, name: &Name) -> String {
         let mut parts = vec![name.as_bytes().escape_ascii().to_string()];
@@ -189,10 +202,14 @@ impl BackHome {
 
     /// What was flushed of the file's bytes is clean now, under the version that the flush left.
     async fn lay(&self, id: FileId, sequence: u64, now: &Found) -> Result<()> {
-        let Some((pieces, clean, clean_up_to)) = self.shown.written(id, sequence) else { return Ok(()) };
+        let Some((pieces, below, clean_up_to)) = self.shown.written(id, sequence) else { return Ok(()) };
         let new = CacheKey { file: id, version: now.version, size: now.attr.size };
         let nothing = CacheKey { file: id, version: draft(id, 0), size: 0 };
-        let mut old = clean.unwrap_or(nothing);
+        let mut old = match below {
+            Below::Version(key) => key,
+            Below::Nothing => nothing,
+            Below::Unknown => return Ok(()),
+        };
         // What lies beyond a cut comes back as zeros.
         if clean_up_to < old.size {
             let cut = CacheKey { version: draft(id, 1), size: clean_up_to, ..old };
@@ -259,7 +276,9 @@ impl Home for BackHome {
             Err(e) if is_not_there(&e) && object.is_made_here() && !self.note(object)?.made => {
                 Ok(Seen::Never)
             }
-            Err(e) if is_not_there(&e) => Ok(Seen::Gone),
+            Err(e) if is_not_there(&e) => {
+                Ok(self.look_under_names(object).await?.map_or(Seen::Gone, Seen::Found))
+            }
             Err(e) => Err(e),
         }
     }
@@ -352,9 +371,9 @@ impl Home for BackHome {
         }
         let new = New::File { how: CreateHow::Guarded, set: SetAttr::default() };
         let copy = self.namespace.make(dir, &hidden, &new).await?.found.id();
-        let clean = self.shown.altered(object).filter(|altered| altered.base == base);
-        if let (Some(version), Some(clean)) = (base, clean) {
-            let key = CacheKey { file: object, version, size: clean.clean_size };
+        if let Some(Below::Version(key)) = self.shown.altered(object).map(|altered| altered.below)
+            && base == Some(key.version)
+        {
             self.copy_bytes(&key, copy).await?;
         }
         self.rename((dir, &hidden), (dir, name), copy).await

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::bytes::Bytes;
-use cache::Cache;
+use cache::{Cache, CacheKey};
 use namespace::{Found, Namespace};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ use super::Journaling;
 use super::alarms::Alarms;
 use super::home::{BackHome, Note};
 use super::locks::Locks;
-use super::shown::{Altered, Change, Shown};
+use super::shown::{Altered, Below, Change, Shown};
 use crate::{WritePolicy, Writing};
 
 /// A writer waits so long for room in a full journal, and is then told to try again.
@@ -159,8 +159,9 @@ impl Back {
     /// The origin's version that lies below what is shown of an object.
     pub fn base(&self, id: FileId) -> Option<Version> {
         match self.shown.altered(id) {
-            Some(altered) => altered.base,
-            None => known_version(&self.namespace, id),
+            Some(Altered { below: Below::Version(key), .. }) => Some(key.version),
+            Some(Altered { below: Below::Nothing, .. }) => None,
+            _ => known_version(&self.namespace, id),
         }
     }
 
@@ -335,12 +336,17 @@ fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(F
             Action::Write { size_before, .. } | Action::Truncate { size_before, .. } => *size_before,
             _ => 0,
         };
-        let size = record.as_ref().filter(|_| base == known).map(|node| node.attr().size);
+        let size = record.as_ref().filter(|_| base == known).map_or(size_before, |node| node.attr().size);
+        let below = match base {
+            Some(version) => Below::Version(CacheKey { file: id, version, size }),
+            None if record.is_none() && id.is_made_here() => Below::Nothing,
+            None => Below::Unknown,
+        };
         let place = record
             .as_ref()
             .and_then(|node| Some((node.parent(), types::Name::new(node.name().clone()).ok()?)));
-        let clean_size = size.unwrap_or(size_before);
-        (id, Altered { junction: operation.junction, base, clean_size, place, last_write: 0 })
+        let names = place.iter().cloned().collect();
+        (id, Altered { junction: operation.junction, below, place, names, last_write: 0 })
     };
     [Some((operation.object(), operation.base())), replaced].into_iter().flatten().map(of).collect()
 }

@@ -14,30 +14,37 @@ use crate::{Node, outward};
 /// Files whose last shown version is known to be the origin's present one: for who opened them before the flush.
 const SUCCESSORS_MAX: usize = 65_536;
 
+/// Names of one object that are remembered.
+const NAMES_MAX: usize = 64;
+
 /// An object that something is to be done to at its origin.
 #[derive(Clone, Debug)]
 pub struct Altered {
     pub junction: JunctionId,
-    /// The origin's version that lies below; `None` where the origin never had it.
-    pub base: Option<Version>,
-    /// The file's size in that version.
-    pub clean_size: u64,
+    pub below: Below,
     /// Where clients see it.
     pub place: Option<(FileId, Name)>,
+    /// Names that it has or had: at its origin it has one of them.
+    pub names: Vec<(FileId, Name)>,
     /// The last operation on its bytes.
     pub last_write: u64,
 }
 
-impl Altered {
-    fn clean(&self, file: FileId) -> Option<CacheKey> {
-        self.base.map(|version| CacheKey { file, version, size: self.clean_size })
-    }
+/// What of an object is at its origin.
+#[derive(Clone, Copy, Debug)]
+pub enum Below {
+    /// The origin never had it.
+    Nothing,
+    /// This version.
+    Version(CacheKey),
+    /// It has something, and is to be asked.
+    Unknown,
 }
 
 /// Where the bytes of a read are.
 pub struct Plan {
     pub pieces: Vec<Piece>,
-    pub clean: Option<CacheKey>,
+    pub below: Below,
 }
 
 #[derive(Default)]
@@ -171,20 +178,28 @@ impl Shown {
         let state = self.state();
         match state.names.overlay(id) {
             Some(overlay) => {
-                let clean = state.altered.get(&id).and_then(|altered| altered.clean(id));
-                Some(Plan { pieces: overlay.plan(range), clean })
+                let below = state.below(id);
+                Some(Plan { pieces: overlay.plan(range), below })
             }
-            None if state.names.is_local(id) => Some(Plan { pieces: Vec::new(), clean: None }),
+            None if state.names.is_local(id) => Some(Plan { pieces: Vec::new(), below: Below::Nothing }),
             None => None,
         }
     }
 
     /// What of the file's bytes the operations up to `sequence` wrote; the version below; up to where that counts.
-    pub fn written(&self, id: FileId, sequence: u64) -> Option<(Vec<Piece>, Option<CacheKey>, u64)> {
+    pub fn written(&self, id: FileId, sequence: u64) -> Option<(Vec<Piece>, Below, u64)> {
         let state = self.state();
         let overlay = state.names.overlay(id)?;
-        let clean = state.altered.get(&id).and_then(|altered| altered.clean(id));
-        Some((overlay.dirty_up_to(sequence).collect(), clean, overlay.clean_up_to()))
+        Some((overlay.dirty_up_to(sequence).collect(), state.below(id), overlay.clean_up_to()))
+    }
+
+    /// The origin was asked.
+    pub fn learn(&self, key: CacheKey) {
+        if let Some(altered) = self.state().altered.get_mut(&key.file)
+            && matches!(altered.below, Below::Unknown)
+        {
+            altered.below = Below::Version(key);
+        }
     }
 
     /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
@@ -197,8 +212,15 @@ impl Shown {
                 state.names.overlay(id).is_some().then(|| state.names.attr(id, now.as_ref().map(|it| &it.1)));
             let size = now.as_ref().filter(|(_, attr)| attr.is_file()).map(|(_, attr)| attr.size);
             state.names.flushed(sequences, size);
-            if let (Some(altered), Some((version, attr))) = (state.altered.get_mut(&id), &now) {
-                (altered.base, altered.clean_size) = (Some(*version), attr.size);
+            let local = state.names.is_local(id);
+            if let Some(altered) = state.altered.get_mut(&id) {
+                altered.below = match &now {
+                    Some((version, attr)) => {
+                        Below::Version(CacheKey { file: id, version: *version, size: attr.size })
+                    }
+                    None if local => Below::Nothing,
+                    None => Below::Unknown,
+                };
             }
             if let (Some(Some(shown)), Some((version, attr))) = (shown, &now)
                 && state.names.overlay(id).is_none()
@@ -223,12 +245,21 @@ impl Shown {
 }
 
 impl State {
+    fn below(&self, id: FileId) -> Below {
+        self.altered.get(&id).map_or(Below::Unknown, |altered| altered.below)
+    }
+
     /// Keeps what later operations and the flush want to know of the objects.
     fn follow(&mut self, sequence: u64, operation: &Operation) {
-        let place = match &operation.action {
-            Action::Make { dir, name, .. } => Some((*dir, name.clone())),
-            Action::Rename(rename) => Some((rename.to_dir, rename.to.clone())),
-            _ => None,
+        let (place, further) = match &operation.action {
+            Action::Make { dir, name, .. } => (Some((*dir, name.clone())), None),
+            Action::Rename(rename) => {
+                (Some((rename.to_dir, rename.to.clone())), Some((rename.from_dir, rename.from.clone())))
+            }
+            Action::Link { dir, name, .. } | Action::Remove { dir, name, .. } => {
+                (None, Some((*dir, name.clone())))
+            }
+            _ => (None, None),
         };
         if let Action::Rename(rename) = &operation.action
             && let Some(replaced) = rename.replaced
@@ -236,6 +267,11 @@ impl State {
             self.replaced.insert(sequence, replaced.object);
         }
         let Some(altered) = self.altered.get_mut(&operation.object()) else { return };
+        for name in [&place, &further].into_iter().flatten() {
+            if altered.names.len() < NAMES_MAX && !altered.names.contains(name) {
+                altered.names.push(name.clone());
+            }
+        }
         if place.is_some() {
             altered.place = place;
         }

@@ -21,7 +21,7 @@ use crate::writable::{name, names, with_mode};
 pub struct BackTier {
     pub vfs: Arc<Vfs>,
     pub clock: Clock,
-    origin: Arc<dyn Origin>,
+    pub origin: Arc<dyn Origin>,
     delay: Duration,
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,

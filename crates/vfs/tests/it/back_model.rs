@@ -103,7 +103,8 @@ async fn files(origin: &dyn Origin) -> Vec<String> {
 }
 
 async fn compare(t: &BackTier, model: &MemoryOrigin, context: &str) {
-    assert_eq!(tree_of_tier(&t.vfs).await, tree_of_origin(model).await, "{context}");
+    let (seen, expected) = (tree_of_tier(&t.vfs).await, tree_of_origin(model).await);
+    assert_eq!(seen, expected, "{context}, {:?}", t.vfs.unflushed().alarms);
     for file in files(model).await {
         let (seen, expected) = (t.read(t.id(&file).await).await, bytes_of(model, &file).await);
         let first = seen.iter().zip(&expected).position(|(one, other)| one != other);
