@@ -117,7 +117,8 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
             _ if !world.is_flushing() => {
                 seen.interferences += 1;
                 let interference = world.interfere(step);
-                theirs.extend(interference.wrote.map(|wrote| (wrote, interference.object)));
+                let told = world::alarms(&world).len();
+                theirs.extend(interference.wrote.map(|wrote| (wrote, interference.object, told)));
                 ended.extend(interference.before);
                 ended.push(b'|');
             }
@@ -133,13 +134,16 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
     let (there, wanted) = (world.all_bytes(), tree(&world.want));
     let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let told = world::alarms(&world);
-    let is_said = |object| told.iter().any(|it| it.kind == crate::AlarmKind::Resumed && it.object == object);
-    for (text, object) in &theirs {
+    // What was said before they wrote does not speak of it.
+    let is_said = |object, before: usize| {
+        told[before..].iter().any(|it| it.kind == crate::AlarmKind::Resumed && it.object == object)
+    };
+    for (text, object, before) in &theirs {
         if holds(&there, text) || holds(&ended, text) {
             continue;
         }
         let object = world.home.database().id(object);
-        if !crashes || !is_said(object) {
+        if !crashes || !is_said(object, *before) {
             return Err(format!("{text} in {object} was overwritten: {told:?}"));
         }
         seen.resumed_over += 1;
@@ -152,8 +156,15 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
             }
         }
     }
-    seen.kept_both +=
-        world::alarms(&world).iter().filter(|alarm| alarm.kind == crate::AlarmKind::KeptBoth).count() as u64;
+    let kept_both: Vec<_> = told.iter().filter_map(|alarm| alarm.beside.as_ref()).collect();
+    let at_origin = tree(&world.home.origin);
+    let names = at_origin.keys().filter_map(|path| path.rsplit('/').next());
+    for name in names.filter(|name| name.contains(".conflict-")) {
+        if !kept_both.iter().any(|beside| beside.as_bytes() == name.as_bytes()) {
+            return Err(format!("{name} is ours, and nobody is told: {told:?}"));
+        }
+    }
+    seen.kept_both += kept_both.len() as u64;
     Ok(seen)
 }
 
