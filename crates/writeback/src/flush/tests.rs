@@ -6,6 +6,7 @@ mod directed;
 mod home;
 mod operations;
 mod power;
+mod said;
 mod tree;
 mod world;
 
