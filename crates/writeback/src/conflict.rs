@@ -101,6 +101,9 @@ pub fn decide(policy: ConflictPolicy, doing: Doing, known: Known, theirs: Theirs
         (Doing::Removal, Theirs::Other, _) => Decision::Drop,
         (Doing::Removal, Theirs::Version(_) | Theirs::LastName, ConflictPolicy::KeepBoth) => Decision::Drop,
         (Doing::Attributes, Theirs::Gone, _) => Decision::Drop,
+        // There is nothing that ours could replace, and its name may be another object's by now: only under a name that
+        // is ours alone it is known again.
+        (Doing::Bytes, Theirs::Gone, ConflictPolicy::KeepBoth | ConflictPolicy::Ours) => Decision::Beside,
         (Doing::Attributes, _, ConflictPolicy::KeepBoth) => Decision::TakeOurs,
         (_, _, ConflictPolicy::KeepBoth) => Decision::Beside,
         (_, _, ConflictPolicy::Ours) => Decision::TakeOurs,

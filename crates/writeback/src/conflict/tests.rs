@@ -28,7 +28,7 @@ fn what_nobody_else_changed_is_flushed_under_every_policy() {
 fn a_foreign_change_is_decided_by_the_policy() {
     let table = [
         (Doing::Bytes, Theirs::Version(NEW), [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Bytes, Theirs::Gone, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
+        (Doing::Bytes, Theirs::Gone, [Decision::Beside, Decision::Beside, Decision::Drop]),
         (Doing::Attributes, Theirs::Version(NEW), [Decision::TakeOurs, Decision::TakeOurs, Decision::Drop]),
         (Doing::Attributes, Theirs::Gone, [Decision::Drop; 3]),
         (Doing::Name, Theirs::Other, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),

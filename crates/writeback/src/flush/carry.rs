@@ -15,12 +15,12 @@ mod content;
 mod naming;
 
 use bytes::Bytes;
-use types::{ErrorKind, FileId, Name, Result, Version};
+use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use super::Shared;
 use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
-use crate::home::{Flushed, Found, Own};
+use crate::home::{Flushed, Found, Own, Seen};
 use crate::plan::{Unit, Work};
 use crate::sabotage::Bug;
 
@@ -44,19 +44,13 @@ impl<'a> Carry<'a> {
 
     pub async fn out(mut self) -> Result<Flushed> {
         let shared = self.shared;
-        let found = match &self.unit.work {
-            Work::Vanished => None,
-            Work::Object { make, content, set } => {
-                self.own = shared.home.own(self.unit.object).await?;
-                match make {
-                    Some(making) => self.make(making, content, set).await?,
-                    None => self.alter(content, set).await?,
-                }
+        let found = match self.work().await {
+            Err(error) if self.is_dropped_with_its_directory(&error).await? => {
+                let why = "its directory is not at the origin";
+                self.note(AlarmKind::Dropped, None, None, why);
+                None
             }
-            Work::Names(action) => {
-                self.own = shared.home.own(self.unit.object).await?;
-                self.names(action).await?
-            }
+            found => found?,
         };
         // Who knows a version bases changes on it: one with foreign changes in it is not known by this.
         let found = found.filter(|_| self.intact);
@@ -66,6 +60,34 @@ impl<'a> Carry<'a> {
         }
         let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
         Ok(Flushed { object, sequences, found, replaced: self.replaced })
+    }
+
+    async fn work(&mut self) -> Result<Option<Found>> {
+        let unit = self.unit;
+        if matches!(unit.work, Work::Vanished) {
+            return Ok(None);
+        }
+        self.own = self.shared.home.own(unit.object).await?;
+        match &unit.work {
+            Work::Vanished => Ok(None),
+            Work::Object { make: Some(making), content, set } => self.make(making, content, set).await,
+            Work::Object { make: None, content, set } => self.alter(content, set).await,
+            Work::Names(action) => self.names(action).await,
+        }
+    }
+
+    /// Where theirs stays and ours is dropped, what was to be in a directory of ours goes with it.
+    async fn is_dropped_with_its_directory(&self, error: &Error) -> Result<bool> {
+        let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale);
+        if self.policy != ConflictPolicy::Theirs || !absent {
+            return Ok(false);
+        }
+        for dir in self.unit.dirs() {
+            if !matches!(self.shared.home.look(dir).await?, Seen::Found(_)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn known(&self) -> Known {

@@ -13,7 +13,7 @@ mod world;
 use tree::{difference, tree};
 use world::World;
 
-use crate::conflict::ConflictPolicy;
+use crate::conflict::{AlarmKind, ConflictPolicy};
 use crate::random::Random;
 use crate::sabotage::{Bug, Sabotage};
 
@@ -84,7 +84,7 @@ fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
         return Err(format!("at the origin {difference}"));
     }
     let told = world::alarms(&world);
-    let unexpected = told.iter().find(|alarm| alarm.kind != crate::AlarmKind::Resumed);
+    let unexpected = told.iter().find(|alarm| alarm.kind != AlarmKind::Resumed);
     unexpected.map_or(Ok(seen), |alarm| Err(format!("nobody else was there: {alarm}")))
 }
 
@@ -102,10 +102,11 @@ fn crash(seen: &mut Seen, world: &mut World) -> Result<(), String> {
     compare_view(seen, world, "a crash")
 }
 
-/// Others change the origin: all that they wrote and all that clients wrote is there at the end. If the tier crashes in
-/// the midst of a change of the very file that others write to meanwhile, nobody can tell these apart: then it is said.
-fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
-    let mut world = World::new(seed, Sabotage(bug), ConflictPolicy::KeepBoth);
+/// Others change the origin: all that they wrote and all that clients wrote is there at the end, unless the policy says
+/// otherwise; and then it is said. If the tier crashes in the midst of a change of the very file that others write to
+/// meanwhile, nobody can tell these apart: that is said too.
+fn play_with_others(seed: u64, crashes: bool, policy: ConflictPolicy, bug: Option<Bug>) -> Played {
+    let mut world = World::new(seed, Sabotage(bug), policy);
     let mut seen = Seen::default();
     let (mut theirs, mut ended) = (Vec::new(), Vec::new());
     let steps = 20 + world.random.below(60);
@@ -137,14 +138,25 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
     let told = world::alarms(&world);
     // What was said before they wrote does not speak of it.
     let is_said = |object, before: usize| {
-        told[before..].iter().any(|it| it.kind == crate::AlarmKind::Resumed && it.object == object)
+        told[before..].iter().any(|it| match it.kind {
+            AlarmKind::Resumed => crashes && it.object == object,
+            // It names ours, and the place where theirs was.
+            AlarmKind::TookOurs => policy == ConflictPolicy::Ours,
+            _ => false,
+        })
+    };
+    // Under the other policies ours goes where theirs stays, or is put in the place of something else that was ours.
+    let is_given_up = match policy {
+        ConflictPolicy::KeepBoth => false,
+        ConflictPolicy::Ours => told.iter().any(|it| it.kind == AlarmKind::TookOurs),
+        ConflictPolicy::Theirs => told.iter().any(|it| it.kind == AlarmKind::Dropped),
     };
     for (text, object, before) in &theirs {
         if holds(&there, text) || holds(&ended, text) {
             continue;
         }
         let object = world.home.database().id(object);
-        if !crashes || !is_said(object, *before) {
+        if !is_said(object, *before) {
             return Err(format!("{text} in {object} was overwritten: {told:?}"));
         }
         seen.resumed_over += 1;
@@ -152,7 +164,8 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
     for (path, shown) in &wanted {
         for step in 0..steps {
             let ours = format!("<ours-{step}>");
-            if holds(&shown.bytes, &ours) && !holds(&ended, &ours) && !holds(&there, &ours) {
+            let lost = holds(&shown.bytes, &ours) && !holds(&ended, &ours) && !holds(&there, &ours);
+            if lost && !is_given_up {
                 return Err(format!("{ours} of {path} is lost: {:?}", world::alarms(&world)));
             }
         }
@@ -204,14 +217,22 @@ fn a_crash_at_any_step_of_a_flush_loses_nothing_and_does_nothing_twice() {
 
 #[test]
 fn what_others_changed_is_never_overwritten_and_ours_is_kept_beside() {
-    let seen = play_all(400, |seed| play_with_others(seed, false, None));
+    let seen = play_all(400, |seed| play_with_others(seed, false, ConflictPolicy::KeepBoth, None));
     assert!(seen.interferences > 0 && seen.kept_both > 0, "{seen:?}");
 }
 
 #[test]
 fn crashes_while_others_change_the_origin_lose_neither_theirs_nor_ours() {
-    let seen = play_all(300, |seed| play_with_others(seed, true, None));
+    let seen = play_all(300, |seed| play_with_others(seed, true, ConflictPolicy::KeepBoth, None));
     assert!(seen.interferences > 0 && seen.crashes_in_flush > 0, "{seen:?}");
+}
+
+#[test]
+fn whatever_the_policy_takes_from_others_or_from_us_is_said_with_crashes_and_without() {
+    for policy in [ConflictPolicy::Theirs, ConflictPolicy::Ours] {
+        let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, policy, None));
+        assert!(seen.interferences > 0 && seen.crashes_in_flush > 0, "{seen:?}");
+    }
 }
 
 #[test]
@@ -229,7 +250,7 @@ fn planted_bugs_of_the_flush_are_found() {
     ];
     for bug in BUGS {
         let play = |seed, bug| match Random(seed).below(2) {
-            0 => play_with_others(seed, seed % 4 == 0, bug),
+            0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
             _ => play(seed, true, bug),
         };
         let found = (1..=2000).find_map(|seed| {
@@ -241,4 +262,8 @@ fn planted_bugs_of_the_flush_are_found() {
         play(seed, None).unwrap_or_else(|wrong| panic!("seed {seed} is red without a bug: {wrong}"));
         println!("{bug:?} is found with seed {seed}: {}", wrong.lines().next().unwrap_or_default());
     }
+}
+
+pub fn tell_error(unit: &crate::plan::Unit, error: &types::Error) {
+    world::tell(|| format!("failed {:?} {error}", unit.sequences));
 }

@@ -209,33 +209,29 @@ impl Carry<'_> {
                 self.note(AlarmKind::Dropped, place, None, why);
                 Ok(None)
             }
-            (decision, _) => {
+            (Decision::Proceed | Decision::Resume | Decision::TakeOurs | Decision::Beside, _) => {
                 self.intact = false;
                 let place = place.ok_or_else(|| {
                     let context = format!("{object}, which has no place at the origin any more");
                     Error::new(ErrorKind::NotFound, "store beside", context)
                 })?;
-                self.store_beside(decision, place, content, set, why).await?;
+                self.store_beside(place, content, set, why).await?;
                 Ok(None)
             }
         }
     }
 
-    /// Under a conflict name; what is gone at the origin is made again under its own name where ours is to be taken.
+    /// Under a conflict name: one that is there is from an earlier attempt, or of an earlier unit.
     async fn store_beside(
         &mut self,
-        decision: Decision,
         (dir, name): (FileId, Name),
         content: &Content,
         set: &Attributes,
         why: &str,
     ) -> Result<()> {
-        let beside = Some(self.beside(&name)).filter(|_| decision == Decision::Beside);
-        let base = self.unit.base;
-        let to = beside.as_ref().unwrap_or(&name);
-        let kind = if beside.is_some() { AlarmKind::KeptBoth } else { AlarmKind::TookOurs };
-        self.note(kind, Some((dir, name.clone())), beside.clone(), why);
-        let copy = self.shared.home.copy_base(self.unit.object, base, dir, to).await?;
+        let (beside, base) = (self.beside(&name), self.unit.base);
+        self.note(AlarmKind::KeptBoth, Some((dir, name)), Some(beside.clone()), why);
+        let copy = self.shared.home.copy_base(self.unit.object, base, dir, &beside).await?;
         self.fill(copy.id, copy, content, set).await.map(drop)
     }
 

@@ -181,7 +181,9 @@ impl Carry<'_> {
         let from = (rename.from_dir, &from);
         let decision = self.replace(rename, target.as_ref()).await?;
         if matches!(decision, Decision::Proceed | Decision::TakeOurs) {
-            let replaced = target.filter(|it| it.attr.nlink > 1 && !it.attr.is_dir());
+            // Of what has foreign changes in it, no version is our doing.
+            let intact = decision == Decision::Proceed;
+            let replaced = target.filter(|it| intact && it.attr.nlink > 1 && !it.attr.is_dir());
             self.tell_of_rename(decision, rename, None);
             if let Some(replaced) = &replaced {
                 home.begin(replaced.id).await?;
@@ -255,6 +257,10 @@ impl Carry<'_> {
             let is_last = !rename.is_dir && is_last(replaced.links, target);
             if rename.is_dir || skip || !is_last && known.explains(target.version) {
                 return Ok(Decision::Proceed);
+            }
+            // An interrupted attempt was about to take its name and did not: it is not in doubt by that any more.
+            if own.begun {
+                self.shared.home.remember(replaced.object, own.version).await?;
             }
         }
         Ok(self.decide(Doing::Name, Theirs::Other))
