@@ -263,8 +263,6 @@ impl Shared {
     }
 
     fn hold(&self, unit: &Unit, error: &Error) {
-        #[cfg(test)]
-        tests::tell_error(unit, error);
         self.metrics.retries.inc();
         let now = self.clock.now().steady;
         let tries = {

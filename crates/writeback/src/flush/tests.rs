@@ -228,11 +228,15 @@ fn crashes_while_others_change_the_origin_lose_neither_theirs_nor_ours() {
 }
 
 #[test]
-fn whatever_the_policy_takes_from_others_or_from_us_is_said_with_crashes_and_without() {
-    for policy in [ConflictPolicy::Theirs, ConflictPolicy::Ours] {
-        let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, policy, None));
-        assert!(seen.interferences > 0 && seen.crashes_in_flush > 0, "{seen:?}");
-    }
+fn what_the_policy_ours_takes_from_others_is_said() {
+    let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, ConflictPolicy::Ours, None));
+    assert!(seen.interferences > 0, "{seen:?}");
+}
+
+#[test]
+fn what_the_policy_theirs_takes_from_clients_is_said() {
+    let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, ConflictPolicy::Theirs, None));
+    assert!(seen.interferences > 0, "{seen:?}");
 }
 
 #[test]
@@ -262,8 +266,4 @@ fn planted_bugs_of_the_flush_are_found() {
         play(seed, None).unwrap_or_else(|wrong| panic!("seed {seed} is red without a bug: {wrong}"));
         println!("{bug:?} is found with seed {seed}: {}", wrong.lines().next().unwrap_or_default());
     }
-}
-
-pub fn tell_error(unit: &crate::plan::Unit, error: &types::Error) {
-    world::tell(|| format!("failed {:?} {error}", unit.sequences));
 }

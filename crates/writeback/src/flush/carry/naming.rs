@@ -196,7 +196,7 @@ impl Carry<'_> {
                 Ok(found) => return Ok(Some(found)),
                 // Something was put into the directory that has the name, or it is of another kind now.
                 Err(error) if cannot_replace(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return self.stays(rename, error),
             }
         }
         if self.policy == ConflictPolicy::Theirs {
@@ -205,7 +205,20 @@ impl Carry<'_> {
         }
         let beside = self.beside(to);
         self.tell_of_rename(Decision::Beside, rename, Some(beside.clone()));
-        home.rename(from, (to_dir, &beside), rename.object).await.map(Some)
+        match home.rename(from, (to_dir, &beside), rename.object).await {
+            Err(error) => self.stays(rename, error),
+            renamed => renamed.map(Some),
+        }
+    }
+
+    /// A move before it was dropped, or others moved directories: where it is to go is inside of it now.
+    fn stays(&self, rename: &Rename, error: Error) -> Result<Option<Found>> {
+        if !rename.is_dir || error.kind() != ErrorKind::InvalidArgument {
+            return Err(error);
+        }
+        let place = Some((rename.to_dir, rename.to.clone()));
+        self.note(AlarmKind::Dropped, place, None, "at the origin this place is inside of it");
+        Ok(None)
     }
 
     fn tell_of_rename(&self, decision: Decision, rename: &Rename, beside: Option<Name>) {
