@@ -131,6 +131,14 @@ impl<'a> Carry<'a> {
         decide(self.policy, doing, known, theirs)
     }
 
+    /// `theirs` has the name that ours is to have. Nothing takes a name from a directory, whatever the policy.
+    fn decide_taken(&self, theirs: &Found) -> Decision {
+        match self.decide(Doing::Name, Theirs::Other) {
+            Decision::TakeOurs if theirs.attr.is_dir() => Decision::Beside,
+            decision => decision,
+        }
+    }
+
     /// The conflict name of what would have been `name`.
     fn beside(&self, name: &Name) -> Name {
         conflict_name(name, &self.shared.config.host, self.unit.since, self.unit.object)

@@ -87,7 +87,7 @@ impl Carry<'_> {
             return Ok(Some(Found { id, ..theirs }));
         }
         let place = Some((dir, name.clone()));
-        match self.decide(Doing::Name, Theirs::Other) {
+        match self.decide_taken(&theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), NAME_TAKEN);
@@ -128,7 +128,7 @@ impl Carry<'_> {
             let to = match home.lookup(*to_dir, to).await? {
                 None => to.clone(),
                 Some(target) if is_same(&target, id) => continue,
-                Some(_) => match self.place_of_taken(*to_dir, to) {
+                Some(target) => match self.place_of_taken(*to_dir, to, &target) {
                     Some(to) => to,
                     None => continue,
                 },
@@ -139,9 +139,9 @@ impl Carry<'_> {
     }
 
     /// Others gave the name that it is to have: which one it gets, if it is moved at all.
-    fn place_of_taken(&self, dir: FileId, name: &Name) -> Option<Name> {
+    fn place_of_taken(&self, dir: FileId, name: &Name, theirs: &Found) -> Option<Name> {
         let place = Some((dir, name.clone()));
-        match self.decide(Doing::Name, Theirs::Other) {
+        match self.decide_taken(theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), NAME_TAKEN);

@@ -59,11 +59,9 @@ impl Carry<'_> {
         }
         self.intact = self.is_ours(&before);
         self.begin().await?;
-        if there.is_none() {
-            return home.link(file, dir, name).await.map(Some);
-        }
+        let Some(theirs) = there else { return home.link(file, dir, name).await.map(Some) };
         let why = "another object had the name";
-        match self.decide(Doing::Name, Theirs::Other) {
+        match self.decide_taken(&theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);

@@ -75,6 +75,21 @@ fn a_name_is_taken_from_others_or_given_beside_them_after_it_was_said() {
     }
 }
 
+#[test]
+fn a_directory_keeps_its_name_under_every_policy() {
+    for policy in [ConflictPolicy::Ours, ConflictPolicy::KeepBoth] {
+        for history in WANTED {
+            let mut world = world(1, policy);
+            history(&mut world);
+            world.home.origin.mkdir(b"new").unwrap();
+            world.home.origin.write_file(b"new/theirs", b"theirs").unwrap();
+            world.flush_all().unwrap();
+            assert_eq!(world.at_origin("/new/theirs").unwrap(), b"theirs");
+            assert!(is_said(&world, AlarmKind::KeptBoth) && copies(&world).len() == 1, "{policy:?}");
+        }
+    }
+}
+
 /// An attempt went on over foreign bytes and was cut off; then others removed the file, and the next attempt made it
 /// anew: there was nothing left that could have told it.
 #[test]
