@@ -51,6 +51,8 @@ pub struct Known {
     pub own: Option<Version>,
     /// An attempt to change the object began, and nobody knows how far it came.
     pub begun: bool,
+    /// It is made by this very change: nobody ever saw it, so there is nothing to compare with.
+    pub making: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +74,24 @@ impl Known {
     pub fn explains(&self, version: Version) -> bool {
         self.own == Some(version) || self.base == Some(version)
     }
+
+    /// What is there may be our own doing, and nothing tells. So it is also with what our flush made and found changed
+    /// by others while it was at it: no version of it is known.
+    pub fn is_in_doubt(&self) -> bool {
+        self.begun || !self.making && self.base.is_none() && self.own.is_none()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.base.is_none() && self.own.is_none() && !self.begun
+    }
 }
 
 pub fn decide(policy: ConflictPolicy, doing: Doing, known: Known, theirs: Theirs) -> Decision {
     match theirs {
         Theirs::Version(version) if known.explains(version) => return Decision::Proceed,
-        // It was never seen at the origin, and our own flush made it: there is nothing to compare with.
-        Theirs::Version(_) if known.base.is_none() && known.own.is_none() => return Decision::Proceed,
+        Theirs::Version(_) if known.making && known.is_nothing() => return Decision::Proceed,
         // A removal that began leaves nothing that could be looked at.
-        Theirs::Version(_) if known.begun && doing != Doing::Removal => return Decision::Resume,
+        Theirs::Version(_) if known.is_in_doubt() && doing != Doing::Removal => return Decision::Resume,
         _ => {}
     }
     match (doing, theirs, policy) {
@@ -90,6 +101,9 @@ pub fn decide(policy: ConflictPolicy, doing: Doing, known: Known, theirs: Theirs
         (Doing::Removal, Theirs::Other, _) => Decision::Drop,
         (Doing::Removal, Theirs::Version(_) | Theirs::LastName, ConflictPolicy::KeepBoth) => Decision::Drop,
         (Doing::Attributes, Theirs::Gone, _) => Decision::Drop,
+        // There is nothing that ours could replace, and its name may be another object's by now: only under a name that
+        // is ours alone it is known again.
+        (Doing::Bytes, Theirs::Gone, ConflictPolicy::KeepBoth | ConflictPolicy::Ours) => Decision::Beside,
         (Doing::Attributes, _, ConflictPolicy::KeepBoth) => Decision::TakeOurs,
         (_, _, ConflictPolicy::KeepBoth) => Decision::Beside,
         (_, _, ConflictPolicy::Ours) => Decision::TakeOurs,
@@ -112,7 +126,9 @@ pub struct Alarm {
     pub why: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Raised before what it tells of is done: what a crash interrupts is not begun unsaid, whatever the next attempt finds.
+/// Should the attempt fail, and the next one end in another way, that is said too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AlarmKind {
     /// Ours is beside theirs.
     KeptBoth,

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use types::{Error, ErrorKind, JunctionId, Result, Timestamp};
+use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 
 pub use clock::{Clock, SystemClock};
 pub use metrics::FlushMetrics;
@@ -74,8 +74,8 @@ pub(crate) struct Shared {
     /// Counts units that came to an end, in whatever way.
     ended: watch::Sender<u64>,
     outages: Mutex<HashMap<JunctionId, u32>>,
-    /// Parked operations that were told already.
-    told: Mutex<HashSet<u64>>,
+    /// Alarms of operations that are not done, with the version that each spoke of: none is raised twice.
+    told: Mutex<HashMap<(u64, AlarmKind, FileId), Option<Version>>>,
 }
 
 /// Dropping it stops the flush where it is: the journal has what is not done.
@@ -222,7 +222,7 @@ impl Shared {
             Ok(()) => {
                 self.outages().remove(&unit.junction);
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-                told.retain(|sequence| !unit.sequences.contains(sequence));
+                told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
                 self.plan().done(&unit.sequences);
                 self.metrics.flushed(&unit);
@@ -280,17 +280,23 @@ impl Shared {
         self.metrics.retries.inc();
         let again_at = self.clock.now().steady + PARKED_FOR;
         self.plan().park(unit, &error, again_at);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = unit.sequences.iter().filter(|sequence| told.insert(**sequence)).count() > 0;
-        drop(told);
-        if news {
-            let (kind, junction, object) = (AlarmKind::Parked, unit.junction, unit.object);
-            let (sequences, why) = (unit.sequences.clone(), error.to_string());
-            self.raise(Alarm { kind, junction, object, place: None, beside: None, sequences, why });
-        }
+        let (kind, junction, object) = (AlarmKind::Parked, unit.junction, unit.object);
+        let (sequences, why) = (unit.sequences.clone(), error.to_string());
+        self.raise(Alarm { kind, junction, object, place: None, beside: None, sequences, why }, None);
     }
 
-    fn raise(&self, alarm: Alarm) {
+    /// Unless an earlier attempt said the same. `seen`: the version that is concerned; of another one it was not said.
+    fn raise(&self, alarm: Alarm, seen: Option<Version>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_news = |sequence: &u64| {
+            let before = told.insert((*sequence, alarm.kind, alarm.object), seen);
+            before != Some(seen)
+        };
+        let news = alarm.sequences.iter().filter(|sequence| is_news(sequence)).count();
+        drop(told);
+        if news == 0 {
+            return;
+        }
         tracing::warn!("{alarm}");
         self.metrics.raised(alarm.kind);
         self.home.alarm(alarm);

@@ -121,6 +121,6 @@ pub trait Home: Send + Sync + 'static {
     /// operations right after it.
     async fn flushed(&self, flushed: &Flushed);
 
-    /// What an operator must know: once for each thing, after a crash in the same moment once more.
+    /// What an operator must know, before it is done: once for each thing, after a crash in the same moment once more.
     fn alarm(&self, alarm: Alarm);
 }

@@ -189,6 +189,20 @@ pub struct Operation {
     pub action: Action,
 }
 
+impl Action {
+    /// In which it gives or takes names.
+    pub(crate) fn dirs(&self) -> [Option<FileId>; 2] {
+        match self {
+            Action::Make { dir, .. }
+            | Action::Link { dir, .. }
+            | Action::Remove { dir, .. }
+            | Action::Rmdir { dir, .. } => [Some(*dir), None],
+            Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
+            Action::Write { .. } | Action::Truncate { .. } | Action::Set { .. } => [None, None],
+        }
+    }
+}
+
 impl Operation {
     /// The head of its entry.
     pub fn encode(&self) -> Bytes {

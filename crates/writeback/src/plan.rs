@@ -20,7 +20,7 @@ use pace::Bucket;
 use unit::{Around, OPERATIONS_MAX};
 
 use crate::index::Position;
-use crate::operation::{Action, Operation};
+use crate::operation::Operation;
 use crate::sabotage::Sabotage;
 
 /// An operation that is not flushed.
@@ -49,16 +49,8 @@ impl Scope {
             Scope::All => true,
             Scope::Junction(junction) => operation.junction == *junction,
             Scope::Objects(objects) => {
-                let dirs = match &operation.action {
-                    Action::Make { dir, .. }
-                    | Action::Link { dir, .. }
-                    | Action::Remove { dir, .. }
-                    | Action::Rmdir { dir, .. } => [Some(*dir), None],
-                    Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
-                    _ => [None, None],
-                };
-                objects.contains(&operation.object())
-                    || dirs.iter().flatten().any(|dir| objects.contains(dir))
+                let mut dirs = operation.action.dirs().into_iter().flatten();
+                objects.contains(&operation.object()) || dirs.any(|dir| objects.contains(&dir))
             }
         }
     }

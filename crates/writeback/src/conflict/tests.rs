@@ -17,7 +17,7 @@ fn what_nobody_else_changed_is_flushed_under_every_policy() {
         for doing in [Doing::Bytes, Doing::Attributes, Doing::Removal] {
             assert_eq!(decide(policy, doing, based(), Theirs::Version(OLD)), Decision::Proceed);
             assert_eq!(decide(policy, doing, flushed, Theirs::Version(OWN)), Decision::Proceed);
-            let first = Known::default();
+            let first = Known { making: true, ..Known::default() };
             assert_eq!(decide(policy, doing, first, Theirs::Version(NEW)), Decision::Proceed);
         }
         assert_eq!(decide(policy, Doing::Removal, based(), Theirs::Gone), Decision::Proceed);
@@ -28,7 +28,7 @@ fn what_nobody_else_changed_is_flushed_under_every_policy() {
 fn a_foreign_change_is_decided_by_the_policy() {
     let table = [
         (Doing::Bytes, Theirs::Version(NEW), [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Bytes, Theirs::Gone, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
+        (Doing::Bytes, Theirs::Gone, [Decision::Beside, Decision::Beside, Decision::Drop]),
         (Doing::Attributes, Theirs::Version(NEW), [Decision::TakeOurs, Decision::TakeOurs, Decision::Drop]),
         (Doing::Attributes, Theirs::Gone, [Decision::Drop; 3]),
         (Doing::Name, Theirs::Other, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
@@ -49,6 +49,17 @@ fn an_interrupted_flush_goes_on_over_its_own_traces_only() {
     let begun = Known { begun: true, ..based() };
     assert_eq!(decide(KeepBoth, Doing::Bytes, begun, Theirs::Version(NEW)), Decision::Resume);
     assert_eq!(decide(KeepBoth, Doing::Bytes, begun, Theirs::Gone), Decision::Beside);
+    let made = Known { begun: true, making: true, ..Known::default() };
+    assert_eq!(decide(KeepBoth, Doing::Bytes, made, Theirs::Version(NEW)), Decision::Resume);
+}
+
+#[test]
+fn what_nothing_is_known_of_is_not_changed_unsaid() {
+    let theirs = Theirs::Version(NEW);
+    for doing in [Doing::Bytes, Doing::Attributes] {
+        assert_eq!(decide(KeepBoth, doing, Known::default(), theirs), Decision::Resume);
+    }
+    assert_eq!(decide(KeepBoth, Doing::Removal, Known::default(), theirs), Decision::Drop);
 }
 
 #[test]

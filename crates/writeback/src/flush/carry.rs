@@ -15,12 +15,12 @@ mod content;
 mod naming;
 
 use bytes::Bytes;
-use types::{ErrorKind, FileId, Name, Result};
+use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use super::Shared;
 use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
-use crate::home::{Flushed, Found, Own};
+use crate::home::{Flushed, Found, Own, Seen};
 use crate::plan::{Unit, Work};
 use crate::sabotage::Bug;
 
@@ -35,42 +35,23 @@ pub struct Carry<'a> {
     replaced: Option<Found>,
     /// What was there serves for what was to be made.
     adopted: bool,
-    alarms: Vec<Alarm>,
 }
 
 impl<'a> Carry<'a> {
     pub fn new(shared: &'a Shared, unit: &'a Unit, policy: ConflictPolicy) -> Carry<'a> {
-        Carry {
-            shared,
-            unit,
-            policy,
-            own: Own::default(),
-            intact: true,
-            replaced: None,
-            adopted: false,
-            alarms: Vec::new(),
-        }
+        Carry { shared, unit, policy, own: Own::default(), intact: true, replaced: None, adopted: false }
     }
 
-    /// Alarms are raised when it is done: an attempt that failed may end in another way.
     pub async fn out(mut self) -> Result<Flushed> {
         let shared = self.shared;
-        let found = match &self.unit.work {
-            Work::Vanished => None,
-            Work::Object { make, content, set } => {
-                self.own = shared.home.own(self.unit.object).await?;
-                match make {
-                    Some(making) => self.make(making, content, set).await?,
-                    None => self.alter(content, set).await?,
-                }
+        let found = match self.work().await {
+            Err(error) if self.is_dropped_with_its_directory(&error).await? => {
+                let why = "its directory is not at the origin";
+                self.note(AlarmKind::Dropped, None, None, why);
+                None
             }
-            Work::Names(action) => {
-                self.own = shared.home.own(self.unit.object).await?;
-                self.names(action).await?
-            }
+            found => found?,
         };
-        // Before anything is kept of it: what came after a crash could not tell any more.
-        self.alarms.drain(..).for_each(|alarm| shared.raise(alarm));
         // Who knows a version bases changes on it: one with foreign changes in it is not known by this.
         let found = found.filter(|_| self.intact);
         if (found.is_some() || self.own.begun) && !shared.sabotage.is(Bug::ForgetOwnVersion) {
@@ -81,25 +62,54 @@ impl<'a> Carry<'a> {
         Ok(Flushed { object, sequences, found, replaced: self.replaced })
     }
 
+    async fn work(&mut self) -> Result<Option<Found>> {
+        let unit = self.unit;
+        if matches!(unit.work, Work::Vanished) {
+            return Ok(None);
+        }
+        self.own = self.shared.home.own(unit.object).await?;
+        match &unit.work {
+            Work::Vanished => Ok(None),
+            Work::Object { make: Some(making), content, set } => self.make(making, content, set).await,
+            Work::Object { make: None, content, set } => self.alter(content, set).await,
+            Work::Names(action) => self.names(action).await,
+        }
+    }
+
+    /// Where theirs stays and ours is dropped, what was to be in a directory of ours goes with it.
+    async fn is_dropped_with_its_directory(&self, error: &Error) -> Result<bool> {
+        let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale);
+        if self.policy != ConflictPolicy::Theirs || !absent {
+            return Ok(false);
+        }
+        for dir in self.unit.dirs() {
+            if !matches!(self.shared.home.look(dir).await?, Seen::Found(_)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn known(&self) -> Known {
-        Known { base: self.unit.base, own: self.own.version, begun: self.own.begun }
+        let making = matches!(self.unit.work, Work::Object { make: Some(_), .. });
+        Known { base: self.unit.base, own: self.own.version, begun: self.own.begun, making }
     }
 
     /// All that happened to it was our doing, as far as we know.
     fn is_ours(&self, found: &Found) -> bool {
-        let nothing_known = self.unit.base.is_none() && self.own.version.is_none();
-        nothing_known || self.known().explains(found.version)
+        self.known().explains(found.version)
     }
 
     /// The same of what an interrupted attempt left: it moved the version, and perhaps it was not alone in that.
-    fn is_resumed(&mut self, found: &Found) -> bool {
+    fn is_resumed(&self, found: &Found) -> bool {
         if self.is_ours(found) {
             return true;
         }
-        if self.own.begun {
-            self.note(AlarmKind::Resumed, None, None, RESUMED);
+        let in_doubt = self.known().is_in_doubt();
+        if in_doubt {
+            self.note_seen(Some(found.version), AlarmKind::Resumed, None, None, RESUMED);
         }
-        self.own.begun
+        in_doubt
     }
 
     /// From here on the object is changed.
@@ -111,10 +121,22 @@ impl<'a> Carry<'a> {
     }
 
     fn decide(&self, doing: Doing, theirs: Theirs) -> Decision {
+        self.decide_knowing(self.known(), doing, theirs)
+    }
+
+    fn decide_knowing(&self, known: Known, doing: Doing, theirs: Theirs) -> Decision {
         if self.shared.sabotage.is(Bug::SkipConflictCheck) && matches!(theirs, Theirs::Version(_)) {
             return Decision::Proceed;
         }
-        decide(self.policy, doing, self.known(), theirs)
+        decide(self.policy, doing, known, theirs)
+    }
+
+    /// `theirs` has the name that ours is to have. Nothing takes a name from a directory, whatever the policy.
+    fn decide_taken(&self, theirs: &Found) -> Decision {
+        match self.decide(Doing::Name, Theirs::Other) {
+            Decision::TakeOurs if theirs.attr.is_dir() => Decision::Beside,
+            decision => decision,
+        }
     }
 
     /// The conflict name of what would have been `name`.
@@ -122,21 +144,31 @@ impl<'a> Carry<'a> {
         conflict_name(name, &self.shared.config.host, self.unit.since, self.unit.object)
     }
 
-    fn note(&mut self, kind: AlarmKind, place: Option<(FileId, Name)>, beside: Option<Name>, why: &str) {
-        self.note_of(self.unit.object, kind, place, beside, why);
+    /// Said before it is done, in every case: after a crash in between nobody could tell any more, when what the next
+    /// attempt finds is another thing.
+    fn note(&self, kind: AlarmKind, place: Option<(FileId, Name)>, beside: Option<Name>, why: &str) {
+        self.note_seen(None, kind, place, beside, why);
     }
 
-    fn note_of(
-        &mut self,
-        object: FileId,
+    /// `seen`: the version that is lost; of another one it is said again.
+    fn note_seen(
+        &self,
+        seen: Option<Version>,
         kind: AlarmKind,
         place: Option<(FileId, Name)>,
         beside: Option<Name>,
         why: &str,
     ) {
-        let junction = self.unit.junction;
+        let (junction, object) = (self.unit.junction, self.unit.object);
         let (sequences, why) = (self.unit.sequences.clone(), why.into());
-        self.alarms.push(Alarm { kind, junction, object, place, beside, sequences, why });
+        self.shared.raise(Alarm { kind, junction, object, place, beside, sequences, why }, seen);
+    }
+
+    /// What a rename replaced, and an attempt without an answer was at.
+    fn note_replaced(&self, object: FileId) {
+        let (kind, junction, why) = (AlarmKind::Resumed, self.unit.junction, RESUMED.into());
+        let (place, beside, sequences) = (None, None, self.unit.sequences.clone());
+        self.shared.raise(Alarm { kind, junction, object, place, beside, sequences, why }, None);
     }
 }
 

@@ -6,13 +6,14 @@ mod directed;
 mod home;
 mod operations;
 mod power;
+mod said;
 mod tree;
 mod world;
 
 use tree::{difference, tree};
 use world::World;
 
-use crate::conflict::ConflictPolicy;
+use crate::conflict::{AlarmKind, ConflictPolicy};
 use crate::random::Random;
 use crate::sabotage::{Bug, Sabotage};
 
@@ -83,7 +84,7 @@ fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
         return Err(format!("at the origin {difference}"));
     }
     let told = world::alarms(&world);
-    let unexpected = told.iter().find(|alarm| alarm.kind != crate::AlarmKind::Resumed);
+    let unexpected = told.iter().find(|alarm| alarm.kind != AlarmKind::Resumed);
     unexpected.map_or(Ok(seen), |alarm| Err(format!("nobody else was there: {alarm}")))
 }
 
@@ -101,10 +102,11 @@ fn crash(seen: &mut Seen, world: &mut World) -> Result<(), String> {
     compare_view(seen, world, "a crash")
 }
 
-/// Others change the origin: all that they wrote and all that clients wrote is there at the end. If the tier crashes in
-/// the midst of a change of the very file that others write to meanwhile, nobody can tell these apart: then it is said.
-fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
-    let mut world = World::new(seed, Sabotage(bug), ConflictPolicy::KeepBoth);
+/// Others change the origin: all that they wrote and all that clients wrote is there at the end, unless the policy says
+/// otherwise; and then it is said. If the tier crashes in the midst of a change of the very file that others write to
+/// meanwhile, nobody can tell these apart: that is said too.
+fn play_with_others(seed: u64, crashes: bool, policy: ConflictPolicy, bug: Option<Bug>) -> Played {
+    let mut world = World::new(seed, Sabotage(bug), policy);
     let mut seen = Seen::default();
     let (mut theirs, mut ended) = (Vec::new(), Vec::new());
     let steps = 20 + world.random.below(60);
@@ -117,7 +119,8 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
             _ if !world.is_flushing() => {
                 seen.interferences += 1;
                 let interference = world.interfere(step);
-                theirs.extend(interference.wrote.map(|wrote| (wrote, interference.object)));
+                let told = world::alarms(&world).len();
+                theirs.extend(interference.wrote.map(|wrote| (wrote, interference.object, told)));
                 ended.extend(interference.before);
                 ended.push(b'|');
             }
@@ -133,13 +136,27 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
     let (there, wanted) = (world.all_bytes(), tree(&world.want));
     let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let told = world::alarms(&world);
-    let is_said = |object| told.iter().any(|it| it.kind == crate::AlarmKind::Resumed && it.object == object);
-    for (text, object) in &theirs {
+    // What was said before they wrote does not speak of it.
+    let is_said = |object, before: usize| {
+        told[before..].iter().any(|it| match it.kind {
+            AlarmKind::Resumed => crashes && it.object == object,
+            // It names ours, and the place where theirs was.
+            AlarmKind::TookOurs => policy == ConflictPolicy::Ours,
+            _ => false,
+        })
+    };
+    // Under the other policies ours goes where theirs stays, or is put in the place of something else that was ours.
+    let is_given_up = match policy {
+        ConflictPolicy::KeepBoth => false,
+        ConflictPolicy::Ours => told.iter().any(|it| it.kind == AlarmKind::TookOurs),
+        ConflictPolicy::Theirs => told.iter().any(|it| it.kind == AlarmKind::Dropped),
+    };
+    for (text, object, before) in &theirs {
         if holds(&there, text) || holds(&ended, text) {
             continue;
         }
         let object = world.home.database().id(object);
-        if !crashes || !is_said(object) {
+        if !is_said(object, *before) {
             return Err(format!("{text} in {object} was overwritten: {told:?}"));
         }
         seen.resumed_over += 1;
@@ -147,13 +164,21 @@ fn play_with_others(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
     for (path, shown) in &wanted {
         for step in 0..steps {
             let ours = format!("<ours-{step}>");
-            if holds(&shown.bytes, &ours) && !holds(&ended, &ours) && !holds(&there, &ours) {
+            let lost = holds(&shown.bytes, &ours) && !holds(&ended, &ours) && !holds(&there, &ours);
+            if lost && !is_given_up {
                 return Err(format!("{ours} of {path} is lost: {:?}", world::alarms(&world)));
             }
         }
     }
-    seen.kept_both +=
-        world::alarms(&world).iter().filter(|alarm| alarm.kind == crate::AlarmKind::KeptBoth).count() as u64;
+    let kept_both: Vec<_> = told.iter().filter_map(|alarm| alarm.beside.as_ref()).collect();
+    let at_origin = tree(&world.home.origin);
+    let names = at_origin.keys().filter_map(|path| path.rsplit('/').next());
+    for name in names.filter(|name| name.contains(".conflict-")) {
+        if !kept_both.iter().any(|beside| beside.as_bytes() == name.as_bytes()) {
+            return Err(format!("{name} is ours, and nobody is told: {told:?}"));
+        }
+    }
+    seen.kept_both += kept_both.len() as u64;
     Ok(seen)
 }
 
@@ -192,14 +217,26 @@ fn a_crash_at_any_step_of_a_flush_loses_nothing_and_does_nothing_twice() {
 
 #[test]
 fn what_others_changed_is_never_overwritten_and_ours_is_kept_beside() {
-    let seen = play_all(400, |seed| play_with_others(seed, false, None));
+    let seen = play_all(400, |seed| play_with_others(seed, false, ConflictPolicy::KeepBoth, None));
     assert!(seen.interferences > 0 && seen.kept_both > 0, "{seen:?}");
 }
 
 #[test]
 fn crashes_while_others_change_the_origin_lose_neither_theirs_nor_ours() {
-    let seen = play_all(300, |seed| play_with_others(seed, true, None));
+    let seen = play_all(300, |seed| play_with_others(seed, true, ConflictPolicy::KeepBoth, None));
     assert!(seen.interferences > 0 && seen.crashes_in_flush > 0, "{seen:?}");
+}
+
+#[test]
+fn what_the_policy_ours_takes_from_others_is_said() {
+    let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, ConflictPolicy::Ours, None));
+    assert!(seen.interferences > 0, "{seen:?}");
+}
+
+#[test]
+fn what_the_policy_theirs_takes_from_clients_is_said() {
+    let seen = play_all(200, |seed| play_with_others(seed, seed % 2 == 0, ConflictPolicy::Theirs, None));
+    assert!(seen.interferences > 0, "{seen:?}");
 }
 
 #[test]
@@ -217,7 +254,7 @@ fn planted_bugs_of_the_flush_are_found() {
     ];
     for bug in BUGS {
         let play = |seed, bug| match Random(seed).below(2) {
-            0 => play_with_others(seed, seed % 4 == 0, bug),
+            0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
             _ => play(seed, true, bug),
         };
         let found = (1..=2000).find_map(|seed| {

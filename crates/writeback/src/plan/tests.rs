@@ -3,7 +3,7 @@
 use types::Name;
 
 use super::*;
-use crate::operation::{Attributes, NewObject, Rename};
+use crate::operation::{Action, Attributes, NewObject, Rename};
 use crate::{Piece, Replaced};
 
 const JUNCTION: JunctionId = JunctionId(1);

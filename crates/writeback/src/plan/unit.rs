@@ -34,6 +34,17 @@ pub struct Unit {
     pub bytes: u64,
 }
 
+impl Unit {
+    /// In which it gives or takes names.
+    pub fn dirs(&self) -> Vec<FileId> {
+        match &self.work {
+            Work::Object { make: Some(making), .. } => making.names.iter().map(|(dir, _)| *dir).collect(),
+            Work::Names(action) => action.dirs().into_iter().flatten().collect(),
+            Work::Vanished | Work::Object { make: None, .. } => Vec::new(),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Work {
     /// It came to nothing.

@@ -3,13 +3,15 @@
 use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use super::{Carry, absent, is_same, piece_bytes};
-use crate::conflict::{AlarmKind, Decision, Doing, Theirs};
+use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Theirs};
 use crate::home::{Found, Seen};
 use crate::operation::{Attributes, NewObject};
 use crate::plan::{Content, Making};
 
 /// Commits that say that something was lost, one after another, before the origin is left alone for a while.
 const COMMITS_MAX: u32 = 3;
+
+const NAME_TAKEN: &str = "another object has the name";
 
 impl Carry<'_> {
     pub(super) async fn make(
@@ -18,13 +20,17 @@ impl Carry<'_> {
         content: &Content,
         set: &Attributes,
     ) -> Result<Option<Found>> {
-        if self.unit.in_doubt
-            && let Some(found) = self.find_made(making).await?
-        {
-            return self.alter_found(Some(found), Some(making), content, set).await;
+        let Some((dir, name)) = making.names.last() else { return Ok(None) };
+        if self.unit.in_doubt {
+            match self.find_made(making).await? {
+                Seen::Found(found) => {
+                    return self.alter_found(Some(found), Some(making), content, set).await;
+                }
+                Seen::Gone if !self.make_again((*dir, name.clone())).await? => return Ok(None),
+                Seen::Gone | Seen::Never => {}
+            }
         }
         let (id, home) = (self.unit.object, self.shared.home.clone());
-        let Some((dir, name)) = making.names.last() else { return Ok(None) };
         let made = match home.make(*dir, name, id, &making.what).await {
             Err(error) if error.kind() == ErrorKind::Exists => self.make_beside(making, *dir, name).await?,
             made => Some(made?),
@@ -40,9 +46,9 @@ impl Carry<'_> {
     }
 
     /// By an earlier attempt, which may have given it one of its earlier names, and perhaps did not learn its id.
-    async fn find_made(&mut self, making: &Making) -> Result<Option<Found>> {
+    async fn find_made(&self, making: &Making) -> Result<Seen> {
         let (id, home) = (self.unit.object, self.shared.home.clone());
-        let Some((_, earlier)) = making.names.split_last() else { return Ok(None) };
+        let earlier = making.names.split_last().map_or(&[][..], |(_, earlier)| earlier);
         for (dir, name) in earlier {
             if absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id)) {
                 match home.make(*dir, name, id, &making.what).await {
@@ -51,10 +57,20 @@ impl Carry<'_> {
                 }
             }
         }
-        match home.look(id).await? {
-            Seen::Found(found) => Ok(Some(found)),
-            Seen::Gone | Seen::Never => Ok(None),
+        home.look(id).await
+    }
+
+    /// Others removed what an earlier attempt had made: no bytes of theirs are in the way of ours.
+    async fn make_again(&mut self, place: (FileId, Name)) -> Result<bool> {
+        let why = "it was removed at the origin before it was complete";
+        if self.policy == ConflictPolicy::Theirs {
+            self.note(AlarmKind::Dropped, Some(place), None, why);
+            return Ok(false);
         }
+        self.note(AlarmKind::TookOurs, Some(place), None, why);
+        // What is known of our own doing is of the one that is gone.
+        self.begin().await?;
+        Ok(true)
     }
 
     /// The name is taken.
@@ -71,9 +87,10 @@ impl Carry<'_> {
             return Ok(Some(Found { id, ..theirs }));
         }
         let place = Some((dir, name.clone()));
-        match self.decide(Doing::Name, Theirs::Other) {
+        match self.decide_taken(&theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
+                self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), NAME_TAKEN);
                 let made = match home.make(dir, &beside, id, &making.what).await {
                     // The name is ours alone: an earlier attempt made it, and did not learn its id.
                     Err(error) if error.kind() == ErrorKind::Exists => {
@@ -84,17 +101,15 @@ impl Carry<'_> {
                     }
                     made => made?,
                 };
-                self.note(AlarmKind::KeptBoth, place, Some(beside), "another object had the name");
                 Ok(Some(made))
             }
             Decision::TakeOurs => {
+                self.note(AlarmKind::TookOurs, place, None, NAME_TAKEN);
                 home.remove(dir, name).await?;
-                let made = home.make(dir, name, id, &making.what).await?;
-                self.note(AlarmKind::TookOurs, place, None, "another object had the name");
-                Ok(Some(made))
+                home.make(dir, name, id, &making.what).await.map(Some)
             }
             _ => {
-                self.note(AlarmKind::Dropped, place, None, "another object has the name");
+                self.note(AlarmKind::Dropped, place, None, NAME_TAKEN);
                 Ok(None)
             }
         }
@@ -107,11 +122,40 @@ impl Carry<'_> {
         for (dir, name) in earlier {
             let there =
                 absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| is_same(&found, id));
-            if there && (dir, name) != (to_dir, to) && home.lookup(*to_dir, to).await?.is_none() {
-                found = home.rename((*dir, name), (*to_dir, to), id).await?;
+            if !there || (dir, name) == (to_dir, to) {
+                continue;
             }
+            let to = match home.lookup(*to_dir, to).await? {
+                None => to.clone(),
+                Some(target) if is_same(&target, id) => continue,
+                Some(target) => match self.place_of_taken(*to_dir, to, &target) {
+                    Some(to) => to,
+                    None => continue,
+                },
+            };
+            found = home.rename((*dir, name), (*to_dir, &to), id).await?;
         }
         Ok(found)
+    }
+
+    /// Others gave the name that it is to have: which one it gets, if it is moved at all.
+    fn place_of_taken(&self, dir: FileId, name: &Name, theirs: &Found) -> Option<Name> {
+        let place = Some((dir, name.clone()));
+        match self.decide_taken(theirs) {
+            Decision::Beside => {
+                let beside = self.beside(name);
+                self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), NAME_TAKEN);
+                Some(beside)
+            }
+            Decision::TakeOurs => {
+                self.note(AlarmKind::TookOurs, place, None, NAME_TAKEN);
+                Some(name.clone())
+            }
+            _ => {
+                self.note(AlarmKind::Dropped, place, None, NAME_TAKEN);
+                None
+            }
+        }
     }
 
     /// What is at the origin already is altered.
@@ -137,18 +181,19 @@ impl Carry<'_> {
         // Who sets attributes of a directory does not speak of its names, and each name moves its version.
         let is_dir = found.as_ref().is_some_and(|found| found.attr.is_dir());
         let doing = if content.is_nothing() { Doing::Attributes } else { Doing::Bytes };
+        let mut known = self.known();
+        // Of what it makes an attempt keeps no intent: the bytes that are there tell that there was one.
         let has_bytes = found.as_ref().is_some_and(|found| found.attr.size > 0);
-        let half_made = making.is_some() && (has_bytes || self.own.begun);
-        let decision = match self.decide(doing, theirs) {
-            _ if is_dir => Decision::Proceed,
-            Decision::Proceed if half_made && self.own.version.is_none() => Decision::Resume,
-            decision => decision,
-        };
+        known.begun |= making.is_some() && has_bytes && known.own.is_none();
+        let decision = if is_dir { Decision::Proceed } else { self.decide_knowing(known, doing, theirs) };
         let place = if decision == Decision::Proceed { None } else { home.place(object).await? };
         let why =
             if found.is_some() { "it was changed at the origin" } else { "it was removed at the origin" };
         match (decision, found) {
             (Decision::Proceed | Decision::Resume | Decision::TakeOurs, Some(found)) => {
+                if let Some(kind) = AlarmKind::of(decision) {
+                    self.note_seen(Some(found.version), kind, place, None, why);
+                }
                 self.begin().await?;
                 let found = match making {
                     Some(making) => self.put_in_place(making, found).await?,
@@ -157,9 +202,6 @@ impl Carry<'_> {
                 let filled = self.fill(object, found, content, set).await?;
                 // Their bytes are still there, and no version with them is our doing.
                 self.intact &= decision != Decision::TakeOurs || !content.is_nothing();
-                if let Some(kind) = AlarmKind::of(decision) {
-                    self.note(kind, place, None, why);
-                }
                 Ok(Some(filled))
             }
             (Decision::Drop, _) => {
@@ -167,35 +209,30 @@ impl Carry<'_> {
                 self.note(AlarmKind::Dropped, place, None, why);
                 Ok(None)
             }
-            (decision, _) => {
+            (Decision::Proceed | Decision::Resume | Decision::TakeOurs | Decision::Beside, _) => {
                 self.intact = false;
                 let place = place.ok_or_else(|| {
                     let context = format!("{object}, which has no place at the origin any more");
                     Error::new(ErrorKind::NotFound, "store beside", context)
                 })?;
-                self.store_beside(decision, place, content, set, why).await?;
+                self.store_beside(place, content, set, why).await?;
                 Ok(None)
             }
         }
     }
 
-    /// Under a conflict name; what is gone at the origin is made again under its own name where ours is to be taken.
+    /// Under a conflict name: one that is there is from an earlier attempt, or of an earlier unit.
     async fn store_beside(
         &mut self,
-        decision: Decision,
         (dir, name): (FileId, Name),
         content: &Content,
         set: &Attributes,
         why: &str,
     ) -> Result<()> {
-        let beside = Some(self.beside(&name)).filter(|_| decision == Decision::Beside);
-        let base = self.unit.base;
-        let to = beside.as_ref().unwrap_or(&name);
-        let copy = self.shared.home.copy_base(self.unit.object, base, dir, to).await?;
-        self.fill(copy.id, copy, content, set).await?;
-        let kind = if beside.is_some() { AlarmKind::KeptBoth } else { AlarmKind::TookOurs };
-        self.note(kind, Some((dir, name)), beside, why);
-        Ok(())
+        let (beside, base) = (self.beside(&name), self.unit.base);
+        self.note(AlarmKind::KeptBoth, Some((dir, name)), Some(beside.clone()), why);
+        let copy = self.shared.home.copy_base(self.unit.object, base, dir, &beside).await?;
+        self.fill(copy.id, copy, content, set).await.map(drop)
     }
 
     /// Cut, write, size, attributes: the same however often it is done.
@@ -233,7 +270,7 @@ impl Carry<'_> {
                     self.intact = false;
                     let place = home.place(object).await?;
                     let why = "it was changed at the origin while it was written";
-                    self.note(AlarmKind::Overtaken, place, None, why);
+                    self.note_seen(written.before, AlarmKind::Overtaken, place, None, why);
                 }
                 version = written.after.version;
             }

@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, RESUMED, absent, is_same};
+use super::{Carry, absent, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
 use crate::home::{Found, Seen};
 use crate::operation::{Action, Rename};
@@ -59,26 +59,21 @@ impl Carry<'_> {
         }
         self.intact = self.is_ours(&before);
         self.begin().await?;
-        if there.is_none() {
-            return home.link(file, dir, name).await.map(Some);
-        }
+        let Some(theirs) = there else { return home.link(file, dir, name).await.map(Some) };
         let why = "another object had the name";
-        match self.decide(Doing::Name, Theirs::Other) {
+        match self.decide_taken(&theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
-                let there = self.at(dir, &beside).await?.filter(|there| is_same(there, file));
-                let found = match there {
-                    Some(there) => there,
-                    None => home.link(file, dir, &beside).await?,
-                };
-                self.note(AlarmKind::KeptBoth, place, Some(beside), why);
-                Ok(Some(found))
+                self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);
+                match self.at(dir, &beside).await?.filter(|there| is_same(there, file)) {
+                    Some(there) => Ok(Some(there)),
+                    None => home.link(file, dir, &beside).await.map(Some),
+                }
             }
             Decision::TakeOurs => {
-                home.remove(dir, name).await?;
-                let found = home.link(file, dir, name).await?;
                 self.note(AlarmKind::TookOurs, place, None, why);
-                Ok(Some(found))
+                home.remove(dir, name).await?;
+                home.link(file, dir, name).await.map(Some)
             }
             _ => {
                 self.note(AlarmKind::Dropped, place, None, why);
@@ -164,7 +159,7 @@ impl Carry<'_> {
             if target.as_ref().is_some_and(|target| is_same(target, rename.object)) {
                 if let Some(replaced) = rename.replaced.filter(|_| !rename.is_dir) {
                     if home.own(replaced.object).await?.begun {
-                        self.note_of(replaced.object, AlarmKind::Resumed, None, None, RESUMED);
+                        self.note_replaced(replaced.object);
                     }
                     self.follow_replaced(replaced.object).await?;
                 }
@@ -184,7 +179,10 @@ impl Carry<'_> {
         let from = (rename.from_dir, &from);
         let decision = self.replace(rename, target.as_ref()).await?;
         if matches!(decision, Decision::Proceed | Decision::TakeOurs) {
-            let replaced = target.filter(|it| it.attr.nlink > 1 && !it.attr.is_dir());
+            // Of what has foreign changes in it, no version is our doing.
+            let intact = decision == Decision::Proceed;
+            let replaced = target.filter(|it| intact && it.attr.nlink > 1 && !it.attr.is_dir());
+            self.tell_of_rename(decision, rename, None);
             if let Some(replaced) = &replaced {
                 home.begin(replaced.id).await?;
             }
@@ -193,13 +191,10 @@ impl Carry<'_> {
                 self.follow_replaced(replaced.id).await?;
             }
             match renamed {
-                Ok(found) => {
-                    self.tell_of_rename(decision, rename, None);
-                    return Ok(Some(found));
-                }
+                Ok(found) => return Ok(Some(found)),
                 // Something was put into the directory that has the name, or it is of another kind now.
                 Err(error) if cannot_replace(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return self.stays(rename, error),
             }
         }
         if self.policy == ConflictPolicy::Theirs {
@@ -207,12 +202,24 @@ impl Carry<'_> {
             return Ok(None);
         }
         let beside = self.beside(to);
-        let found = home.rename(from, (to_dir, &beside), rename.object).await?;
-        self.tell_of_rename(Decision::Beside, rename, Some(beside));
-        Ok(Some(found))
+        self.tell_of_rename(Decision::Beside, rename, Some(beside.clone()));
+        match home.rename(from, (to_dir, &beside), rename.object).await {
+            Err(error) => self.stays(rename, error),
+            renamed => renamed.map(Some),
+        }
     }
 
-    fn tell_of_rename(&mut self, decision: Decision, rename: &Rename, beside: Option<Name>) {
+    /// A move before it was dropped, or others moved directories: where it is to go is inside of it now.
+    fn stays(&self, rename: &Rename, error: Error) -> Result<Option<Found>> {
+        if !rename.is_dir || error.kind() != ErrorKind::InvalidArgument {
+            return Err(error);
+        }
+        let place = Some((rename.to_dir, rename.to.clone()));
+        self.note(AlarmKind::Dropped, place, None, "at the origin this place is inside of it");
+        Ok(None)
+    }
+
+    fn tell_of_rename(&self, decision: Decision, rename: &Rename, beside: Option<Name>) {
         let place = Some((rename.to_dir, rename.to.clone()));
         if let Some(kind) = AlarmKind::of(decision) {
             self.note(kind, place, beside, "what had the new name was made or changed at the origin");
@@ -256,12 +263,15 @@ impl Carry<'_> {
         };
         if let Some(replaced) = rename.replaced.filter(|replaced| is_same(target, replaced.object)) {
             let own = self.shared.home.own(replaced.object).await?;
-            let known = Known { base: replaced.base, own: own.version, begun: own.begun };
-            let unknown = replaced.base.is_none() && own.version.is_none();
+            let known = Known { base: replaced.base, own: own.version, begun: own.begun, making: false };
             let skip = self.shared.sabotage.is(Bug::SkipConflictCheck);
             let is_last = !rename.is_dir && is_last(replaced.links, target);
-            if rename.is_dir || skip || !is_last && (unknown || known.explains(target.version)) {
+            if rename.is_dir || skip || !is_last && known.explains(target.version) {
                 return Ok(Decision::Proceed);
+            }
+            // An interrupted attempt was about to take its name and did not: it is not in doubt by that any more.
+            if own.begun {
+                self.shared.home.remember(replaced.object, own.version).await?;
             }
         }
         Ok(self.decide(Doing::Name, Theirs::Other))

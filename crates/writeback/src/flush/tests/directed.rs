@@ -15,7 +15,7 @@ fn world(conflict: ConflictPolicy) -> World {
     World::new(1, Sabotage::default(), conflict)
 }
 
-fn file(world: &World, path: &str) -> FileId {
+pub fn file(world: &World, path: &str) -> FileId {
     let tree = now_list(world);
     tree.into_iter().find(|(given, _)| *given == name(path)).expect("is there").1
 }
@@ -25,12 +25,12 @@ fn now_list(world: &World) -> Vec<(types::Name, FileId)> {
     super::world::now(world.home.list(&root.reference)).unwrap()
 }
 
-fn write(world: &mut World, id: FileId, text: &[u8]) {
+pub fn write(world: &mut World, id: FileId, text: &[u8]) {
     let base = world.base(id);
     world.journal(Action::Write { file: id, offset: 0, size_before: 28, base }, text);
 }
 
-fn make(world: &mut World, given: &str) -> FileId {
+pub fn make(world: &mut World, given: &str) -> FileId {
     let id = world.ids.give(JUNCTION);
     let (dir, name, set) = (world.root, name(given), Attributes::default());
     world.journal(Action::Make { dir, name, id, what: NewObject::File, set }, &[]);

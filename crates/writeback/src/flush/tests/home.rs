@@ -15,6 +15,7 @@ use types::{
     Version,
 };
 
+use super::world::tell;
 use crate::conflict::Alarm;
 use crate::home::{Flushed, Found, Home, Own, Seen, Written};
 use crate::local::verifier_of;
@@ -94,6 +95,9 @@ impl TestHome {
             return Err(Error::new(kind, "change", "an origin that refuses"));
         }
         let changed = self.origin.change(&change).await;
+        tell(|| {
+            format!("  {change:?}: {:?}", changed.as_ref().map(|it| it.object.as_ref().map(|it| it.version)))
+        });
         self.step().await;
         changed.map(|changed| changed.object)
     }
@@ -223,6 +227,7 @@ impl Home for TestHome {
         }
         let reference = self.reference(object)?;
         let written = self.origin.write(&reference, offset, data, Stability::Unstable).await?;
+        tell(|| format!("  write {object} at {offset}: {written:?}"));
         self.step().await;
         let after = self.found(written.after.expect("told")).await;
         Ok(Written { before: written.before, after })
@@ -304,6 +309,7 @@ impl Home for TestHome {
 
     async fn begin(&self, object: FileId) -> Result<()> {
         self.step().await;
+        tell(|| format!("  begin {object}"));
         self.database().own.entry(object).or_default().begun = true;
         self.step().await;
         Ok(())
@@ -311,6 +317,7 @@ impl Home for TestHome {
 
     async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
         self.step().await;
+        tell(|| format!("  remember {object}: {version:?}"));
         self.database().own.insert(object, Own { version, begun: false });
         self.step().await;
         Ok(())
@@ -326,6 +333,7 @@ impl Home for TestHome {
     }
 
     fn alarm(&self, alarm: Alarm) {
+        tell(|| format!("  {alarm}"));
         self.alarms.lock().unwrap().push(alarm);
     }
 }

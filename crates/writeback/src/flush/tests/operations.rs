@@ -203,16 +203,18 @@ impl World {
             0 if !before.contains_key(&new) => new,
             _ => self.pick(&paths).unwrap_or("/h".into()),
         };
-        super::world::tell(|| format!("others: {path}"));
         let before = before.get(&path).map(|shown| shown.bytes.clone());
         if before.is_some() && self.random.below(4) == 0 {
             let object = self.object_at(&path);
+            super::world::tell(|| format!("others remove {path}, {}", self.home.database().id(&object)));
             origin.remove(path.as_bytes()).unwrap();
             return Interference { object, wrote: None, before: before.unwrap_or_default() };
         }
         let text = format!("<theirs-{token}>");
         origin.write_file(path.as_bytes(), text.as_bytes()).unwrap();
         let object = self.object_at(&path);
+        let id = self.home.database().id(&object);
+        super::world::tell(|| format!("others write {path}, {id}: {text}, {:?}", object.version));
         Interference { object, wrote: Some(text), before: before.unwrap_or_default() }
     }
 
