@@ -13,8 +13,8 @@
 
 mod content;
 mod naming;
+mod sending;
 
-use bytes::Bytes;
 use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use super::Shared;
@@ -181,20 +181,6 @@ fn absent<T>(result: Result<T>) -> Result<Option<T>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Bytes of a piece, whole and checked.
-pub(super) async fn piece_bytes(shared: &Shared, piece: &crate::Piece) -> Result<(u64, Bytes)> {
-    let crate::Piece::Dirty { range, position, skip } = piece else {
-        return Ok((piece.range().offset, Bytes::new()));
-    };
-    // The whole entry, so that its checksum is checked: nothing that went bad on the disk reaches the origin.
-    let data = shared.entries.read(*position).await?;
-    let (from, to) = (*skip as usize, (*skip + range.length) as usize);
-    let bytes = data.get(from..to).is_some().then(|| data.slice(from..to));
-    bytes
-        .map(|bytes| (range.offset, bytes))
-        .ok_or_else(|| types::Error::new(ErrorKind::Corrupt, "read journal entry", position.sequence))
 }
 
 fn is_same(found: &Found, object: FileId) -> bool {

@@ -1,15 +1,12 @@
 //! Objects: made, and their bytes and attributes altered.
 
-use types::{Error, ErrorKind, FileId, Name, Result, Version};
+use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, absent, is_same, piece_bytes};
+use super::{Carry, absent, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Theirs};
 use crate::home::{Found, Seen};
 use crate::operation::{Attributes, NewObject};
 use crate::plan::{Content, Making};
-
-/// Commits that say that something was lost, one after another, before the origin is left alone for a while.
-const COMMITS_MAX: u32 = 3;
 
 const NAME_TAKEN: &str = "another object has the name";
 
@@ -258,32 +255,6 @@ impl Carry<'_> {
             found = home.set(object, set, None).await?;
         }
         Ok(found)
-    }
-
-    async fn write(&mut self, object: FileId, mut version: Version, content: &Content) -> Result<Found> {
-        let home = self.shared.home.clone();
-        for _ in 0..COMMITS_MAX {
-            for piece in &content.pieces {
-                let (offset, data) = piece_bytes(self.shared, piece).await?;
-                let written = home.write(object, offset, data).await?;
-                if written.before.is_some_and(|before| before != version) {
-                    self.intact = false;
-                    let place = home.place(object).await?;
-                    let why = "it was changed at the origin while it was written";
-                    self.note_seen(written.before, AlarmKind::Overtaken, place, None, why);
-                }
-                version = written.after.version;
-            }
-            if let Some(found) = home.commit(object).await? {
-                return Ok(found);
-            }
-            // What was lost took its version with it.
-            if let Seen::Found(found) = home.look(object).await? {
-                version = found.version;
-            }
-        }
-        let context = format!("{object}: the origin keeps losing what it has not stored");
-        Err(Error::new(ErrorKind::Unavailable, "commit", context))
     }
 }
 
