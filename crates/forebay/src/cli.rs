@@ -49,6 +49,8 @@ enum Verb {
         #[command(flatten)]
         client: ClientArgs,
     },
+    /// Send what is written back and still waits here to the origin, now
+    Flush(client::FlushArgs),
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
@@ -199,6 +201,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Stat { path, client } => client::stat(&client, &path),
         Verb::Warm(args) => client::warm(&args),
         Verb::Evict { paths, client } => client::evict(&client, &paths),
+        Verb::Flush(args) => client::flush(&args),
         Verb::Demo(args) => {
             log_to_stderr("warn");
             runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)

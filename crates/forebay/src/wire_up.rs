@@ -121,7 +121,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         mount: settings.mount.clone(),
         started: Instant::now(),
-        warming: Default::default(),
+        under_way: Default::default(),
     });
     Ok(Tier { cache, namespace, nfs, mount, admin, admin_listener })
 }
