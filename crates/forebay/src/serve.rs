@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use types::{Error, ErrorKind, Result};
-use vfs::{Vfs, WritePolicy};
+use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
 use crate::quantity::Size;
 use crate::settings::Settings;
@@ -63,6 +63,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
             );
         }
     }
+    tell_what_was_left(&tier.admin.vfs.unflushed());
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");
     info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
@@ -180,12 +181,29 @@ async fn close_journal(vfs: &Vfs) -> Result<()> {
     let late = |_| Err(Error::new(ErrorKind::Io, "close the journal", format!("in {CLOSE:?}")));
     let closed = tokio::time::timeout(CLOSE, vfs.close()).await.unwrap_or_else(late);
     let left = vfs.unflushed();
-    if let Some(journal) = left.journal.filter(|journal| journal.operations > 0) {
-        let bytes: u64 = left.junctions.iter().map(|junction| junction.dirty_bytes).sum();
-        let (operations, dir) = (journal.operations, journal.dir.display());
-        info!(journal = %dir, "{operations} operations with {} wait in the journal for the next start", Size(bytes));
+    if let Some(journal) = left.journal.as_ref().filter(|journal| journal.operations > 0) {
+        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
+        let dir = journal.dir.display();
+        info!(journal = %dir, "{operations} operations with {bytes} wait in the journal for the next start");
     }
     closed
+}
+
+/// By an earlier run, in its journal.
+fn tell_what_was_left(left: &Unflushed) {
+    let Some(journal) = &left.journal else { return };
+    let dir = journal.dir.display();
+    for place in &journal.damaged {
+        error!(journal = %dir, "damaged, and nothing is written back: {place}");
+    }
+    if journal.operations > 0 {
+        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
+        info!(journal = %dir, "{operations} operations with {bytes} of an earlier run are not at their origin yet");
+    }
+}
+
+fn dirty_bytes(junctions: &[JunctionLoad]) -> Size {
+    Size(junctions.iter().map(|junction| junction.dirty_bytes).sum())
 }
 
 /// SIGTERM, SIGINT, and if `attended` the end of standard input.

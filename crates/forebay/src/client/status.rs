@@ -12,6 +12,9 @@ use crate::cli::ClientArgs;
 /// A journal that is this full slows its writers down so that they feel it.
 const JOURNAL_ALARM_PERCENT: u64 = 80;
 
+/// The newest of them.
+const ALARMS_SHOWN_MAX: usize = 20;
+
 pub fn status(args: &ClientArgs) -> Result<ExitCode> {
     let status = get(args, "/v1/status")?;
     if args.json {
@@ -109,7 +112,12 @@ fn journal(journal: &Value) -> Vec<String> {
     if more > 0 {
         alarm(format!("the origin refuses {more} more operations"));
     }
-    for one in array(&journal["alarms"]) {
+    let alarms = array(&journal["alarms"]);
+    let earlier = alarms.len().saturating_sub(ALARMS_SHOWN_MAX);
+    if earlier > 0 {
+        alarm(format!("{earlier} earlier ones are told by --json"));
+    }
+    for one in &alarms[earlier..] {
         let age = duration(number(&one["age_seconds"]) as f64);
         alarm(format!("{age} ago, {}: {}", text(&one["kind"]), text(&one["text"])));
     }
@@ -160,6 +168,16 @@ mod tests {
         has("ALARM     the origin refuses operation 7: no space");
         has("ALARM     the origin refuses 2 more operations");
         has("ALARM     5 s ago, kept both: /show/a\\nb: ours is beside");
+    }
+
+    #[test]
+    fn of_many_alarms_the_newest_are_shown() {
+        let alarms: Vec<_> =
+            (0..30).map(|i| json!({ "kind": "resumed", "text": format!("/file-{i}.") })).collect();
+        let lines = journal(&json!({ "alarms": alarms }));
+        assert_eq!(lines.len(), 1 + 1 + ALARMS_SHOWN_MAX, "{lines:#?}");
+        assert!(lines[1].contains("10 earlier"), "{lines:#?}");
+        assert!(lines[2].contains("/file-10.") && lines[21].contains("/file-29."), "{lines:#?}");
     }
 
     #[test]

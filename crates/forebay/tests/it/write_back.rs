@@ -231,3 +231,80 @@ fn what_is_written_back_goes_home_by_itself() {
     }
     assert!(std::fs::read(show.join("frame")).expect("there now") == content(9), "other bytes");
 }
+
+/// One MiB of memory, as the directory that `show_of` names, until it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(name: &str, dir: &Path) -> Option<SmallDisk> {
+        let show = show_of(dir);
+        let at = show.to_str().expect("UTF-8");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "forebay-test", at]).output();
+        if !mounted.as_ref().is_ok_and(|done| done.status.success()) {
+            testkit::lab::not_run(name, &format!("it needs root, to mount a small disk: {mounted:?}"));
+            return None;
+        }
+        Some(SmallDisk(show))
+    }
+
+    fn grow(&self) {
+        let grown = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&self.0).status();
+        assert!(grown.is_ok_and(|status| status.success()), "remounted");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended() {
+    let name = "what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended";
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let Some(disk) = SmallDisk::mount(name, dir.path()) else { return };
+    let tier = held(dir.path());
+    let Some(()) = put(&tier, "/show/large", &content(10)) else { return };
+    let refused = tier.ask(&["flush", "--wait"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(said(&refused).contains("the origin refuses"), "{}", said(&refused));
+    let told: Value = serde_json::from_slice(&refused.stdout).expect("JSON");
+    assert!(told["refused"].as_u64().is_some_and(|refused| refused > 0), "{told}");
+    let journal = tier.json(&["status"])["journal"].clone();
+    assert!(journal["refused"].as_u64().is_some_and(|refused| refused > 0), "{journal}");
+    assert!(read(&tier, "/show/large") == content(10), "it is here all the same");
+
+    disk.grow();
+    flush(&tier, &[]);
+    assert!(std::fs::read(disk.0.join("large")).expect("there now") == content(10), "other bytes");
+    assert_eq!(tier.json(&["status"])["journal"]["refused"], 0);
+}
+
+#[test]
+fn a_flush_waits_through_an_outage_and_clients_go_on() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (far, near) = (dir.path().join("far"), dir.path().join("near"));
+    std::fs::create_dir(&near).expect("made");
+    let show = show_of(&far);
+    let tree = format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n", far.join("tree").display());
+    let mut nas = Tier::start(&far, &tree);
+    let port = nas.nfs_port;
+    let junction = format!(
+        "[[junction]]\npath = \"/\"\norigin = \"nfs://127.0.0.1:{port}/?mountport={port}\"\n{HELD}\n"
+    );
+    let tier = Tier::start(&near, &junction);
+    let Some(()) = put(&tier, "/show/before", &content(11)) else { return };
+    nas.stop();
+    let admin = tier.admin.to_string();
+    let mut waiting = forebay().args(["flush", "--wait", "--json", "--admin", &admin]).spawn().expect("runs");
+    put(&tier, "/show/meanwhile", &content(12));
+    assert!(read(&tier, "/show/before") == content(11), "other bytes");
+    assert!(waiting.try_wait().expect("our child").is_none(), "the origin is away: it cannot have it");
+    nas.start_again();
+    assert!(waiting.wait().expect("our child").success(), "the origin has what was there before");
+    assert!(std::fs::read(show.join("before")).expect("there now") == content(11), "other bytes");
+    flush(&tier, &[]);
+    assert!(std::fs::read(show.join("meanwhile")).expect("there now") == content(12), "other bytes");
+}
