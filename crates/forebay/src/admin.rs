@@ -2,13 +2,15 @@
 //!
 //! Not authenticated: it listens on loopback unless told otherwise.
 
+mod flush;
+mod jobs;
 mod paths;
 mod report;
 mod warm;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Bytes;
@@ -26,7 +28,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::error;
 use types::ErrorKind;
-use vfs::Vfs;
+use vfs::{Vfs, WarmProgress};
+
+use jobs::Jobs;
 
 pub use paths::{decode as decode_path, encode as encode_path};
 
@@ -39,7 +43,19 @@ pub struct Admin {
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
     pub started: Instant,
-    pub warming: Mutex<warm::Jobs>,
+    pub under_way: UnderWay,
+}
+
+/// What requests have started.
+pub struct UnderWay {
+    warming: Jobs<Arc<WarmProgress>>,
+    flushing: Jobs<flush::Watched>,
+}
+
+impl Default for UnderWay {
+    fn default() -> UnderWay {
+        UnderWay { warming: Jobs::new("warm-up"), flushing: Jobs::new("flush") }
+    }
 }
 
 pub struct NfsFacts {
@@ -54,6 +70,7 @@ pub struct Paths {
 }
 
 /// What went wrong, for a person to read.
+#[derive(Debug)]
 pub struct Problem(StatusCode, String);
 
 impl Problem {
@@ -95,9 +112,11 @@ pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Re
         .route("/v1/evict", post(evict))
         .route("/v1/warm", post(warm::start).layer(DefaultBodyLimit::max(warm::BODY_MAX)))
         .route("/v1/warm/{job}", get(warm::progress))
+        .route("/v1/flush", post(flush::start))
+        .route("/v1/flush/{job}", get(flush::progress))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))
         .method_not_allowed_fallback(async || {
-            let message = "this path takes another method: GET to look, POST to evict and warm";
+            let message = "this path takes another method: GET to look, POST to evict, warm and flush";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
         })
         .with_state(admin);

@@ -49,6 +49,8 @@ enum Verb {
         #[command(flatten)]
         client: ClientArgs,
     },
+    /// Send what is written back and still waits here to the origin, now
+    Flush(client::FlushArgs),
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
@@ -81,7 +83,8 @@ pub struct ServeArgs {
     /// Also mount the tree on this machine, at this empty directory
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
-    /// What clients may change, of every origin: through (done when the origin has it) or read-only [default: through]
+    /// What clients may change, of every origin: through (done when the origin has it), back (done when a journal on this
+    /// machine's disk has it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
     /// Print the addresses as JSON once they answer
@@ -108,7 +111,8 @@ pub struct MountArgs {
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
-    /// What may be changed: through (done when the origin has it) or read-only [default: through]
+    /// What may be changed: through (done when the origin has it), back (done when a journal on this machine's disk has
+    /// it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
     /// Print the addresses as JSON once it is mounted
@@ -199,6 +203,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Stat { path, client } => client::stat(&client, &path),
         Verb::Warm(args) => client::warm(&args),
         Verb::Evict { paths, client } => client::evict(&client, &paths),
+        Verb::Flush(args) => client::flush(&args),
         Verb::Demo(args) => {
             log_to_stderr("warn");
             runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)

@@ -1,5 +1,8 @@
 //! The commands that ask a running tier.
 
+mod flush;
+mod progress;
+mod status;
 mod warm;
 
 use std::ffi::OsString;
@@ -15,6 +18,8 @@ use crate::admin::{decode_path, encode_path};
 use crate::cli::ClientArgs;
 use crate::quantity::Size;
 
+pub use flush::{FlushArgs, flush};
+pub use status::status;
 pub use warm::{WarmArgs, warm};
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,50 +35,6 @@ fn print_line(line: std::fmt::Arguments<'_>) -> Result<()> {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the answer", e)),
         _ => Ok(()),
     }
-}
-
-pub fn status(args: &ClientArgs) -> Result<ExitCode> {
-    let status = get(args, "/v1/status")?;
-    if args.json {
-        say!("{status:#}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let cache = &status["cache"];
-    say!(
-        "forebay {}, up {} s, {}",
-        text(&status["version"]),
-        status["uptime_seconds"],
-        text(&status["write"])
-    );
-    if let Some(address) = status["nfs"]["address"].as_str() {
-        say!("nfs       {address}, {} connections", status["nfs"]["connections"]);
-    }
-    if let Some(dir) = status["mount"].as_str() {
-        say!("mount     {dir}");
-    }
-    let (used, max) = (size(&cache["bytes_used"]), size(&cache["bytes_max"]));
-    say!("cache     {used} of {max} in {} files", cache["files"]);
-    say!("reads     {} from cache, {} waited for", size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));
-    if let Some(reason) = cache["degraded"].as_str() {
-        say!("ALARM     the cache disk cannot be filled: {reason}");
-    }
-    for junction in status["junctions"].as_array().unwrap_or(&Vec::new()) {
-        say!(
-            "junction  {} <- {} ({}): {} in {} calls; files {}, directories {}, write {}",
-            text(&junction["path"]),
-            text(&junction["origin"]),
-            text(&junction["state"]),
-            size(&junction["origin_bytes"]),
-            junction["origin_calls"],
-            text(&junction["files"]),
-            text(&junction["directories"]),
-            text(&junction["write"]),
-        );
-        if let (Some(ms), Some(error)) = (junction["failing_ms"].as_u64(), junction["error"].as_str()) {
-            say!("ALARM     {} does not answer for {} s: {error}", text(&junction["path"]), ms / 1000);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {

@@ -1,5 +1,7 @@
 //! forebay.toml as it is typed. Values are checked where they stand, so that an error names its line.
 
+mod back;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,12 +14,15 @@ use vfs::WritePolicy;
 
 use crate::quantity::{Size, Span, parsed};
 
+pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
     pub cache: Cache,
     pub nfs: Nfs,
     pub admin: Admin,
+    pub journal: Journal,
     pub junction: Vec<Junction>,
 }
 
@@ -142,9 +147,20 @@ pub struct Junction {
     /// What clients may change, and when it counts as done.
     #[serde(default)]
     pub write: Option<Write>,
+    /// With `write = "back"`: how old a change is at least before it is flushed.
+    #[serde(default)]
+    pub flush_delay: Option<Span>,
+    /// Absent: as fast as the origin takes it.
+    #[serde(default)]
+    pub flush_rate: Option<Rate>,
+    /// Absent or empty: at any time.
+    #[serde(default)]
+    pub flush_windows: Option<Vec<Hours>>,
+    #[serde(default)]
+    pub conflicts: Option<Conflicts>,
 }
 
-/// `"through"` or `"read-only"`.
+/// `"through"`, `"back"` or `"read-only"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write(pub WritePolicy);
 
@@ -160,11 +176,11 @@ impl FromStr for Write {
     fn from_str(text: &str) -> std::result::Result<Write, String> {
         match text {
             "through" => Ok(Write(WritePolicy::Through)),
+            "back" => Ok(Write(WritePolicy::Back)),
             "read-only" => Ok(Write(WritePolicy::ReadOnly)),
-            "back" => {
-                Err("\"back\" comes with a later version; write \"through\" or \"read-only\"".to_owned())
+            other => {
+                Err(format!("\"{other}\" is no way to write; write \"through\", \"back\" or \"read-only\""))
             }
-            other => Err(format!("\"{other}\" is no way to write; write \"through\" or \"read-only\"")),
         }
     }
 }
@@ -237,7 +253,20 @@ mod tests {
             ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nfiles = \"never\"\n", ":4:", "immutable"),
             ("[[junction]]\npath = \"/a\"\n", ":1:", "origin"),
             ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nwrite = \"yes\"\n", ":4:", "\"through\""),
-            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nwrite = \"back\"\n", ":4:", "later"),
+            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nflush_delay = \"soon\"\n", ":4:", "30s"),
+            ("[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nflush_rate = \"0\"\n", ":4:", "50MiB"),
+            (
+                "[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nflush_windows = [\"01:00-02:00\", \"at night\"]\n",
+                ":4:",
+                "22:00-06:00",
+            ),
+            (
+                "[[junction]]\npath = \"/a\"\norigin = \"file:///x\"\nconflicts = \"mine\"\n",
+                ":4:",
+                "keep-both",
+            ),
+            ("[journal]\nsize = \"1MiB\"\n", ":2:", "256MiB"),
+            ("[journal]\npath = \"/x\"\n", ":2:", "`dir`"),
             ("[[nfs.export]]\nclients = [\"nas\"]\n", ":2:", "10.0.0.0/8"),
             ("[[nfs.export]]\nclients = [\"*\"]\nsquash = \"yes\"\n", ":3:", "\"root\""),
             ("[[nfs.export]]\nclients = [\"*\"]\naccess = \"rw\"\n", ":3:", "\"read-write\""),

@@ -12,10 +12,11 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
-use types::{Error, Result};
-use vfs::Vfs;
+use tracing::{error, info, warn};
+use types::{Error, ErrorKind, Result};
+use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
+use crate::quantity::Size;
 use crate::settings::Settings;
 use crate::wire_up::{Mount, Tier};
 use crate::{admin, wire_up};
@@ -26,6 +27,9 @@ const DRAIN: Duration = Duration::from_secs(8);
 /// What clients wrote and nobody has stored yet is given this long then. An origin that cannot be reached now may not be
 /// back before the system loses its patience with us.
 const FLUSH: Duration = Duration::from_secs(20);
+
+/// A journal's disk that hangs must not hold the process for ever.
+const CLOSE: Duration = Duration::from_secs(10);
 
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
 /// input does.
@@ -51,7 +55,15 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
             write = %junction.write,
             "junction"
         );
+        if junction.write == WritePolicy::Back {
+            warn!(
+                path = %junction.path,
+                journal = %settings.journal.dir.display(),
+                "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
+            );
+        }
     }
+    tell_what_was_left(&tier.admin.vfs.unflushed());
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");
     info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
@@ -156,11 +168,42 @@ impl Running {
         for (file, bytes) in self.vfs.flush(FLUSH).await {
             warn!(%file, "{bytes} bytes that clients wrote are not stored at the origin");
         }
+        let closed = close_journal(&self.vfs).await;
         self.cache.shutdown().await;
         self.namespace.shutdown().await;
         info!("stopped");
-        Ok(())
+        closed
     }
+}
+
+/// What waits there is not flushed now: an origin that is away must not hold up the stop.
+async fn close_journal(vfs: &Vfs) -> Result<()> {
+    let late = |_| Err(Error::new(ErrorKind::Io, "close the journal", format!("in {CLOSE:?}")));
+    let closed = tokio::time::timeout(CLOSE, vfs.close()).await.unwrap_or_else(late);
+    let left = vfs.unflushed();
+    if let Some(journal) = left.journal.as_ref().filter(|journal| journal.operations > 0) {
+        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
+        let dir = journal.dir.display();
+        info!(journal = %dir, "{operations} operations with {bytes} wait in the journal for the next start");
+    }
+    closed
+}
+
+/// By an earlier run, in its journal.
+fn tell_what_was_left(left: &Unflushed) {
+    let Some(journal) = &left.journal else { return };
+    let dir = journal.dir.display();
+    for place in &journal.damaged {
+        error!(journal = %dir, "damaged, and nothing is written back: {place}");
+    }
+    if journal.operations > 0 {
+        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
+        info!(journal = %dir, "{operations} operations with {bytes} of an earlier run are not at their origin yet");
+    }
+}
+
+fn dirty_bytes(junctions: &[JunctionLoad]) -> Size {
+    Size(junctions.iter().map(|junction| junction.dirty_bytes).sum())
 }
 
 /// SIGTERM, SIGINT, and if `attended` the end of standard input.

@@ -1,6 +1,8 @@
 //! From what was typed, in a file and on the command line, to what the parts take. Everything that can be seen to be
 //! wrong without asking anybody is refused here, in one line that says what would be right.
 
+mod back;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +10,12 @@ use std::time::Duration;
 use front_nfs::{Rule, Squash};
 use namespace::Freshness;
 use types::{Error, ErrorKind, Result};
-use vfs::WritePolicy;
+use vfs::{FlushPolicy, WritePolicy};
 
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
+
+pub use back::JournalSettings;
 
 /// Where the operator's commands are answered unless said otherwise.
 pub const ADMIN_DEFAULT: SocketAddr =
@@ -24,6 +28,7 @@ pub struct Settings {
     /// Holds blocks, metadata and the handle key.
     pub dir: PathBuf,
     pub cache: cache::Config,
+    pub journal: JournalSettings,
     pub junctions: Vec<JunctionSettings>,
     pub exports: Vec<ExportSettings>,
     /// Absent: no NFS server.
@@ -43,6 +48,8 @@ pub struct JunctionSettings {
     pub negative_ttl: Duration,
     pub stale_if_error: Option<Duration>,
     pub write: WritePolicy,
+    /// If it is written `back`.
+    pub flush: FlushPolicy,
 }
 
 /// The far storage of a junction.
@@ -83,16 +90,19 @@ impl Settings {
                 "a cache of {size} bytes is below the floor of {floor}MiB; give --cache-size 20GiB"
             ));
         }
+        let journal = JournalSettings::build(file.journal, &dir)?;
         let mut junctions = Vec::new();
         for typed in file.junction {
+            let write = write.or(typed.write).unwrap_or_default().0;
             junctions.push(JunctionSettings {
+                flush: back::flush_policy(&typed, write)?,
                 path: normal_path(&typed.path)?,
                 store: parse_origin(&typed.origin)?,
                 files: typed.files.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
                 directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
                 negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
                 stale_if_error: typed.stale_if_error.map(|span| span.0),
-                write: write.or(typed.write).unwrap_or_default().0,
+                write,
             });
         }
         for typed in &args.origin {
@@ -104,6 +114,7 @@ impl Settings {
         Ok(Settings {
             dir,
             cache,
+            journal,
             junctions,
             exports,
             nfs: Some(args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT)),
@@ -146,6 +157,7 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
         negative_ttl: TTL_DEFAULT,
         stale_if_error: None,
         write: config::Write::default().0,
+        flush: back::default_flush_policy(),
     })
 }
 

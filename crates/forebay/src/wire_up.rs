@@ -1,5 +1,6 @@
 //! The whole stack, built bottom-up. This is the only file that names concrete parts of every layer.
 
+use std::env::VarError;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,13 +19,15 @@ use origin::retry::{Retry, RetryConfig};
 use origin_nfs::NfsOrigin;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tracing::warn;
+use tracing::{info, warn};
 use types::{Error, ErrorKind, Result};
-use vfs::Vfs;
+use vfs::{Journaling, Vfs, WritePolicy};
 
 use crate::admin::{Admin, NfsFacts};
 use crate::deferred::Deferred;
+use crate::local_time;
 use crate::settings::{ExportSettings, JunctionSettings, Settings, Store};
+use crate::waiting::Waiting;
 
 /// An origin that does not answer at start is given this long.
 const FIRST_CONTACT: Duration = Duration::from_secs(10);
@@ -91,8 +94,12 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
 
     let policies = settings.junctions.iter().map(|junction| (junction.path.clone(), junction.write));
     let writing = vfs::Writing { junctions: policies.collect(), ..Default::default() };
-    let vfs = Vfs::new(namespace.clone(), cache.clone(), writing);
+    let vfs = match journaling(settings)? {
+        Some(journaling) => Vfs::with_journal(namespace.clone(), cache.clone(), writing, journaling)?,
+        None => Vfs::new(namespace.clone(), cache.clone(), writing),
+    };
     vfs.register(&mut registry);
+    registry.register_collector(Box::new(Waiting(vfs.clone())));
 
     let nfs = match settings.nfs {
         Some(listen) => Some(nfs_server(listen, settings, &vfs).await?),
@@ -121,9 +128,52 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         mount: settings.mount.clone(),
         started: Instant::now(),
-        warming: Default::default(),
+        under_way: Default::default(),
     });
     Ok(Tier { cache, namespace, nfs, mount, admin, admin_listener })
+}
+
+/// Where anything is written `back`, or was by an earlier run: what that left is owed to its origin.
+fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
+    let hook = match std::env::var("FOREBAY_CRASH_AT") {
+        Ok(step) => Some(vfs::abort_at(&step)?),
+        Err(VarError::NotPresent) => None,
+        Err(e) => return Err(Error::new(ErrorKind::Config, "FOREBAY_CRASH_AT:", e)),
+    };
+    let is_back = |junction: &&JunctionSettings| junction.write == WritePolicy::Back;
+    let back: Vec<_> = settings.junctions.iter().filter(is_back).collect();
+    let journal = &settings.journal;
+    if back.is_empty() && !holds_anything(&journal.dir)? {
+        return Ok(None);
+    }
+    let utc_offset = local_time::utc_offset();
+    if back.iter().any(|junction| !junction.flush.windows.is_empty()) {
+        let hours = f64::from(utc_offset) / 3600.0;
+        info!(
+            "flush windows are taken to be {hours:+} h from UTC, as clocks here are now; a change counts at the next start"
+        );
+    }
+    Ok(Some(Journaling {
+        dir: journal.dir.clone(),
+        size_max: journal.size_max,
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        utc_offset,
+        flush: back.iter().map(|junction| (junction.path.clone(), junction.flush.clone())).collect(),
+        hook,
+    }))
+}
+
+/// A directory that is there and cannot be looked into is an error: it may hold what nobody else has.
+fn holds_anything(dir: &Path) -> Result<bool> {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => {
+            let message =
+                format!("cannot look into {}: {e}; make it readable, or name another", dir.display());
+            Err(Error::new(ErrorKind::Config, "journal directory:", message))
+        }
+    }
 }
 
 async fn nfs_server(listen: SocketAddr, settings: &Settings, vfs: &Arc<Vfs>) -> Result<NfsServer> {

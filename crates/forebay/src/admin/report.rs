@@ -1,16 +1,23 @@
 //! What is told of a tier and of a path, as JSON.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::{Value, json};
 use types::{FileKind, Timestamp};
-use vfs::StatOut;
+use vfs::{AlarmKind, StatOut, Unflushed};
 
 use super::Admin;
 use super::paths;
 
+/// An origin that refuses one thing may refuse a hundred thousand.
+pub const REFUSALS_TOLD_MAX: usize = 100;
+
 pub fn status(admin: &Admin) -> Value {
+    let unflushed = admin.vfs.unflushed();
     let cache = admin.cache.stats();
     let metrics = admin.cache.metrics();
     let junctions = admin.vfs.junctions().into_iter().map(|j| {
+        let load = unflushed.junctions.iter().find(|load| load.path == j.path);
         json!({
             "path": j.path,
             "origin": j.url,
@@ -22,6 +29,8 @@ pub fn status(admin: &Admin) -> Value {
             "error": j.failing.as_ref().map(|(_, error)| error),
             "origin_calls": admin.origin_metrics.all_calls_of(&j.path),
             "origin_bytes": admin.origin_metrics.bytes_of(&j.path),
+            "dirty_bytes": load.map(|load| load.dirty_bytes),
+            "dirty_oldest_seconds": load.and_then(|load| load.oldest).map(|age| age.as_secs()),
         })
     });
     let junctions = Value::Array(junctions.collect());
@@ -41,11 +50,51 @@ pub fn status(admin: &Admin) -> Value {
             "evicted_bytes": metrics.evicted_bytes.get(),
             "corrupt_blocks": metrics.corrupt_blocks.get(),
         },
+        "journal": journal(&unflushed),
         "nfs": admin.nfs.as_ref().map(|nfs| {
             json!({ "address": nfs.address.to_string(), "connections": (nfs.connections)() })
         }),
         "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
     })
+}
+
+/// Nothing, where nothing is written `back`.
+fn journal(unflushed: &Unflushed) -> Value {
+    let Some(journal) = &unflushed.journal else { return Value::Null };
+    let oldest = unflushed.junctions.iter().filter_map(|load| load.oldest).max();
+    let alarms = unflushed.alarms.iter().map(|alarm| {
+        json!({
+            "at": time_of(alarm.at),
+            "age_seconds": alarm.at.elapsed().unwrap_or_default().as_secs(),
+            "kind": alarm_kind(alarm.kind),
+            "text": alarm.text,
+        })
+    });
+    json!({
+        "dir": journal.dir.display().to_string(),
+        "operations": journal.operations,
+        "dirty_bytes": unflushed.junctions.iter().map(|load| load.dirty_bytes).sum::<u64>(),
+        "oldest_seconds": oldest.map(|age| age.as_secs()),
+        "bytes_used": journal.used_bytes,
+        "bytes_max": journal.size_max,
+        "failed": journal.failed,
+        "damaged": journal.damaged,
+        "conflicts": unflushed.conflicts,
+        "refused": unflushed.refused.len(),
+        "refusals": unflushed.refused.iter().take(REFUSALS_TOLD_MAX).collect::<Vec<_>>(),
+        "alarms": alarms.collect::<Vec<_>>(),
+    })
+}
+
+fn alarm_kind(kind: AlarmKind) -> &'static str {
+    match kind {
+        AlarmKind::KeptBoth => "kept both",
+        AlarmKind::TookOurs => "took ours",
+        AlarmKind::Dropped => "dropped ours",
+        AlarmKind::Resumed => "resumed",
+        AlarmKind::Overtaken => "overtaken",
+        AlarmKind::Parked => "refused",
+    }
 }
 
 /// Of all junctions, if they agree.
@@ -93,7 +142,53 @@ fn kind(kind: FileKind) -> &'static str {
     }
 }
 
+fn time_of(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
+}
+
 /// Seconds since 1970, with nine digits.
 fn time(t: Timestamp) -> String {
     format!("{}.{:09}", t.seconds, t.nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use vfs::{JournalLoad, JunctionLoad, Raised};
+
+    use super::*;
+
+    fn load(path: &str, dirty_bytes: u64, seconds: Option<u64>) -> JunctionLoad {
+        JunctionLoad { path: path.into(), dirty_bytes, oldest: seconds.map(Duration::from_secs) }
+    }
+
+    #[test]
+    fn what_waits_is_summed_up_and_many_refusals_are_counted() {
+        let unflushed = Unflushed {
+            junctions: vec![load("/a", 5, Some(9)), load("/b", 7, Some(40)), load("/c", 0, None)],
+            journal: Some(JournalLoad {
+                dir: "/journal".into(),
+                operations: 3,
+                used_bytes: 4096,
+                size_max: 1 << 30,
+                failed: false,
+                damaged: Vec::new(),
+            }),
+            refused: (0..250).map(|i| format!("operation {i}: no")).collect(),
+            alarms: vec![Raised {
+                at: UNIX_EPOCH + Duration::from_millis(1500),
+                kind: AlarmKind::KeptBoth,
+                text: "/a/plan: ours is plan.conflict-x".into(),
+            }],
+            conflicts: 1,
+        };
+        let told = journal(&unflushed);
+        assert_eq!((&told["dirty_bytes"], &told["oldest_seconds"]), (&json!(12), &json!(40)));
+        assert_eq!((&told["refused"], told["refusals"].as_array().map(Vec::len)), (&json!(250), Some(100)));
+        assert_eq!(told["alarms"][0]["at"], "1.500000000");
+        assert_eq!(told["alarms"][0]["kind"], "kept both");
+        assert_eq!(journal(&Unflushed::default()), Value::Null);
+    }
 }

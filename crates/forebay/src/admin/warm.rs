@@ -1,10 +1,8 @@
 //! Warm-up jobs: started by one request, watched by others. A job that nobody watches any more ends, unless that was
 //! wanted: who interrupts the command that started it, interrupts it.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,17 +10,12 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use types::Error;
-use vfs::{WarmMode, WarmProgress};
+use vfs::WarmMode;
 
 use super::{Admin, Answer, Body, Problem, decode};
 
-/// Jobs under way at the same time, and finished ones that are remembered.
-const RUNNING_MAX: usize = 8;
-const REMEMBERED_MAX: usize = 64;
 /// Paths up to this many are looked for at once, so that a wrong one is told at once.
 const CHECKED_MAX: usize = 16;
-/// A watched job ends when nobody has looked at it for so long.
-const UNWATCHED_MAX: Duration = Duration::from_secs(10);
 /// A body of a request: some 100,000 paths.
 pub const BODY_MAX: usize = 16 << 20;
 
@@ -44,38 +37,6 @@ enum Mode {
     Metadata,
 }
 
-#[derive(Default)]
-pub struct Jobs {
-    next: u64,
-    jobs: VecDeque<Arc<Job>>,
-}
-
-struct Job {
-    number: u64,
-    progress: Arc<WarmProgress>,
-    done: Mutex<bool>,
-    looked_at: Mutex<Instant>,
-}
-
-impl Job {
-    fn is_done(&self) -> bool {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn look(&self) {
-        *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    /// Returns when nobody has looked for too long.
-    async fn unwatched(&self) {
-        loop {
-            let last = *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(left) = UNWATCHED_MAX.checked_sub(last.elapsed()) else { return };
-            tokio::time::sleep(left).await;
-        }
-    }
-}
-
 pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     let wrong = |e: String| {
         let example = r#"{"paths": ["/show/scene"], "mode": "data" or "metadata", "detach": false}"#;
@@ -90,27 +51,7 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
             admin.vfs.resolve(path).await.map_err(named)?;
         }
     }
-    let job = {
-        let mut jobs = admin.warming.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.jobs.iter().filter(|job| !job.is_done()).count() >= RUNNING_MAX {
-            let message = format!("{RUNNING_MAX} warm-ups are under way; wait for one to end");
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, message));
-        }
-        if jobs.jobs.len() >= REMEMBERED_MAX
-            && let Some(old) = jobs.jobs.iter().position(|job| job.is_done())
-        {
-            jobs.jobs.remove(old);
-        }
-        jobs.next += 1;
-        let job = Arc::new(Job {
-            number: jobs.next,
-            progress: Arc::default(),
-            done: Mutex::new(false),
-            looked_at: Mutex::new(Instant::now()),
-        });
-        jobs.jobs.push_back(job.clone());
-        job
-    };
+    let job = admin.under_way.warming.begin(Arc::default())?;
     let number = job.number;
     let vfs = admin.vfs.clone();
     tokio::spawn(async move {
@@ -122,19 +63,13 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
             () = vfs.warm(&paths, mode, &job.progress) => {}
             () = job.unwatched(), if !request.detach => job.progress.stop(),
         }
-        *job.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        job.end();
     });
     Ok(Json(json!({ "job": number })))
 }
 
 pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> Answer {
-    let job = {
-        let jobs = admin.warming.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.jobs.iter().find(|job| job.number.to_string() == number).cloned()
-    };
-    let job =
-        job.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("no warm-up has number {number}")))?;
-    job.look();
+    let job = admin.under_way.warming.look(&number)?;
     let progress = &job.progress;
     Ok(Json(json!({
         "job": job.number,

@@ -1,28 +1,21 @@
 //! `forebay warm`: which paths, what is to come and how long that takes, and how far it is.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
+use super::progress::{POLL, Speed, Teller, bar, duration, number};
 use super::{encoded, get, post, print_line, size, text};
 use crate::cli::ClientArgs;
 use crate::quantity::Size;
 
-/// Between two looks.
-const POLL: Duration = Duration::from_millis(250);
-/// Between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The rate told is that of so much time.
-const RATE_OF: Duration = Duration::from_secs(5);
-const BAR: usize = 24;
 /// Of a list of paths; the tier takes no longer ones.
 const LIST_BYTES_MAX: u64 = 8 << 20;
 
@@ -99,44 +92,23 @@ fn listed(list: &PathBuf, null: bool) -> Result<Vec<OsString>> {
 
 /// Look until it is over; tell on the way. Returns the last look.
 fn watch(args: &WarmArgs, job: &Value) -> Result<Value> {
-    let live = std::io::stderr().is_terminal();
-    let mut told = Instant::now();
+    let mut teller = Teller::new(args.client.json);
     let mut speed = Speed::default();
     let mut estimated = false;
     loop {
         let look = get(&args.client, &format!("/v1/warm/{job}"))?;
         let rate = speed.of(number(&look["bytes_fetched"]), Instant::now());
-        let over = look["done"] == json!(true);
         if look["counted"] == json!(true) && !estimated {
             estimated = true;
-            if !args.client.json {
-                line(live, &estimate(&look));
-            }
+            teller.line(&estimate(&look));
         }
-        let due = if live { true } else { told.elapsed() >= LINE_EVERY };
-        if due && !over && !args.client.json {
-            told = Instant::now();
-            let now = if estimated { progress(&look, rate) } else { counting(&look) };
-            if live {
-                eprint!("\r{now:<78}");
-                let _ = std::io::stderr().flush();
-            } else {
-                eprintln!("{now}");
-            }
-        }
-        if over {
-            if live {
-                eprint!("\r{:78}\r", "");
-            }
+        if look["done"] == json!(true) {
+            teller.end();
             return Ok(look);
         }
+        teller.now(|| if estimated { progress(&look, rate) } else { counting(&look) });
         std::thread::sleep(POLL);
     }
-}
-
-fn line(live: bool, text: &str) {
-    let clear = if live { "\r" } else { "" };
-    eprintln!("{clear}{text:<78}");
 }
 
 fn counting(look: &Value) -> String {
@@ -161,8 +133,6 @@ fn estimate(look: &Value) -> String {
 fn progress(look: &Value, rate: Option<f64>) -> String {
     let (done, all) = (number(&look["bytes"]), number(&look["found"]["bytes"]).max(1));
     let part = (done as f64 / all as f64).min(1.0);
-    let full = (part * BAR as f64) as usize;
-    let bar: String = (0..BAR).map(|i| if i < full { '#' } else { '.' }).collect();
     let speed = match rate.filter(|rate| *rate >= 1.0) {
         Some(rate) => {
             let left = all.saturating_sub(done) as f64 / rate;
@@ -170,7 +140,7 @@ fn progress(look: &Value, rate: Option<f64>) -> String {
         }
         None => "waiting".to_owned(),
     };
-    format!("[{bar}] {:3.0} %  {} of {}, {speed}", part * 100.0, Size(done), Size(all))
+    format!("{}  {} of {}, {speed}", bar(part), Size(done), Size(all))
 }
 
 fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
@@ -202,55 +172,9 @@ fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
-fn duration(seconds: f64) -> String {
-    let all = seconds.ceil() as u64;
-    match (all / 3600, all / 60 % 60, all % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m}:{s:02} min"),
-        (h, m, _) => format!("{h}:{m:02} h"),
-    }
-}
-
-/// Bytes per second of the last few seconds.
-#[derive(Default)]
-struct Speed {
-    seen: VecDeque<(Instant, u64)>,
-}
-
-impl Speed {
-    fn of(&mut self, bytes: u64, now: Instant) -> Option<f64> {
-        self.seen.push_back((now, bytes));
-        while self.seen.len() > 2 && now.duration_since(self.seen[1].0) >= RATE_OF {
-            self.seen.pop_front();
-        }
-        let (since, before) = *self.seen.front()?;
-        let seconds = now.duration_since(since).as_secs_f64();
-        (seconds > 0.0).then(|| bytes.saturating_sub(before) as f64 / seconds)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_rate_is_that_of_the_last_seconds() {
-        let (mut speed, start) = (Speed::default(), Instant::now());
-        assert_eq!(speed.of(0, start), None);
-        for second in 1..=20_u64 {
-            let bytes = if second <= 10 { second * 100 } else { 1000 + (second - 10) * 10 };
-            let rate = speed.of(bytes, start + Duration::from_secs(second)).expect("known");
-            match second {
-                1..=10 => assert_eq!(rate, 100.0),
-                15.. => assert_eq!(rate, 10.0),
-                _ => assert!(rate < 100.0 && rate > 10.0),
-            }
-        }
-    }
 
     #[test]
     fn what_is_to_come_and_what_is_left_are_told() {

@@ -24,7 +24,7 @@ fn serve_tree(dir: &Path, files: &str) -> Tier {
 }
 
 /// A libnfs tool on a path of the tier; `None` if it is not installed.
-fn libnfs(tool: &str, tier: &Tier, path: &str) -> Option<std::process::Output> {
+pub fn libnfs(tool: &str, tier: &Tier, path: &str) -> Option<std::process::Output> {
     let port = tier.nfs_port;
     let url = format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}&version=3");
     match Command::new(tool).arg(url).output() {
@@ -145,13 +145,37 @@ fn metrics_and_health_are_there_for_prometheus() {
 fn what_the_operator_asks_wrongly_is_answered_in_json() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let tier = serve_tree(dir.path(), "30s");
-    for path in ["/v1/nothing", "/v1/evict", "/v1/stat", "/v1/stat?path=%zz", "/v1/warm/none"] {
+    for path in [
+        "/v1/nothing",
+        "/v1/evict",
+        "/v1/stat",
+        "/v1/stat?path=%zz",
+        "/v1/warm/none",
+        "/v1/flush",
+        "/v1/flush/none",
+    ] {
         let answer = tier.get(path);
         let body = answer.split("\r\n\r\n").nth(1).expect("a body");
         let json: serde_json::Value =
             serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"));
         assert!(json["error"].as_str().is_some_and(|e| !e.is_empty()), "{path}: {answer}");
     }
+}
+
+#[test]
+fn a_flush_where_nothing_is_written_back_says_so() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = serve_tree(dir.path(), "30s");
+    for verb in [&["flush"][..], &["flush", "--wait"], &["flush", "/sub"]] {
+        let refused = tier.ask(verb);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!((refused.status.code(), said.lines().count()), (Some(1), 1), "{verb:?}: {said}");
+        assert!(said.contains("no junction is written back"), "{verb:?}: {said}");
+    }
+    let status = tier.json(&["status"]);
+    assert!(status["journal"].is_null() && status["junctions"][0]["dirty_bytes"].is_null(), "{status}");
+    assert!(!tier.get("/metrics").contains("forebay_junction_dirty_bytes"));
+    assert!(!dir.path().join("cache/journal").exists(), "nobody needs one");
 }
 
 #[test]

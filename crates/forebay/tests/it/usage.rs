@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::tier::{Tier, forebay, free_port};
@@ -15,8 +15,11 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 /// The one line and the exit code of a command that fails.
-fn failure(arguments: &[&str]) -> (String, Option<i32>) {
-    let mut command = forebay();
+pub fn failure(arguments: &[&str]) -> (String, Option<i32>) {
+    failure_of(forebay(), arguments)
+}
+
+fn failure_of(mut command: Command, arguments: &[&str]) -> (String, Option<i32>) {
     command.args(arguments).env("FOREBAY_LOG", "off").stdin(Stdio::null()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("forebay starts");
     let start = Instant::now();
@@ -57,7 +60,6 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["--origin", &here, "--cache-size", "1MiB"], "floor"),
         (&["--origin", &at_a, "--origin", &at_a], "two origins"),
         (&["--origin", &at_a, "--origin", &at_b], "inside"),
-        (&["--origin", &here, "--write", "back"], "later version; write \"through\""),
         (&["--origin", &here, "--write", "maybe"], "read-only"),
         (&[], "--origin"),
     ];
@@ -130,11 +132,58 @@ fn a_wrong_configuration_line_is_named() {
 #[test]
 fn asking_where_no_tier_is_says_how_to_start_one() {
     let nobody = format!("127.0.0.1:{}", free_port());
-    for verb in [&["status"][..], &["stat", "/"], &["warm", "/"], &["evict", "/"]] {
+    for verb in
+        [&["status"][..], &["stat", "/"], &["warm", "/"], &["evict", "/"], &["flush"], &["flush", "/a"]]
+    {
         let mut arguments = verb.to_vec();
         arguments.extend(["--admin", &nobody]);
         let (said, code) = failure(&arguments);
         assert!(said.contains("forebay serve") && said.contains(&nobody), "{said}");
         assert_eq!(code, Some(1), "not wrong usage: it may answer later");
     }
+}
+
+#[test]
+fn wrong_lines_about_writing_back_are_named() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("forebay.toml");
+    let (origin, cache) = (dir.path().join("tree"), dir.path().join("cache"));
+    std::fs::create_dir(&origin).expect("made");
+    let refused = |journal: &str, junction: &str, more: &[&str]| {
+        let text = format!(
+            "[cache]\ndir = \"{}\"\n[nfs]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[journal]\n{journal}\n\
+             [[junction]]\npath = \"/show\"\norigin = \"file://{}\"\n{junction}\n",
+            cache.display(),
+            origin.display()
+        );
+        std::fs::write(&path, text).expect("written");
+        let mut arguments = vec!["serve", "--config", path.to_str().expect("UTF-8")];
+        arguments.extend(more);
+        refusal(&arguments)
+    };
+    let own = format!("dir = \"{}\"", cache.display());
+    let back = "write = \"back\"\nflush_windows = [\"22:00-22:00\"]";
+    let table: &[(&str, &str, &[&str], &[&str])] = &[
+        ("size = \"200MiB\"", "", &[], &["forebay.toml:8:", "256MiB"]),
+        (&own, "", &[], &["directory of its own"]),
+        ("", back, &[], &["forebay.toml:13:", "never open"]),
+        ("", "flush_delay = \"1s\"", &[], &["/show", "through", "set write = \"back\""]),
+        ("", "write = \"read-only\"\nconflicts = \"ours\"", &[], &["conflicts", "read-only"]),
+        ("", "flush_rate = \"1MiB\"", &["--write", "read-only"], &["flush_rate"]),
+    ];
+    for (journal, junction, more, right) in table {
+        let said = refused(journal, junction, more);
+        assert!(right.iter().all(|right| said.contains(right)), "{journal} {junction} {more:?} said: {said}");
+    }
+}
+
+#[test]
+fn a_crash_point_that_does_not_exist_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (here, cache) = (format!("file://{}", dir.path().display()), dir.path().join("cache"));
+    let mut command = forebay();
+    command.env("FOREBAY_CRASH_AT", "Tuesday:1");
+    let (said, code) = failure_of(command, &serve(&cache, &["--origin", &here, "--write", "back"]));
+    assert!(said.contains("Tuesday:1") && said.contains("EntryWritten"), "{said}");
+    assert_eq!(code, Some(2));
 }
