@@ -9,3 +9,4 @@ mod rpcbind;
 mod serve;
 mod tier;
 mod usage;
+mod workloads;
