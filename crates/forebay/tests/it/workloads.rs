@@ -38,14 +38,15 @@ const JOURNALS: &str = "delete truncate persist wal";
 /// no shared memory.
 const NFS_JOURNALS: &str = "delete truncate persist wal-alone";
 
-const TOOLS: [&str; 8] = ["git", "make", "gcc", "sqlite3", "tar", "rsync", "perl", "diff"];
+const TOOLS: [&str; 8] = ["git", "make", "cc", "sqlite3", "tar", "rsync", "perl", "diff"];
 
 /// How many differing lines are shown.
 const SHOWN: usize = 20;
 
-/// Of the tree that tar and rsync copy; FOREBAY_WORKLOAD_FILES for another number.
+/// Of the tree that tar and rsync copy: few, so that a guest has them in half a minute. FOREBAY_WORKLOAD_FILES for
+/// another number.
 fn files() -> usize {
-    std::env::var("FOREBAY_WORKLOAD_FILES").map_or(2000, |n| n.parse().expect("a number"))
+    std::env::var("FOREBAY_WORKLOAD_FILES").map_or(400, |n| n.parse().expect("a number"))
 }
 
 /// A directory with the workloads' inputs, the origin, and a place for what is done without a tier.

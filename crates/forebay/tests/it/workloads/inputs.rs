@@ -24,7 +24,7 @@ const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// All of it, in `input`; the tree has `files` files.
 pub fn make(input: &Path, files: usize) {
     project(&input.join("project"));
-    for (name, sql) in [("setup", setup()), ("many", many(0..40)), ("half", half()), ("more", many(40..50))] {
+    for (name, sql) in [("setup", setup()), ("many", many(0..25)), ("half", half()), ("more", many(25..35))] {
         put(&input.join(format!("{name}.sql")), &sql);
     }
     tree(&input.join("tree"), files);
@@ -36,7 +36,7 @@ const PACK: &str = r"
 cd project
 git init --quiet
 git add . && git commit --quiet --message 'A program of many parts'
-sed -i 's/ \* 31 / * 33 /' source/*.c && git commit --quiet --all --message 'Another factor'
+sed -i 's/ \* 31 / * 33 /' source/part5.c && git commit --quiet --all --message 'Another factor'
 echo 'It sums.' >>NOTES && git commit --quiet --all --message 'A note'
 git clone --quiet --bare . ../project.git
 cd ..
