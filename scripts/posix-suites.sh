@@ -1,18 +1,57 @@
 #!/bin/sh
-# fsx and pjdfstest (crates) on a FUSE mount over a directory, and pjdfstest on the directory's own file system.
+# fsx and pjdfstest (crates) on a FUSE mount over a directory, and pjdfstest on the directory's own file system; or fsx
+# through the kernel NFS client of the lab.
 #
-#     scripts/posix-suites.sh [operations of fsx: 1000000] [directory: a temporary one]
+#     scripts/posix-suites.sh [--front fuse|nfs] [--write through] [--seed N] [operations of fsx: 1000000] [directory: a temporary one]
 #
-# Needs root (for pjdfstest), /dev/fuse and cargo. FOREBAY=path/to/forebay chooses another binary than the release build.
+# Needs root (for pjdfstest, and for the lab) and cargo; /dev/fuse, or what the lab needs. FOREBAY=path/to/forebay chooses
+# another binary than the release build (fuse only: the lab's is the one that is built with its tests).
 # Fails if fsx finds a difference, or if pjdfstest fails in a case in which it passes on the file system itself.
 set -eu
+front=fuse policy=through seed=$(date +%s)
+while :; do
+    case ${1:-} in
+    --front) front=$2 ;;
+    --write) policy=$2 ;;
+    --seed) seed=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
 operations=${1:-1000000}
 base=${2:-$(mktemp -d)}
 forebay=${FOREBAY:-target/release/forebay}
 tools=$base/tools
 cargo install --quiet --root "$tools" fsx@0.3.2 pjdfstest@0.2.2
+
+# All that both fronts can do. What goes through pages, what goes around them, and what makes them go.
+cat >"$tools/bin/fsx.toml" <<'END'
+[weights]
+read = 10
+write = 10
+mapread = 10
+mapwrite = 10
+truncate = 10
+close_open = 2
+invalidate = 2
+fsync = 2
+fdatasync = 2
+sendfile = 5
+posix_fadvise = 2
+copy_file_range = 5
+END
+
+case $front in
+nfs)
+    export FOREBAY_MUST_RUN=1 FOREBAY_FSX_DIR="$tools/bin" FOREBAY_FSX_OPERATIONS="$operations" FOREBAY_FSX_SEED="$seed" FOREBAY_FSX_POLICY="$policy"
+    exec cargo test --quiet --locked --package forebay --test it -- --ignored --nocapture fsx_through_the_kernel_nfs_client
+    ;;
+fuse) ;;
+*) echo "no such front: $front" >&2 && exit 2 ;;
+esac
+
 mkdir -p "$base/origin" "$base/own" "$base/mnt" "$base/cache"
-"$forebay" mount "file://$base/origin" "$base/mnt" --cache "$base/cache" --cache-size 2GiB --admin 127.0.0.1:0 >"$base/log" 2>&1 &
+"$forebay" mount "file://$base/origin" "$base/mnt" --write "$policy" --cache "$base/cache" --cache-size 2GiB --admin 127.0.0.1:0 >"$base/log" 2>&1 &
 tier=$!
 trap 'kill $tier; wait $tier || true' EXIT
 until mountpoint -q "$base/mnt"; do sleep 0.1; kill -0 $tier; done
@@ -38,6 +77,5 @@ done
 worse=$(comm -13 "$base/pjdfstest-own.failed" "$base/pjdfstest-pjd.failed")
 [ -z "$worse" ] || { echo "pjdfstest fails through the mount only: $worse"; exit 1; }
 
-seed=$(date +%s)
-echo "fsx: $operations operations, seed $seed"
-"$tools/bin/fsx" -q -N "$operations" -S "$seed" "$base/mnt/fsx"
+echo "fsx: $operations operations, seed $seed, policy $policy"
+"$tools/bin/fsx" -q -f "$tools/bin/fsx.toml" -N "$operations" -S "$seed" "$base/mnt/fsx"

@@ -31,6 +31,9 @@ if [ "${1:-run}" = test ]; then
         "munged:munge:its authentication"
         "sshd:openssh-server:starts the bench on other hosts"
         "ssh:openssh-client:its other end"
+        "git:git:a workload through the tier"
+        "sqlite3:sqlite3:another one"
+        "rsync:rsync:another one"
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
     )

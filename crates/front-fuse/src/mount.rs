@@ -176,8 +176,10 @@ fn start(
     let everybody = rustix::process::geteuid().is_root();
     let acl = if everybody { SessionACL::All } else { SessionACL::Owner };
     let front = Front { shared: shared.clone() };
+    let told = fd.try_clone().map_err(failed)?;
     let session = Session::from_fd(front, fd, acl, options).map_err(failed)?;
-    notices::start(shared.notices.clone(), session.notifier(), shared.metrics.clone()).map_err(failed)?;
+    notices::start(shared.notices.clone(), session.notifier(), told, shared.metrics.clone())
+        .map_err(failed)?;
     let serve = move || {
         if let Err(e) = session.run() {
             warn!("the FUSE session ended: {e}");

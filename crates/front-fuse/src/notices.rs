@@ -5,12 +5,12 @@
 //! the kernel has.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fuser::{INodeNo, Notifier};
+use rustix::io::Errno;
 use tracing::debug;
 
 use crate::metrics::Metrics;
@@ -83,13 +83,18 @@ impl Notices {
     }
 }
 
-/// Runs until `close`, or until the kernel is gone.
-pub fn start(notices: Arc<Notices>, notifier: Notifier, metrics: Metrics) -> std::io::Result<()> {
+/// Runs until `close`, or until the kernel is gone. `device` is the mount's.
+pub fn start(
+    notices: Arc<Notices>,
+    notifier: Notifier,
+    device: OwnedFd,
+    metrics: Metrics,
+) -> std::io::Result<()> {
     let run = move || {
         while let Some(batch) = notices.next() {
             for (number, notice) in batch {
                 metrics.invalidations.inc();
-                if let Err(e) = tell(&notifier, number, &notice) {
+                if let Err(e) = tell(&notifier, &device, number, &notice) {
                     debug!(number, "the kernel does not take an invalidation: {e}");
                 }
             }
@@ -98,11 +103,42 @@ pub fn start(notices: Arc<Notices>, notifier: Notifier, metrics: Metrics) -> std
     std::thread::Builder::new().name("fuse-notices".into()).spawn(run).map(drop)
 }
 
-fn tell(notifier: &Notifier, number: u64, notice: &Notice) -> std::io::Result<()> {
+fn tell(notifier: &Notifier, device: &OwnedFd, number: u64, notice: &Notice) -> std::io::Result<()> {
     // A negative offset means attributes only; length 0 means to the end.
     let mut told = notifier.inval_inode(INodeNo(number), if notice.pages { 0 } else { -1 }, 0);
     for (dir, name) in &notice.entries {
-        told = told.and(notifier.inval_entry(INodeNo(*dir), OsStr::from_bytes(name)));
+        told = told.and(expire(device, *dir, name));
     }
     told
+}
+
+/// FUSE_NOTIFY_INVAL_ENTRY and its flag FUSE_EXPIRE_ONLY, of linux/fuse.h.
+const INVAL_ENTRY: u32 = 3;
+const EXPIRE_ONLY: u32 = 1;
+
+/// The kernel looks this name up before it uses it again. Not by fuser, which has the kernel take the name away at once:
+/// who is in a directory below it would be told that it is gone (`getcwd`: ENOENT). Kernels before Linux 6.2 do not know
+/// the flag, and do that.
+fn expire(device: impl AsFd, dir: u64, name: &[u8]) -> std::io::Result<()> {
+    match rustix::io::write(device, &expiry(dir, name)?) {
+        // The kernel does not have it.
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn expiry(dir: u64, name: &[u8]) -> std::io::Result<Vec<u8>> {
+    /// Header and body, without the name and the zero after it.
+    const FIXED: u32 = 32;
+    let length = u32::try_from(name.len()).map_err(std::io::Error::other)?;
+    let mut message = Vec::with_capacity(name.len() + FIXED as usize + 1);
+    message.extend((FIXED + length + 1).to_ne_bytes());
+    message.extend(INVAL_ENTRY.to_ne_bytes());
+    message.extend(0_u64.to_ne_bytes()); // answers no request
+    message.extend(dir.to_ne_bytes());
+    message.extend(length.to_ne_bytes());
+    message.extend(EXPIRE_ONLY.to_ne_bytes());
+    message.extend(name);
+    message.push(0);
+    Ok(message)
 }

@@ -3,7 +3,8 @@
 //! User-Mode Linux (Debian's `user-mode-linux`) boots a real kernel in a few seconds as an ordinary process, with the
 //! host's files as its read-only root. One guest is the NAS: knfsd over ext4, with `tc netem` in front. One is the
 //! client: the kernel's own NFSv3 client. Each has a tap interface; the host routes between them, and serves the
-//! client from Forebay running on the host. Needs root.
+//! client from Forebay running on the host. Where the origin is a directory of the host, the client is alone
+//! ([`with_client`]). Needs root.
 
 mod guest;
 mod undertaker;
@@ -11,9 +12,11 @@ mod undertaker;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use guest::{Guest, Output};
+use tempfile::TempDir;
 use undertaker::Undertaker;
 
 /// Why the lab cannot run on this machine.
@@ -23,23 +26,55 @@ pub struct NotRun(pub String);
 /// Where the NAS exports its disk, and the export inside it that lies on another file system.
 pub const EXPORT: &str = "/mnt/export";
 pub const NESTED: &str = "/mnt/export/nested";
+/// Of each guest.
+const MEMORY_MIB: u32 = 640;
 
 pub struct Lab {
     /// First, so that it ends the guests while their process ids are still theirs.
     _undertaker: Undertaker,
     pub nas: Guest,
     pub client: Guest,
-    _dir: tempfile::TempDir,
+    _dir: TempDir,
 }
 
+/// One lab at a time: they share two cores.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Run `scenario` in a lab whose NAS is `rtt` away. Prints "not run" with the reason where that is not possible, and
-/// fails then if FOREBAY_MUST_RUN is set. One lab at a time: they share two cores.
+/// fails then if FOREBAY_MUST_RUN is set.
 pub fn with_lab(name: &str, rtt: Duration, scenario: impl FnOnce(&Lab)) {
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match Lab::start(rtt) {
         Ok(lab) => scenario(&lab),
         Err(NotRun(reason)) => not_run(name, &reason),
+    }
+}
+
+/// As [`with_lab`], with a client and no NAS.
+pub fn with_client(name: &str, scenario: impl FnOnce(&Guest)) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    match Alone::start() {
+        Ok(alone) => scenario(&alone.client),
+        Err(NotRun(reason)) => not_run(name, &reason),
+    }
+}
+
+/// A client and no NAS.
+struct Alone {
+    _undertaker: Undertaker,
+    client: Guest,
+    _dir: TempDir,
+}
+
+impl Alone {
+    fn start() -> Result<Alone, NotRun> {
+        let dir = prepare()?;
+        let [_, client_net] = nets();
+        let mut client = Guest::boot(dir.path(), "client", client_net, MEMORY_MIB, None)?;
+        let undertaker = Undertaker::watch(dir.path(), &[&client])?;
+        client.wait_ready()?;
+        client.must(CLIENT_UP);
+        Ok(Alone { _undertaker: undertaker, client, _dir: dir })
     }
 }
 
@@ -51,21 +86,16 @@ pub fn not_run(name: &str, reason: &str) {
 
 impl Lab {
     pub fn start(rtt: Duration) -> Result<Lab, NotRun> {
-        check_machine()?;
-        let dir =
-            tempfile::Builder::new().prefix("forebay-lab-").tempdir().map_err(|e| NotRun(e.to_string()))?;
+        let dir = prepare()?;
         let image = dir.path().join("nas.img");
         run("truncate", &["-s", "3G", &image.to_string_lossy()])?;
         run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=1", "-N", "300000", &image.to_string_lossy()])?;
-        // Unlikely to be used, and different for labs of different processes.
-        let third = u8::try_from(std::process::id() % 250).unwrap_or(0) + 1;
-        let nas_net = Ipv4Addr::new(10, 213, third, 0);
-        let client_net = Ipv4Addr::new(10, 214, third, 0);
+        let [nas_net, client_net] = nets();
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")
             .map_err(|e| NotRun(format!("ip_forward: {e}")))?;
         // Both boot at the same time.
-        let mut nas = Guest::boot(dir.path(), "nas", nas_net, 640, Some(&image))?;
-        let mut client = Guest::boot(dir.path(), "client", client_net, 640, None)?;
+        let mut nas = Guest::boot(dir.path(), "nas", nas_net, MEMORY_MIB, Some(&image))?;
+        let mut client = Guest::boot(dir.path(), "client", client_net, MEMORY_MIB, None)?;
         let undertaker = Undertaker::watch(dir.path(), &[&nas, &client])?;
         nas.wait_ready()?;
         client.wait_ready()?;
@@ -90,22 +120,6 @@ impl Lab {
     pub fn set_rtt(&self, rtt: Duration) {
         let us = rtt.as_micros();
         self.nas.must(&format!("tc qdisc replace dev vec0 root netem delay {us}us limit 200000"));
-    }
-
-    /// Mount in the client; `options` are added to those that every mount here needs.
-    pub fn mount(
-        &self,
-        server: Ipv4Addr,
-        port: u16,
-        mount_port: u16,
-        export: &str,
-        dir: &str,
-        options: &str,
-    ) {
-        self.client.must(&format!(
-            "mkdir -p {dir}; mount.nfs {server}:{export} {dir} -o \
-             vers=3,tcp,nolock,port={port},mountport={mount_port},mountproto=tcp,hard,timeo=600,{options}"
-        ));
     }
 
     /// Calls that the NAS has answered: READ and all.
@@ -158,6 +172,18 @@ modprobe -d /tmp/mod nfsv3
 sysctl -qw net.core.rmem_max=33554432 net.core.wmem_max=33554432
 sysctl -qw net.ipv4.tcp_rmem='4096 16777216 33554432' net.ipv4.tcp_wmem='4096 1048576 33554432'
 ";
+
+/// The NAS's network and the client's: unlikely to be used, and different for labs of different processes.
+fn nets() -> [Ipv4Addr; 2] {
+    let third = u8::try_from(std::process::id() % 250).unwrap_or(0) + 1;
+    [213, 214].map(|second| Ipv4Addr::new(10, second, third, 0))
+}
+
+/// The lab's directory, on a machine that can run it.
+fn prepare() -> Result<TempDir, NotRun> {
+    check_machine()?;
+    tempfile::Builder::new().prefix("forebay-lab-").tempdir().map_err(|e| NotRun(e.to_string()))
+}
 
 fn check_machine() -> Result<(), NotRun> {
     if !rustix::process::getuid().is_root() {

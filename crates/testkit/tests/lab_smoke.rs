@@ -21,7 +21,7 @@ fn measured_rtt(lab: &Lab) -> Duration {
 }
 
 fn mount_nas(lab: &Lab, dir: &str) {
-    lab.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "rsize=1048576");
+    lab.client.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "rsize=1048576");
 }
 
 fn mib_per_second(lab: &Lab, script: &str, mib: u32) -> f64 {

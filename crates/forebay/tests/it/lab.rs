@@ -17,11 +17,11 @@ pub fn tier_over(lab: &Lab, dir: &Path, more: &str) -> Tier {
 }
 
 pub fn mount_tier(lab: &Lab, tier: &Tier, dir: &str, options: &str) {
-    lab.mount(lab.host(), tier.nfs_port, tier.nfs_port, "/", dir, options);
+    lab.client.mount(lab.host(), tier.nfs_port, tier.nfs_port, "/", dir, options);
 }
 
 pub fn mount_nas(lab: &Lab, dir: &str) {
-    lab.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "ro");
+    lab.client.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "ro");
 }
 
 /// Forget what the client has cached, so that it asks.

@@ -2,7 +2,6 @@
 //! `cargo test -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -75,11 +74,6 @@ fn fresh_mount<T>(origin: &str, measure: impl FnOnce(&Path) -> T) -> T {
     std::fs::create_dir(&mount).expect("made");
     let junction = format!("[[junction]]\npath = \"/\"\norigin = \"{origin}\"\n{RULES}\n");
     let mut tier = Tier::start_mounted(dir.path(), &junction, Some(&mount));
-    while std::fs::metadata(&mount)
-        .is_ok_and(|found| found.dev() == dir.path().metadata().expect("there").dev())
-    {
-        std::thread::sleep(Duration::from_millis(10)); // the admin server is up before the mount
-    }
     let measured = measure(&mount);
     assert_eq!(tier.stop(), Some(0));
     measured
@@ -179,7 +173,7 @@ fn a_file_of_1_gib_at_221_ms_from_a_fast_nas() {
             Served::start(&["bench", "relay", "--to", &to, "--listen", "0.0.0.0:0", "--rtt", "221.5ms"]);
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            lab.mount(lab.host(), line.1, line.1, "/", "/mnt/direct", "ro");
+            lab.client.mount(lab.host(), line.1, line.1, "/", "/mnt/direct", "ro");
             let direct = direct(lab);
             let cold = fresh_mount(&format!("nfs://127.0.0.1:{0}/?mountport={0}", line.1), |mount| {
                 let (took, sum) =

@@ -10,3 +10,4 @@ mod serve;
 mod tier;
 mod usage;
 mod write_back;
+mod workloads;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -68,6 +69,11 @@ impl Tier {
             assert!(start.elapsed() < START_DEADLINE, "forebay does not come up");
             std::thread::sleep(Duration::from_millis(20));
         }
+        // The admin server is up before the mount.
+        while self.mount.as_deref().is_some_and(|place| !is_mounted(place)) {
+            assert!(start.elapsed() < START_DEADLINE, "forebay does not mount");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn kill_nine(&mut self) {
@@ -130,7 +136,18 @@ impl Drop for Tier {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if let Some(place) = &self.mount {
+            // A killed tier leaves it; the directory could not be removed.
+            let _ = Command::new("umount").arg("-l").arg(place).stderr(Stdio::null()).status();
+        }
     }
+}
+
+/// Whether another file system than its parent's answers there.
+fn is_mounted(place: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|found| found.dev());
+    let parent = device(place.parent().expect("in a directory")).expect("there");
+    device(place).is_ok_and(|found| found != parent)
 }
 
 fn spawn(config: &Path, mount: Option<&Path>) -> Child {

@@ -249,6 +249,24 @@ fn what_another_front_changes_the_kernel_hears_of() {
 }
 
 #[test]
+fn who_works_in_a_directory_stays_in_it_whatever_changes_there() {
+    let name = "who_works_in_a_directory_stays_in_it_whatever_changes_there";
+    let Some(tier) = mount_writable(name) else { return };
+    fs::create_dir_all(tier.path("dir/sub")).expect("made");
+    // A name is given to the kernel's notices each time; they come a moment later.
+    let script = r#"
+        for i in $(seq 40); do touch file$i; sleep 0.01; /bin/pwd; done
+        mv ../sub ../moved; sleep 0.2; /bin/pwd; cd ..; /bin/pwd
+    "#;
+    let output =
+        Command::new("sh").args(["-c", script]).current_dir(tier.path("dir/sub")).output().expect("a shell");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let wanted = [vec!["dir/sub"; 40], vec!["dir/moved", "dir"]].concat();
+    let wanted: Vec<_> = wanted.iter().map(|name| tier.path(name).display().to_string()).collect();
+    assert_eq!(printed.lines().collect::<Vec<_>>(), wanted, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn names_and_targets_have_the_lengths_that_the_origin_has() {
     let Some(tier) = mount_writable("names_and_targets_have_the_lengths_that_the_origin_has") else { return };
     let long = "n".repeat(255);

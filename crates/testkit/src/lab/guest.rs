@@ -127,6 +127,22 @@ impl Guest {
         output
     }
 
+    /// Mount by NFS; `options` are added to those that every mount here needs.
+    pub fn mount(
+        &self,
+        server: Ipv4Addr,
+        port: u16,
+        mount_port: u16,
+        export: &str,
+        dir: &str,
+        options: &str,
+    ) {
+        self.must(&format!(
+            "mkdir -p {dir}; mount.nfs {server}:{export} {dir} -o \
+             vers=3,tcp,nolock,port={port},mountport={mount_port},mountproto=tcp,hard,timeo=600,{options}"
+        ));
+    }
+
     pub(super) fn process(&self) -> u32 {
         self.kernel.id()
     }
