@@ -93,7 +93,7 @@ fn alarm_kind(kind: AlarmKind) -> &'static str {
         AlarmKind::Dropped => "dropped ours",
         AlarmKind::Resumed => "resumed",
         AlarmKind::Overtaken => "overtaken",
-        AlarmKind::Parked => "refused",
+        AlarmKind::Parked => "parked",
     }
 }
 

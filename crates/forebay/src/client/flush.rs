@@ -22,8 +22,8 @@ const REFUSALS_SHOWN_MAX: usize = 10;
 pub struct FlushArgs {
     /// What is at this path and below it [default: everything]
     path: Option<OsString>,
-    /// Return when the origin has it, however long it is away; the exit code is 1 if it refuses something. An interrupt ends
-    /// the waiting, and not the flush
+    /// Return when the origin has it, however long it is away; the exit code is 1 if something cannot be flushed. An
+    /// interrupt ends the waiting, and not the flush
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -105,9 +105,9 @@ fn finish(args: &FlushArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
     if refused > 0 {
         let refusals = last["refusals"].as_array().map_or(&[][..], Vec::as_slice);
         for refusal in refusals.iter().take(REFUSALS_SHOWN_MAX) {
-            eprintln!("forebay: the origin refuses {}", text(refusal));
+            eprintln!("forebay: not flushed: {}", text(refusal));
         }
-        eprintln!("forebay: {refused} operations are refused; they stay here and are tried again");
+        eprintln!("forebay: {refused} operations could not be flushed; they stay here and are tried again");
         return Ok(ExitCode::FAILURE);
     }
     if !args.client.json {

@@ -12,8 +12,9 @@ use crate::cli::ClientArgs;
 /// A journal that is this full slows its writers down so that they feel it.
 const JOURNAL_ALARM_PERCENT: u64 = 80;
 
-/// The newest of them.
+/// The newest of them, and the first of what cannot be flushed; JSON has more.
 const ALARMS_SHOWN_MAX: usize = 20;
+const REFUSALS_SHOWN_MAX: usize = 10;
 
 pub fn status(args: &ClientArgs) -> Result<ExitCode> {
     let status = get(args, "/v1/status")?;
@@ -105,12 +106,13 @@ fn journal(journal: &Value) -> Vec<String> {
         alarm(format!("the journal is full to {percent} %: writers wait"));
     }
     let refusals = array(&journal["refusals"]);
+    let refusals = &refusals[..refusals.len().min(REFUSALS_SHOWN_MAX)];
     for refusal in refusals {
-        alarm(format!("the origin refuses {}", text(refusal)));
+        alarm(format!("not flushed: {}", text(refusal)));
     }
     let more = number(&journal["refused"]).saturating_sub(refusals.len() as u64);
     if more > 0 {
-        alarm(format!("the origin refuses {more} more operations"));
+        alarm(format!("not flushed: {more} more operations"));
     }
     let alarms = array(&journal["alarms"]);
     let earlier = alarms.len().saturating_sub(ALARMS_SHOWN_MAX);
@@ -165,8 +167,8 @@ mod tests {
         has("ALARM     the journal's disk failed");
         has("ALARM     the journal is damaged, and nothing is written back: segment-1 at 64");
         has("ALARM     the journal is full to 90 %");
-        has("ALARM     the origin refuses operation 7: no space");
-        has("ALARM     the origin refuses 2 more operations");
+        has("ALARM     not flushed: operation 7: no space");
+        has("ALARM     not flushed: 2 more operations");
         has("ALARM     5 s ago, kept both: /show/a\\nb: ours is beside");
     }
 
