@@ -11,9 +11,10 @@ pub enum ConflictPolicy {
     /// Both versions stay: ours beside theirs, under a name of its own.
     #[default]
     KeepBoth,
-    /// Ours replaces theirs.
+    /// Ours replaces theirs. What there is nothing left of to replace, and what would have to replace a directory, goes
+    /// under a name of its own.
     Ours,
-    /// Theirs stays, ours is dropped.
+    /// Theirs stays, ours is dropped; with a directory of ours, what was to be in it.
     Theirs,
 }
 
