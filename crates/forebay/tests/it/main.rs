@@ -9,5 +9,5 @@ mod rpcbind;
 mod serve;
 mod tier;
 mod usage;
-mod write_back;
 mod workloads;
+mod write_back;

@@ -135,7 +135,7 @@ fn journal_load(back: &Back, dir: &Path, operations: usize) -> JournalLoad {
         used_bytes,
         size_max,
         failed: back.journal.is_latched(),
-        damaged: back.journal.damage().iter().map(|damage| format!("{damage:?}")).collect(),
+        damaged: back.journal.damage().iter().map(|damage| damage.to_string()).collect(),
     }
 }
 
