@@ -11,6 +11,7 @@ use types::{Attr, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
 use crate::operation::{Attributes, NewObject};
+use crate::plan::Content;
 
 /// An object at the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Written {
 pub struct Flushed {
     pub object: FileId,
     pub sequences: Vec<u64>,
+    /// What became of its bytes: only these were written, and what clients wrote since is not in it.
+    pub content: Content,
     /// The object as our own doing left it: nothing that others did is in it. `None` also where bytes went to a
     /// conflict copy, were dropped or never travelled: what is there, the origin is to be asked.
     pub found: Option<Found>,

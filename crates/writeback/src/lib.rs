@@ -51,7 +51,7 @@ pub use log::Compacted;
 pub use metrics::Metrics;
 pub use names::{Local, Lookup, Names};
 pub use operation::{Action, Attributes, NewObject, Operation, Rename, Replaced, TARGET_MAX};
-pub use plan::{FlushPolicy, Moment, Parked, Scope, Window};
+pub use plan::{Content, FlushPolicy, Moment, Parked, Scope, Window};
 pub use recovery::Damage;
 pub use replica::{Entry, Replica};
 pub use segment::{DATA_MAX, HEAD_MAX};

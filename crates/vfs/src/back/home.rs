@@ -15,7 +15,8 @@ use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Flushed, Found, Home, Journal, NewObject, Own, Piece, Seen, Written, verifier_of,
+    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Piece, Seen, Written,
+    verifier_of,
 };
 
 use super::alarms::Alarms;
@@ -200,30 +201,29 @@ impl BackHome {
         format!("{top}/{}", parts.join("/"))
     }
 
-    /// What was flushed of the file's bytes is clean now, under the version that the flush left.
-    async fn lay(&self, id: FileId, sequence: u64, now: &Found) -> Result<()> {
-        let Some((pieces, below, clean_up_to)) = self.shown.written(id, sequence) else { return Ok(()) };
+    /// The file's bytes are clean now under the version that the flush left: those below it, cut, with what was written
+    /// over them. Exactly what was flushed, whatever clients wrote since.
+    async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
         let new = CacheKey { file: id, version: now.version, size: now.attr.size };
-        let nothing = CacheKey { file: id, version: draft(id, 0), size: 0 };
-        let mut old = match below {
+        let mut old = match self.shown.below(id) {
             Below::Version(key) => key,
-            Below::Nothing => nothing,
+            Below::Nothing => CacheKey { file: id, version: draft(id, 0), size: 0 },
             Below::Unknown => return Ok(()),
         };
         // What lies beyond a cut comes back as zeros.
-        if clean_up_to < old.size {
-            let cut = CacheKey { version: draft(id, 1), size: clean_up_to, ..old };
+        if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
+            let cut = CacheKey { version: draft(id, 1), size, ..old };
             self.cache.succeed(old, cut, Vec::new()).await;
             old = cut;
         }
         let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
-        for piece in pieces {
+        for piece in &content.pieces {
             let Piece::Dirty { range, position, skip } = piece else { continue };
-            let data = self.journal.read(position, ByteRange::new(skip, range.length)).await?;
+            let data = self.journal.read(*position, ByteRange::new(*skip, range.length)).await?;
             bytes += range.length;
             batch.push((range.offset, data));
             if bytes >= LAY_MAX {
-                let size = old.size.max(range.end()).min(new.size);
+                let size = old.size.max(range.end());
                 let next = CacheKey { version: draft(id, number), size, ..new };
                 self.cache.succeed(old, next, std::mem::take(&mut batch)).await;
                 (old, bytes, number) = (next, 0, number + 1);
@@ -415,10 +415,11 @@ impl Home for BackHome {
     }
 
     async fn flushed(&self, flushed: &Flushed) {
-        let (id, last) = (flushed.object, flushed.sequences.last().copied().unwrap_or_default());
+        let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
         if let Some(now) = now.filter(|now| now.attr.is_file())
-            && let Err(e) = tokio::time::timeout(DEADLINE, self.lay(id, last, now)).await.unwrap_or(Ok(()))
+            && let Err(e) =
+                tokio::time::timeout(DEADLINE, self.lay(id, &flushed.content, now)).await.unwrap_or(Ok(()))
         {
             tracing::debug!("flushed bytes of {id} are not kept in the cache: {e}");
         }

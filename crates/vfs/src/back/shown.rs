@@ -186,11 +186,9 @@ impl Shown {
         }
     }
 
-    /// What of the file's bytes the operations up to `sequence` wrote; the version below; up to where that counts.
-    pub fn written(&self, id: FileId, sequence: u64) -> Option<(Vec<Piece>, Below, u64)> {
-        let state = self.state();
-        let overlay = state.names.overlay(id)?;
-        Some((overlay.dirty_up_to(sequence).collect(), state.below(id), overlay.clean_up_to()))
+    /// What lies below what is shown of an object.
+    pub fn below(&self, id: FileId) -> Below {
+        self.state().below(id)
     }
 
     /// The origin was asked.

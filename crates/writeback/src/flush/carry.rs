@@ -21,7 +21,7 @@ use super::Shared;
 use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
 use crate::home::{Flushed, Found, Own, Seen};
-use crate::plan::{Unit, Work};
+use crate::plan::{Content, Unit, Work};
 use crate::sabotage::Bug;
 
 /// One unit on its way.
@@ -59,7 +59,11 @@ impl<'a> Carry<'a> {
             shared.home.remember(self.unit.object, version.or(self.own.version)).await?;
         }
         let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
-        Ok(Flushed { object, sequences, found, replaced: self.replaced })
+        let content = match &self.unit.work {
+            Work::Object { content, .. } => content.clone(),
+            Work::Names(_) | Work::Vanished => Content::default(),
+        };
+        Ok(Flushed { object, sequences, content, found, replaced: self.replaced })
     }
 
     async fn work(&mut self) -> Result<Option<Found>> {
