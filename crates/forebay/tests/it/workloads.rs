@@ -46,7 +46,7 @@ const SHOWN: usize = 20;
 /// Of the tree that tar and rsync copy: few, so that a guest has them in half a minute. FOREBAY_WORKLOAD_FILES for
 /// another number.
 fn files() -> usize {
-    std::env::var("FOREBAY_WORKLOAD_FILES").map_or(400, |n| n.parse().expect("a number"))
+    std::env::var("FOREBAY_WORKLOAD_FILES").map_or(300, |n| n.parse().expect("a number"))
 }
 
 /// A directory with the workloads' inputs, the origin, and a place for what is done without a tier.
