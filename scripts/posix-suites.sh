@@ -20,6 +20,8 @@ while :; do
 done
 operations=${1:-1000000}
 base=${2:-$(mktemp -d)}
+# pjdfstest works as other users, too.
+chmod 755 "$base"
 forebay=${FOREBAY:-target/release/forebay}
 tools=$base/tools
 cargo install --quiet --root "$tools" fsx@0.3.2 pjdfstest@0.2.2
