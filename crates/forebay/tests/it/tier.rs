@@ -105,6 +105,11 @@ impl Tier {
         serves
     }
 
+    /// SIGKILL, and no wait for its end.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("our child");
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().expect("our child")
@@ -209,7 +214,7 @@ fn spawn_to_die(
     command.arg("--json").stdout(Stdio::piped());
     if let Some(log) = log {
         let log = File::options().create(true).append(true).open(log).expect("opened");
-        command.stderr(log);
+        command.stderr(log).env("FOREBAY_LOG", "warn");
     }
     command.envs(crash_at.map(|at| ("FOREBAY_CRASH_AT", at)));
     let mut process = command.spawn().expect("forebay starts");

@@ -1,7 +1,7 @@
 //! What a run of crashes needs: an origin's directory, a cache, a mount, a tier that is killed and started again.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,18 @@ use origin_nfs::NfsOrigin;
 use rustix::mount::UnmountFlags;
 use types::Name;
 
-use crate::crash::Plan;
 use crate::crash::chance::Chance;
 use crate::crash::look::{self, Sight};
 use crate::crash::model::{SHARED, split};
 use crate::crash::nfs;
 use crate::crash::power::Disk;
-use crate::tier::{Ports, Tier};
+use crate::crash::{Plan, Policy};
+use crate::tier::{Ports, Tier, forebay};
 
 /// A tier that cannot be looked at for this long does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// A killed process ends at once, on a busy machine too.
+const STUCK: Duration = Duration::from_secs(2);
 /// Of a tier's log, in a failure.
 const LOG_LINES: usize = 40;
 
@@ -32,6 +34,10 @@ pub struct Bed {
     pub early_deaths: u32,
     /// Names that a mount had given to removed files that were open when it was killed.
     pub hidden: u32,
+    /// Killed tiers that did not end before their mount was taken away by force.
+    pub stuck: u32,
+    /// Starts that were refused for the mount of a killed tier.
+    pub left: u32,
     dir: tempfile::TempDir,
 }
 
@@ -55,7 +61,8 @@ impl Bed {
         };
         let has_mount = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
         let ports = Ports::to_keep(|bound| chance.below(bound));
-        let mut bed = Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, dir };
+        let mut bed =
+            Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, stuck: 0, left: 0, dir };
         bed.configure(plan, chance);
         Ok(bed)
     }
@@ -63,18 +70,22 @@ impl Bed {
     fn configure(&mut self, plan: &Plan, chance: &mut Chance) {
         let (nfs, admin) = (self.ports.nfs, self.ports.admin);
         let rule = chance.of(&["always", "1s", "30s"]);
-        let text = format!(
+        let mut text = format!(
             "[cache]\ndir = \"{}\"\nsize = \"64MiB\"\nfree_floor = \"0\"\nreadahead = \"1MiB\"\n\
              [nfs]\nlisten = \"127.0.0.1:{nfs}\"\n[[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n\
              [admin]\nlisten = \"{admin}\"\n",
             self.at("cache").display()
         );
         let origin = self.at("origin").display().to_string();
-        let junction = format!(
+        let mut junction = format!(
             "[[junction]]\npath = \"/\"\norigin = \"file://{origin}\"\nfiles = \"{rule}\"\ndirectories = \"{rule}\"\n\
              write = \"{}\"\n",
             plan.policy.name()
         );
+        if plan.policy == Policy::Back {
+            text.push_str("[journal]\nsize = \"256MiB\"\n");
+            junction.push_str(&format!("flush_delay = \"{}\"\n", chance.of(&["0s", "1s", "1h"])));
+        }
         std::fs::write(self.at("forebay.toml"), text + &junction).expect("written");
     }
 
@@ -98,6 +109,13 @@ impl Bed {
                 serves
             }
         };
+        if !serves && self.log_tail().ends_with(&format!("umount {}", self.at("mnt").display())) {
+            // The kernel still knows the attributes of the dead mount's root, so it looks alive.
+            self.left += 1;
+            let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
+            self.kill();
+            return self.start(crash_at);
+        }
         if !serves {
             assert!(crash_at.is_some(), "forebay does not start\n{}", self.log_tail());
             self.early_deaths += 1;
@@ -108,9 +126,27 @@ impl Bed {
 
     /// By SIGKILL, if it is not dead already; then the disk has what was synced.
     pub fn kill(&mut self) {
-        self.tier().kill_nine();
+        self.bury();
         if let Some(disk) = &self.disk {
             disk.cut();
+        }
+    }
+
+    /// Dead, and all that it held is free. A thread of it that tells the kernel of a change may wait for a lock of a
+    /// program that waits for an answer of the tier: neither ends before the mount is taken away by force.
+    fn bury(&mut self) {
+        let mount = self.at("mnt");
+        let Some(tier) = &mut self.tier else { return };
+        tier.kill();
+        let start = Instant::now();
+        while tier.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+            if start.elapsed() > STUCK {
+                self.stuck += 1;
+                let _ = rustix::mount::unmount(&mount, UnmountFlags::FORCE);
+                let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH);
+                return tier.kill_nine();
+            }
         }
     }
 
@@ -158,6 +194,26 @@ impl Bed {
         }
     }
 
+    /// Operations that the origin does not have yet.
+    pub fn dirty(&mut self) -> u64 {
+        let status = self.tier().json(&["status"]);
+        status["journal"]["operations"].as_u64().expect("written back")
+    }
+
+    /// All goes home, without a conflict and without a refusal.
+    pub async fn flush(&mut self) {
+        let admin = self.ports.admin.to_string();
+        let mut command = forebay();
+        command.args(["flush", "--wait", "--admin", &admin]).stdout(Stdio::null());
+        let mut flushing = command.spawn().expect("forebay runs");
+        self.tend("forebay flush --wait", || flushing.try_wait().expect("our child").is_some()).await;
+        let status = self.tier().json(&["status"])["journal"].clone();
+        let flushed = flushing.wait().expect("our child");
+        let told = format!("forebay flush: {flushed}, {status:#}\n{}", self.log_tail());
+        let none = |name: &str| status[name].as_u64() == Some(0);
+        assert!(flushed.success() && ["operations", "conflicts", "refused"].into_iter().all(none), "{told}");
+    }
+
     pub fn log_tail(&self) -> String {
         let log = std::fs::read(self.at("forebay.log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
@@ -168,7 +224,8 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        self.tier = None; // kills it
+        self.bury();
+        self.tier = None;
         let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
         if std::thread::panicking() && std::env::var_os("FOREBAY_CRASH_KEEP").is_some() {
             let kept =

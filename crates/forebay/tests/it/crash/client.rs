@@ -248,7 +248,7 @@ impl Client {
     async fn unreadable(&self, life: &Life, path: &str, error: &str) -> Result<bool, String> {
         let mut dead = life.dead.clone();
         let killed =
-            tokio::time::timeout(std::time::Duration::from_secs(2), dead.wait_for(|dead| *dead)).await;
+            tokio::time::timeout(std::time::Duration::from_secs(30), dead.wait_for(|dead| *dead)).await;
         if killed.is_ok() { Ok(false) } else { Err(format!("read {path}: {error}")) }
     }
 

@@ -82,12 +82,21 @@ impl Ledger {
 
     /// As many entries are there for certain (of their bytes: `InOrder` only).
     fn floor(&self) -> usize {
-        let settled = |entry: &Entry| match (self.loss, entry.answer) {
-            (_, Answer::None | Answer::Doubtful | Answer::DoneAgain) => false,
-            (Loss::InOrder, Answer::Done { durable }) => durable,
-            (Loss::ByFile, Answer::Done { .. }) => true,
+        let settled = |n: usize| match (self.loss, self.entries[n].answer) {
+            (_, Answer::None | Answer::Doubtful | Answer::DoneAgain) => 0,
+            (Loss::InOrder, Answer::Done { durable: false }) => 0,
+            (Loss::InOrder, Answer::Done { durable: true }) => self.synced_by(n),
+            (Loss::ByFile, Answer::Done { .. }) => n + 1,
         };
-        self.entries.iter().rposition(settled).map_or(0, |last| last + 1)
+        (0..self.entries.len()).map(settled).max().unwrap_or(0)
+    }
+
+    /// A COMMIT stores what was written to its file, and what was done before that; any other operation that is durable
+    /// comes with all before it.
+    fn synced_by(&self, n: usize) -> usize {
+        let Op::Sync { path } = &self.entries[n].op else { return n + 1 };
+        let Some(ino) = self.states[n].names.get(path) else { return 0 };
+        (0..n).rev().find(|m| self.changes_bytes(*m, *ino)).map_or(0, |m| m + 1)
     }
 
     /// All states that the crash may have left, the fullest first, and how many entries each has.

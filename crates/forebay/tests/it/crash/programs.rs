@@ -17,12 +17,10 @@ use crate::crash::model::{Ino, Op, Part, Refusal, Tree};
 /// When a system call is durable although nobody called fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Names and attributes are, bytes are not (policy `through`).
+    /// Names and attributes are, bytes are not (policy `through`, and `back` when the power is cut).
     Names,
     /// All is: it is in the journal's file, and the kernel goes on (policy `back`, the process is killed).
     All,
-    /// Nothing is (policy `back`, the power is cut).
-    Nothing,
 }
 
 pub struct Programs {
@@ -55,7 +53,6 @@ impl Programs {
                 let durable = match self.promise {
                     Promise::Names => synced || !bytes,
                     Promise::All => true,
-                    Promise::Nothing => synced,
                 };
                 return Told::Done { durable };
             }
