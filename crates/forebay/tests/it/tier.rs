@@ -1,10 +1,11 @@
 //! A forebay process under test.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,6 +18,14 @@ pub struct Tier {
     pub admin: SocketAddr,
     config: PathBuf,
     mount: Option<PathBuf>,
+    /// Where its log goes; absent: where ours does.
+    log: Option<PathBuf>,
+}
+
+/// The ports of a tier.
+pub struct Ports {
+    pub nfs: u16,
+    pub admin: SocketAddr,
 }
 
 pub fn forebay() -> Command {
@@ -27,6 +36,20 @@ pub fn forebay() -> Command {
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
     listener.local_addr().expect("bound").port()
+}
+
+impl Ports {
+    /// Free now, and not of those that the kernel gives to whoever connects: a tier that starts again finds them free,
+    /// and nobody who waits for it connects to himself.
+    pub fn to_keep(mut draw: impl FnMut(u64) -> u64) -> Ports {
+        let mut free = || loop {
+            let port = 10_000 + draw(20_000) as u16;
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return port;
+            }
+        };
+        Ports { nfs: free(), admin: SocketAddr::from((Ipv4Addr::LOCALHOST, free())) }
+    }
 }
 
 /// Of the tiers under test: the same tests run with nothing fetched ahead too, with FOREBAY_TEST_READAHEAD=0.
@@ -42,21 +65,55 @@ impl Tier {
 
     /// As `start`, and mounted here by FUSE.
     pub fn start_mounted(dir: &Path, junctions: &str, mount: Option<&Path>) -> Tier {
-        let (nfs_port, admin) = (free_port(), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        let ports = Ports { nfs: free_port(), admin: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())) };
         let cache = dir.join("cache");
-        let config = dir.join("forebay.toml");
         let readahead = readahead();
         let text = format!(
-            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\nreadahead = \"{readahead}\"\n[nfs]\nlisten = \"0.0.0.0:{nfs_port}\"\n\
-             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{admin}\"\n{junctions}\n",
-            cache.display()
+            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\nreadahead = \"{readahead}\"\n[nfs]\nlisten = \"0.0.0.0:{}\"\n\
+             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{}\"\n{junctions}\n",
+            cache.display(),
+            ports.nfs,
+            ports.admin
         );
+        let config = dir.join("forebay.toml");
         std::fs::write(&config, text).expect("written");
         let mount = mount.map(Path::to_owned);
         let process = spawn(&config, mount.as_deref());
-        let mut tier = Tier { process, nfs_port, admin, config, mount };
+        let mut tier = Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log: None };
         tier.wait_until_up();
         tier
+    }
+
+    /// With this configuration, which names these ports, and its log in a file. It may die at a crash point before it
+    /// serves: `serves` says whether.
+    pub fn start_to_die(
+        config: PathBuf,
+        ports: &Ports,
+        mount: Option<&Path>,
+        log: PathBuf,
+        crash_at: Option<&str>,
+    ) -> (Tier, bool) {
+        let (mount, log) = (mount.map(Path::to_owned), Some(log));
+        let (process, serves) = spawn_to_die(&config, mount.as_deref(), log.as_deref(), crash_at);
+        (Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log }, serves)
+    }
+
+    /// Of one that ended. False: it died before it served.
+    pub fn start_again_to_die(&mut self, crash_at: Option<&str>) -> bool {
+        let (mount, log) = (self.mount.as_deref(), self.log.as_deref());
+        let (process, serves) = spawn_to_die(&self.config, mount, log, crash_at);
+        self.process = process;
+        serves
+    }
+
+    /// SIGKILL, and no wait for its end.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("our child");
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("our child")
     }
 
     fn wait_until_up(&mut self) {
@@ -151,10 +208,44 @@ fn is_mounted(place: &Path) -> bool {
 }
 
 fn spawn(config: &Path, mount: Option<&Path>) -> Child {
+    serving(config, mount).spawn().expect("forebay starts")
+}
+
+fn serving(config: &Path, mount: Option<&Path>) -> Command {
     let mut command = forebay();
     command.args(["serve", "--config"]).arg(config).stdin(Stdio::null());
     if let Some(mount) = mount {
         command.arg("--mount").arg(mount);
     }
-    command.spawn().expect("forebay starts")
+    command
+}
+
+/// Returns when it serves (and has mounted), or has ended.
+fn spawn_to_die(
+    config: &Path,
+    mount: Option<&Path>,
+    log: Option<&Path>,
+    crash_at: Option<&str>,
+) -> (Child, bool) {
+    let mut command = serving(config, mount);
+    command.arg("--json").stdout(Stdio::piped());
+    if let Some(log) = log {
+        let log = File::options().create(true).append(true).open(log).expect("opened");
+        command.stderr(log).env("FOREBAY_LOG", "warn");
+    }
+    command.envs(crash_at.map(|at| ("FOREBAY_CRASH_AT", at)));
+    let mut process = command.spawn().expect("forebay starts");
+    let stdout = process.stdout.take().expect("piped");
+    let (told, announced) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = BufReader::new(stdout).read_line(&mut line);
+        let _ = told.send(line);
+    });
+    let Ok(line) = announced.recv_timeout(START_DEADLINE) else {
+        let _ = process.kill();
+        let _ = process.wait();
+        panic!("forebay does not come up, and does not end");
+    };
+    (process, !line.is_empty())
 }

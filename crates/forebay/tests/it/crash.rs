@@ -1,0 +1,344 @@
+//! Nothing acknowledged is lost: a tier is killed again and again, at random and at each named step of its journal,
+//! while clients work; after each crash what they see is what they were told, in order.
+//!
+//! The real binary serves a directory. NFS clients in this process and programs on a mount of the same tier work each
+//! in a directory of its own and, with names of its own, in a shared one. What each was told is in a ledger outside of
+//! the tier (`crash/ledger.rs`, which says what a crash may take); at the end the origin's directory is compared with
+//! the models, byte for byte.
+//!
+//! `FOREBAY_CRASHES` is the number of crashes over all tests of this file, `FOREBAY_CRASH_SEED` makes the same
+//! operations again (not the same timing), `FOREBAY_CRASH_KEEP` keeps the directory of a failure.
+
+mod bed;
+mod chance;
+mod client;
+mod draw;
+mod ledger;
+mod look;
+mod model;
+mod nfs;
+mod power;
+mod programs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use bed::Bed;
+use chance::Chance;
+use client::{Client, Hands, Life};
+use draw::Draw;
+use ledger::{Ledger, Loss};
+use nfs::Nfs;
+use programs::{Programs, Promise};
+
+const NFS_CLIENTS: usize = 4;
+const PROGRAMS: usize = 3;
+/// A tier is killed after this at the latest, however slow the machine is.
+const LIFE_MAX: Duration = Duration::from_secs(3);
+/// Crashes of one tier; then its origin is compared, and another one begins.
+const CRASHES_OF_ONE: u32 = 10;
+/// Over all tests here; enough that each kind of crash is met, and quick.
+const CRASHES: u32 = 48;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Through,
+    Back,
+}
+
+impl Policy {
+    fn name(self) -> &'static str {
+        match self {
+            Policy::Through => "through",
+            Policy::Back => "back",
+        }
+    }
+
+    fn loss(self) -> Loss {
+        match self {
+            Policy::Through => Loss::ByFile,
+            Policy::Back => Loss::InOrder,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub policy: Policy,
+    /// The cache and the journal lie on a disk whose power is cut.
+    pub power_cut: bool,
+    /// Every other tier dies at a named step of the journal.
+    pub at_steps: bool,
+    pub crashes: u32,
+}
+
+/// The named steps of the journal, and how often each is passed at most before the tier dies there. Some come with the
+/// start of a tier, some (of full segments) only with more bytes than most lives write.
+const STEPS: [(&str, u64); 14] = [
+    ("EntryWritten", 200),
+    ("BeforeSync", 60),
+    ("AfterSync", 60),
+    ("DoneWritten", 100),
+    ("StateWritten", 1),
+    ("EntryWritten", 10),
+    ("SegmentCreated", 1),
+    ("HeaderWritten", 1),
+    ("SegmentNamed", 1),
+    ("TailCut", 1),
+    ("SegmentSealed", 1),
+    ("ReserveMade", 1),
+    ("SegmentRemoved", 1),
+    ("CompactCopied", 1),
+];
+
+#[derive(Debug, Default)]
+struct Report {
+    crashes: u32,
+    answered: u64,
+    /// Operations whose answer a crash took, or made doubtful.
+    doubtful: u64,
+    /// Files that lost bytes that nobody was promised.
+    files_changed: usize,
+    resent: u64,
+    stale: u64,
+    hidden: u32,
+    stuck: u32,
+    left: u32,
+    deaths: BTreeMap<String, u32>,
+    /// Kills before which the tier was asked what the origin does not have yet, and those at which that was something.
+    asked: u32,
+    dirty: u32,
+}
+
+fn crashes(share: u32) -> u32 {
+    let all = std::env::var("FOREBAY_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(CRASHES);
+    (all * share).div_ceil(100)
+}
+
+fn crash(name: &str, plan: Plan) {
+    let given = std::env::var("FOREBAY_CRASH_SEED").ok().and_then(|text| text.parse().ok());
+    let first = given.unwrap_or_else(testkit::origin_contract::seed);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
+    let mut report = Report::default();
+    let (mut seed, mut left) = (first, plan.crashes);
+    while left > 0 {
+        let crashes = left.min(CRASHES_OF_ONE);
+        println!("{name}: FOREBAY_CRASH_SEED={seed}, {crashes} crashes of {plan:?}");
+        let mut run = match Run::new(Plan { crashes, ..plan.clone() }, seed) {
+            Ok(run) => run,
+            Err(reason) => return testkit::lab::not_run(name, &reason),
+        };
+        runtime.block_on(run.all(&mut report));
+        (seed, left) = (seed.wrapping_add(1), left - crashes);
+    }
+    println!("{name}: {report:?}");
+    // A tier may have flushed all just then; that it always had is a harness that shows nothing.
+    assert!(report.asked < 4 || report.dirty * 3 >= report.asked, "little was dirty: {report:?}");
+    assert!(report.answered > u64::from(report.crashes) * 5, "next to nothing was done: {report:?}");
+}
+
+/// One tier, from its first start to the comparison of its origin.
+struct Run {
+    plan: Plan,
+    seed: u64,
+    chance: Chance,
+    bed: Bed,
+    clients: Vec<Client>,
+    life: u32,
+}
+
+impl Run {
+    fn new(plan: Plan, seed: u64) -> Result<Run, String> {
+        let mut chance = Chance::new(seed);
+        let bed = Bed::new(&plan, NFS_CLIENTS + PROGRAMS, &mut chance)?;
+        let loss = plan.policy.loss();
+        let mut clients = Vec::new();
+        for number in 0..NFS_CLIENTS {
+            let hands = Hands::Nfs(Nfs::new(bed.ports.nfs, loss, chance.fork()));
+            clients.push(Client::new(number, Draw::for_nfs(number, chance.fork()), Ledger::new(loss), hands));
+        }
+        let promise = match plan.policy {
+            Policy::Back if !plan.power_cut => Promise::All,
+            _ => Promise::Names,
+        };
+        for number in (NFS_CLIENTS..NFS_CLIENTS + PROGRAMS).filter(|_| bed.has_mount) {
+            let hands = Hands::Programs(Programs::new(bed.at("mnt"), promise, chance.fork()));
+            clients.push(Client::new(
+                number,
+                Draw::for_programs(number, chance.fork()),
+                Ledger::new(loss),
+                hands,
+            ));
+        }
+        if !bed.has_mount {
+            testkit::lab::not_run("programs on a mount", "it needs /dev/fuse, and root");
+        }
+        Ok(Run { plan, seed, chance, bed, clients, life: 0 })
+    }
+
+    async fn all(&mut self, report: &mut Report) {
+        let crash_at = self.next_step();
+        self.bed.start(crash_at.as_deref());
+        for _ in 0..self.plan.crashes {
+            self.one_crash(report).await;
+        }
+        self.end().await;
+        report.crashes += self.plan.crashes;
+        report.hidden += self.bed.hidden;
+        report.stuck += self.bed.stuck;
+        report.left += self.bed.left;
+        *report.deaths.entry("before it served".to_owned()).or_default() += self.bed.early_deaths;
+        for client in &self.clients {
+            report.answered += client.answered;
+            report.doubtful += client.doubtful;
+            if let Hands::Nfs(nfs) = &client.hands {
+                report.resent += nfs.resent;
+                report.stale += nfs.stale;
+            }
+        }
+    }
+
+    /// Where the tier that is started now is to die.
+    fn next_step(&mut self) -> Option<String> {
+        if !self.plan.at_steps || self.chance.one_in(2) {
+            return None;
+        }
+        let (step, most) = *self.chance.of(&STEPS);
+        Some(format!("{step}:{}", 1 + self.chance.below(most)))
+    }
+
+    fn begin(&mut self) -> (Life, watch::Sender<bool>) {
+        self.life += 1;
+        let (killed, dead) = watch::channel(false);
+        let rest = Arc::new(AtomicBool::new(false));
+        (Life { number: self.life, dead, rest, answered: Arc::new(AtomicU64::new(0)) }, killed)
+    }
+
+    async fn one_crash(&mut self, report: &mut Report) {
+        let (life, killed) = self.begin();
+        let working: Vec<_> = self.clients.drain(..).map(|client| work(client, life.clone())).collect();
+        let enough = 5 + self.chance.below(150);
+        let start = Instant::now();
+        while life.answered.load(Ordering::SeqCst) < enough && start.elapsed() < LIFE_MAX {
+            if working.iter().any(JoinHandle::is_finished) || self.bed.tier().ended().is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if self.plan.policy == Policy::Back && self.chance.one_in(3) && self.bed.tier().ended().is_none() {
+            report.asked += 1;
+            report.dirty += u32::from(self.bed.dirty() > 0);
+        }
+        let how = match self.bed.tier().ended() {
+            None => "killed".to_owned(),
+            Some(status) => format!("{status}"),
+        };
+        *report.deaths.entry(how).or_default() += 1;
+        self.bed.kill();
+        killed.send_replace(true);
+        let crash_at = self.next_step();
+        self.bed.start(crash_at.as_deref());
+        self.bed.tend("clients come to rest", || working.iter().all(JoinHandle::is_finished)).await;
+        for task in working {
+            let (client, lived) = task.await.expect("no panic");
+            self.clients.push(client);
+            self.must(self.clients.len() - 1, "at work", lived);
+        }
+        self.check(report).await;
+    }
+
+    /// After a crash.
+    async fn check(&mut self, report: &mut Report) {
+        let (sight, mounted) = self.bed.look().await;
+        let strange = look::of_nobody(&sight, NFS_CLIENTS + PROGRAMS);
+        assert!(strange.is_empty(), "{}: nobody made {strange:?}", self.told());
+        for at in 0..self.clients.len() {
+            let resolved = self.clients[at].resolve(&sight);
+            let changed = self.must(at, "after the crash, through NFS", resolved);
+            report.files_changed += changed;
+            if let Some(mounted) = &mounted {
+                self.must(at, "after the crash, through the mount", self.clients[at].compare(mounted));
+            }
+        }
+    }
+
+    /// All comes to rest, and is at the origin.
+    async fn end(&mut self) {
+        // One that dies nowhere.
+        self.bed.kill();
+        self.bed.start(None);
+        let (life, _killed) = self.begin();
+        for at in 0..self.clients.len() {
+            let settled = self.clients[at].settle(&life).await;
+            self.must(at, "at the end", settled);
+        }
+        if self.plan.policy == Policy::Back {
+            self.bed.flush().await;
+        }
+        assert_eq!(self.bed.tier().stop(), Some(0), "{}: a clean stop\n{}", self.told(), self.bed.log_tail());
+        let sight = look::in_directory(&self.bed.at("origin")).expect("it is there");
+        let strange = look::of_nobody(&sight, NFS_CLIENTS + PROGRAMS);
+        assert!(strange.is_empty(), "{}: at the origin nobody made {strange:?}", self.told());
+        for at in 0..self.clients.len() {
+            self.must(at, "at the origin", self.clients[at].compare(&sight));
+        }
+    }
+
+    fn told(&self) -> String {
+        format!("FOREBAY_CRASH_SEED={}, {:?}, life {}", self.seed, self.plan, self.life)
+    }
+
+    fn must<T>(&self, at: usize, when: &str, result: Result<T, String>) -> T {
+        result.unwrap_or_else(|told| {
+            let client = &self.clients[at];
+            let kind = if client.is_nfs() { "NFS client" } else { "programs" };
+            let (number, trace) = (client.number, client.ledger.trace());
+            let log = self.bed.log_tail();
+            panic!("{}: {when}, {kind} c{number}: {told}\n\nits operations:\n{trace}\n\n{log}", self.told())
+        })
+    }
+}
+
+/// Programs wait in system calls, so they have a thread.
+fn work(mut client: Client, life: Life) -> JoinHandle<(Client, Result<(), String>)> {
+    if client.is_nfs() {
+        return tokio::spawn(async move {
+            let lived = client.live(&life).await;
+            (client, lived)
+        });
+    }
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let lived = runtime.block_on(client.live(&life));
+        (client, lived)
+    })
+}
+
+#[test]
+fn what_is_written_through_survives_a_killed_tier() {
+    let plan = Plan { policy: Policy::Through, power_cut: false, at_steps: false, crashes: crashes(15) };
+    crash("what_is_written_through_survives_a_killed_tier", plan);
+}
+
+#[test]
+fn what_is_written_through_survives_a_power_cut_of_the_tier() {
+    let plan = Plan { policy: Policy::Through, power_cut: true, at_steps: false, crashes: crashes(10) };
+    crash("what_is_written_through_survives_a_power_cut_of_the_tier", plan);
+}
+
+#[test]
+fn what_is_written_back_survives_a_killed_tier() {
+    let plan = Plan { policy: Policy::Back, power_cut: false, at_steps: true, crashes: crashes(50) };
+    crash("what_is_written_back_survives_a_killed_tier", plan);
+}
+
+#[test]
+fn what_is_written_back_survives_a_power_cut() {
+    let plan = Plan { policy: Policy::Back, power_cut: true, at_steps: true, crashes: crashes(25) };
+    crash("what_is_written_back_survives_a_power_cut", plan);
+}

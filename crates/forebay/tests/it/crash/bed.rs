@@ -1,0 +1,261 @@
+//! What a run of crashes needs: an origin's directory, a cache, a mount, a tier that is killed and started again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use origin::{Change, Origin};
+use origin_nfs::NfsOrigin;
+use rustix::mount::UnmountFlags;
+use types::Name;
+
+use crate::crash::chance::Chance;
+use crate::crash::look::{self, Sight};
+use crate::crash::model::{SHARED, split};
+use crate::crash::nfs;
+use crate::crash::power::Disk;
+use crate::crash::{Plan, Policy};
+use crate::tier::{Ports, Tier, forebay};
+
+/// A tier that cannot be looked at for this long does not answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A killed process ends at once, on a busy machine too.
+const STUCK: Duration = Duration::from_secs(2);
+/// Of a tier's log, in a failure.
+const LOG_LINES: usize = 40;
+
+pub struct Bed {
+    tier: Option<Tier>,
+    pub ports: Ports,
+    disk: Option<Disk>,
+    pub has_mount: bool,
+    /// Deaths at a crash point before the tier served.
+    pub early_deaths: u32,
+    /// Names that a mount had given to removed files that were open when it was killed.
+    pub hidden: u32,
+    /// Killed tiers that did not end before their mount was taken away by force.
+    pub stuck: u32,
+    /// Starts that were refused for the mount of a killed tier.
+    pub left: u32,
+    dir: tempfile::TempDir,
+}
+
+impl Bed {
+    /// The reason where this machine has not what it takes.
+    pub fn new(plan: &Plan, clients: usize, chance: &mut Chance) -> Result<Bed, String> {
+        let dir = tempfile::Builder::new().prefix("forebay-crash-").tempdir().expect("temporary directory");
+        for sub in ["origin", "cache", "mnt"] {
+            std::fs::create_dir(dir.path().join(sub)).expect("made");
+        }
+        let own = (0..clients).map(|client| format!("c{client}"));
+        for sub in own.chain([SHARED.to_owned()]) {
+            std::fs::create_dir(dir.path().join("origin").join(sub)).expect("made");
+        }
+        let disk = match plan.power_cut {
+            true => {
+                let commit = *chance.of(&[1, 300]);
+                Some(Disk::new(dir.path().join("disk.img"), dir.path().join("cache"), commit)?)
+            }
+            false => None,
+        };
+        let has_mount = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+        let ports = Ports::to_keep(|bound| chance.below(bound));
+        let mut bed =
+            Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, stuck: 0, left: 0, dir };
+        bed.configure(plan, chance);
+        Ok(bed)
+    }
+
+    fn configure(&mut self, plan: &Plan, chance: &mut Chance) {
+        let (nfs, admin) = (self.ports.nfs, self.ports.admin);
+        let rule = chance.of(&["always", "1s", "30s"]);
+        let mut text = format!(
+            "[cache]\ndir = \"{}\"\nsize = \"64MiB\"\nfree_floor = \"0\"\nreadahead = \"1MiB\"\n\
+             [nfs]\nlisten = \"127.0.0.1:{nfs}\"\n[[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n\
+             [admin]\nlisten = \"{admin}\"\n",
+            self.at("cache").display()
+        );
+        let origin = self.at("origin").display().to_string();
+        let mut junction = format!(
+            "[[junction]]\npath = \"/\"\norigin = \"file://{origin}\"\nfiles = \"{rule}\"\ndirectories = \"{rule}\"\n\
+             write = \"{}\"\n",
+            plan.policy.name()
+        );
+        if plan.policy == Policy::Back {
+            text.push_str("[journal]\nsize = \"256MiB\"\n");
+            junction.push_str(&format!("flush_delay = \"{}\"\n", chance.of(&["0s", "1s", "1h"])));
+        }
+        std::fs::write(self.at("forebay.toml"), text + &junction).expect("written");
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn tier(&mut self) -> &mut Tier {
+        self.tier.as_mut().expect("started")
+    }
+
+    /// Start the tier, or start it again: at this crash point it dies, but only once.
+    pub fn start(&mut self, crash_at: Option<&str>) {
+        let mount = self.has_mount.then(|| self.at("mnt"));
+        let (config, log) = (self.at("forebay.toml"), self.at("forebay.log"));
+        let serves = match &mut self.tier {
+            Some(tier) => tier.start_again_to_die(crash_at),
+            none => {
+                let (tier, serves) = Tier::start_to_die(config, &self.ports, mount.as_deref(), log, crash_at);
+                *none = Some(tier);
+                serves
+            }
+        };
+        if !serves && self.log_tail().ends_with(&format!("umount {}", self.at("mnt").display())) {
+            // The kernel still knows the attributes of the dead mount's root, so it looks alive.
+            self.left += 1;
+            let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
+            self.kill();
+            return self.start(crash_at);
+        }
+        if !serves {
+            assert!(crash_at.is_some(), "forebay does not start\n{}", self.log_tail());
+            self.early_deaths += 1;
+            self.kill();
+            self.start(None);
+        }
+    }
+
+    /// By SIGKILL, if it is not dead already; then the disk has what was synced.
+    pub fn kill(&mut self) {
+        self.bury();
+        if let Some(disk) = &self.disk {
+            disk.cut();
+        }
+    }
+
+    /// Dead, and all that it held is free. A thread of it that tells the kernel of a change may wait for a lock of a
+    /// program that waits for an answer of the tier: neither ends before the mount is taken away by force.
+    fn bury(&mut self) {
+        let mount = self.at("mnt");
+        let Some(tier) = &mut self.tier else { return };
+        tier.kill();
+        let start = Instant::now();
+        while tier.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+            if start.elapsed() > STUCK {
+                self.stuck += 1;
+                let _ = rustix::mount::unmount(&mount, UnmountFlags::FORCE);
+                let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH);
+                return tier.kill_nine();
+            }
+        }
+    }
+
+    /// Start it again if it died at a crash point.
+    fn revive(&mut self) -> bool {
+        let dead = self.tier().ended().is_some();
+        if dead {
+            self.kill();
+            self.start(None);
+        }
+        dead
+    }
+
+    /// Wait until `done`, with a tier that serves.
+    pub async fn tend(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            self.revive();
+            assert!(start.elapsed() < PATIENCE, "{what}: it takes too long\n{}", self.log_tail());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// What is there, through NFS and through the mount.
+    pub async fn look(&mut self) -> (Sight, Option<Sight>) {
+        let start = Instant::now();
+        loop {
+            let looking = tokio::spawn(look_once(self.ports.nfs, self.has_mount.then(|| self.at("mnt"))));
+            let abort = looking.abort_handle();
+            let mut died = false;
+            while !looking.is_finished() && !died {
+                assert!(start.elapsed() < PATIENCE, "nothing can be seen\n{}", self.log_tail());
+                died = self.revive();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if died {
+                abort.abort();
+                continue;
+            }
+            match looking.await.expect("no panic") {
+                Ok((sight, mounted, 0)) => return (sight, mounted),
+                Ok((_, _, hidden)) => self.hidden += hidden,
+                Err(e) => assert!(self.revive(), "look at the tree: {e}\n{}", self.log_tail()),
+            }
+        }
+    }
+
+    /// Operations that the origin does not have yet.
+    pub fn dirty(&mut self) -> u64 {
+        let status = self.tier().json(&["status"]);
+        status["journal"]["operations"].as_u64().expect("written back")
+    }
+
+    /// All goes home, without a conflict and without a refusal.
+    pub async fn flush(&mut self) {
+        let admin = self.ports.admin.to_string();
+        let mut command = forebay();
+        command.args(["flush", "--wait", "--admin", &admin]).stdout(Stdio::null());
+        let mut flushing = command.spawn().expect("forebay runs");
+        self.tend("forebay flush --wait", || flushing.try_wait().expect("our child").is_some()).await;
+        let status = self.tier().json(&["status"])["journal"].clone();
+        let flushed = flushing.wait().expect("our child");
+        let told = format!("forebay flush: {flushed}, {status:#}\n{}", self.log_tail());
+        let none = |name: &str| status[name].as_u64() == Some(0);
+        assert!(flushed.success() && ["operations", "conflicts", "refused"].into_iter().all(none), "{told}");
+    }
+
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read(self.at("forebay.log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("the tier's log:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.bury();
+        self.tier = None;
+        let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
+        if std::thread::panicking() && std::env::var_os("FOREBAY_CRASH_KEEP").is_some() {
+            let kept =
+                Command::new("cp").arg("-a").arg(self.dir.path()).arg("/tmp/forebay-crash-kept").status();
+            eprintln!("kept in /tmp/forebay-crash-kept: {kept:?}");
+        }
+    }
+}
+
+/// And how many hidden names it found, and removed.
+async fn look_once(port: u16, mount: Option<PathBuf>) -> Result<(Sight, Option<Sight>, u32), String> {
+    let nfs = nfs::connect(port).await.map_err(|e| e.to_string())?;
+    let sight = look::through_nfs(&nfs).await.map_err(|e| e.to_string())?;
+    let hidden = remove_hidden(&nfs, &sight).await.map_err(|e| e.to_string())?;
+    if hidden > 0 {
+        return Ok((sight, None, hidden));
+    }
+    let Some(mount) = mount else { return Ok((sight, None, 0)) };
+    let mounted = tokio::task::spawn_blocking(move || look::in_directory(&mount)).await;
+    let mounted = mounted.expect("no panic").map_err(|e| format!("through the mount: {e}"))?;
+    Ok((sight, Some(mounted), 0))
+}
+
+async fn remove_hidden(nfs: &Arc<NfsOrigin>, sight: &Sight) -> types::Result<u32> {
+    let mut removed = 0;
+    for path in sight.keys().filter(|path| path.contains("/.forebay-")) {
+        let (dir, name) = split(path);
+        let dir = look::walk(nfs, dir).await?.reference;
+        nfs.change(&Change::Remove { dir, name: Name::new(name.to_owned())? }).await?;
+        removed += 1;
+    }
+    Ok(removed)
+}
