@@ -21,7 +21,7 @@ use crate::tier::{Ports, Tier, forebay};
 /// A tier that cannot be looked at for this long does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A killed process ends at once, on a busy machine too.
-const STUCK: Duration = Duration::from_secs(2);
+const STUCK: Duration = Duration::from_millis(500);
 /// Of a tier's log, in a failure.
 const LOG_LINES: usize = 40;
 
@@ -34,7 +34,7 @@ pub struct Bed {
     pub early_deaths: u32,
     /// Names that a mount had given to removed files that were open when it was killed.
     pub hidden: u32,
-    /// Killed tiers that did not end before their mount was taken away by force.
+    /// Killed tiers that did not end before their mount was aborted.
     pub stuck: u32,
     /// Starts that were refused for the mount of a killed tier.
     pub left: u32,
@@ -45,7 +45,7 @@ impl Bed {
     /// The reason where this machine has not what it takes.
     pub fn new(plan: &Plan, clients: usize, chance: &mut Chance) -> Result<Bed, String> {
         let dir = tempfile::Builder::new().prefix("forebay-crash-").tempdir().expect("temporary directory");
-        for sub in ["origin", "cache", "mnt"] {
+        for sub in ["origin", "cache", "mnt", "control"] {
             std::fs::create_dir(dir.path().join(sub)).expect("made");
         }
         let own = (0..clients).map(|client| format!("c{client}"));
@@ -133,9 +133,9 @@ impl Bed {
     }
 
     /// Dead, and all that it held is free. A thread of it that tells the kernel of a change may wait for a lock of a
-    /// program that waits for an answer of the tier: neither ends before the mount is taken away by force.
+    /// program that waits for an answer of the tier: neither ends before the mount is aborted.
     fn bury(&mut self) {
-        let mount = self.at("mnt");
+        let (mount, control) = (self.at("mnt"), self.at("control"));
         let Some(tier) = &mut self.tier else { return };
         tier.kill();
         let start = Instant::now();
@@ -143,8 +143,7 @@ impl Bed {
             std::thread::sleep(Duration::from_millis(1));
             if start.elapsed() > STUCK {
                 self.stuck += 1;
-                let _ = rustix::mount::unmount(&mount, UnmountFlags::FORCE);
-                let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH);
+                abort(&mount, &control);
                 return tier.kill_nine();
             }
         }
@@ -258,4 +257,15 @@ async fn remove_hidden(nfs: &Arc<NfsOrigin>, sight: &Sight) -> types::Result<u32
         removed += 1;
     }
     Ok(removed)
+}
+
+/// Everybody who waits for an answer through this mount gets an error.
+fn abort(mount: &Path, control: &Path) {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+    let line = table.lines().find(|line| line.split(' ').nth(4) == mount.to_str());
+    let Some(minor) = line.and_then(|line| line.split(' ').nth(2)?.split(':').nth(1)) else { return };
+    let attached = Command::new("mount").args(["-t", "fusectl", "none"]).arg(control).status();
+    assert!(attached.is_ok_and(|status| status.success()), "the kernel's table of mounts is there");
+    std::fs::write(control.join(minor).join("abort"), "1").expect("aborted");
+    let _ = rustix::mount::unmount(control, UnmountFlags::DETACH);
 }

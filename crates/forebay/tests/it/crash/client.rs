@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -13,6 +14,9 @@ use crate::crash::look::{Sight, bytes_differ, difference, of_client, times_diffe
 use crate::crash::model::{Kind, Op, Refusal, Tree};
 use crate::crash::nfs::Nfs;
 use crate::crash::programs::Programs;
+
+/// A tier that does not answer is dead, and the harness says so.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a client was told of an operation.
 pub enum Told {
@@ -97,7 +101,8 @@ impl Client {
         }
         while !life.rest.load(Ordering::SeqCst) && !*dead.borrow() {
             if !self.step(life).await? {
-                break;
+                let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
+                return killed.map(drop).map_err(|_| "nobody answers, and nobody killed the tier".to_owned());
             }
         }
         Ok(())
@@ -163,6 +168,9 @@ impl Client {
         let id = self.ledger.ask(op);
         let told = self.told(life, &before, id, op).await;
         let again = *life.dead.borrow();
+        if let (true, Hands::Nfs(nfs), Op::Write { path, .. }) = (again, &mut self.hands, op) {
+            nfs.answered_late(before.ino(path));
+        }
         let answer = match told {
             Told::Done { .. } if again => Answer::DoneAgain,
             Told::Done { durable } => Answer::Done { durable },
@@ -247,8 +255,7 @@ impl Client {
     /// A failure, but of a tier that was killed.
     async fn unreadable(&self, life: &Life, path: &str, error: &str) -> Result<bool, String> {
         let mut dead = life.dead.clone();
-        let killed =
-            tokio::time::timeout(std::time::Duration::from_secs(30), dead.wait_for(|dead| *dead)).await;
+        let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
         if killed.is_ok() { Ok(false) } else { Err(format!("read {path}: {error}")) }
     }
 

@@ -4,7 +4,8 @@
 //! may be there or not; how much of it depends on the policy:
 //!
 //! - `InOrder` (policy `back`): there is one journal, so what is there is what was done up to some point, and nothing
-//!   beyond it. An operation is there as a whole or not at all; of parts that were written at the same time, any.
+//!   beyond it. An operation is there as a whole or not at all; of parts that were written at the same time, any; of a
+//!   system call `write`, what lies before a border of pages.
 //! - `ByFile` (policy `through`): names and attributes are durable when they are answered. Of the bytes of a file that
 //!   were not yet stored each may be there or not, whatever becomes of the others: a write is not atomic.
 
@@ -41,6 +42,8 @@ struct Entry {
 
 pub struct Ledger {
     loss: Loss,
+    /// A write is done page by page, from its front (the kernel's FUSE does that); over NFS it is one call.
+    by_page: bool,
     next_id: Ino,
     /// Since the last crash.
     entries: Vec<Entry>,
@@ -53,10 +56,18 @@ pub struct Ledger {
 const FORMER_MAX: usize = 60;
 /// Of parts written at the same time any subset may be there.
 const PARTS_MAX: usize = 8;
+const PAGE: u64 = 4096;
 
 impl Ledger {
-    pub fn new(loss: Loss) -> Ledger {
-        Ledger { loss, next_id: 1, entries: Vec::new(), states: vec![Tree::default()], former: Vec::new() }
+    pub fn new(loss: Loss, by_page: bool) -> Ledger {
+        Ledger {
+            loss,
+            by_page,
+            next_id: 1,
+            entries: Vec::new(),
+            states: vec![Tree::default()],
+            former: Vec::new(),
+        }
     }
 
     /// What there is if all that was asked for is done.
@@ -109,7 +120,7 @@ impl Ledger {
             let state = &self.states[count];
             let mut with = vec![state.clone()];
             if let Some(Entry { id, op: Op::Write { path, parts, sync }, .. }) = done {
-                for some in subsets(parts) {
+                for some in if self.by_page { fronts(parts) } else { subsets(parts) } {
                     let op = Op::Write { path: path.clone(), parts: some, sync: *sync };
                     let mut partly = state.clone();
                     partly.apply(*id, &op).expect("as the whole of it");
@@ -292,4 +303,15 @@ fn subsets(parts: &[Part]) -> Vec<Vec<Part>> {
     let of =
         |chosen: u32| (0..count).filter(move |n| chosen & (1 << n) != 0).map(|n| parts[n].clone()).collect();
     (1..(1u32 << count) - 1).rev().map(of).collect()
+}
+
+/// The front of a write, to a border of pages.
+fn fronts(parts: &[Part]) -> Vec<Vec<Part>> {
+    let [Part { offset, bytes }] = parts else { return Vec::new() };
+    let borders = (offset / PAGE + 1) * PAGE..offset + bytes.len() as u64;
+    let front = |border: u64| {
+        let front = bytes[..(border - offset) as usize].to_vec();
+        vec![Part { offset: *offset, bytes: Arc::new(front) }]
+    };
+    borders.step_by(PAGE as usize).map(front).collect()
 }

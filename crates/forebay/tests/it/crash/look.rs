@@ -11,6 +11,9 @@ use types::{ByteRange, Error, ErrorKind, FileKind, Name, Result};
 
 use crate::crash::model::{Kind, Node, SHARED, Tree};
 
+/// Versions of a file within one look at it.
+const TRIES: u32 = 100;
+
 /// What can be seen of one name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -62,8 +65,18 @@ async fn of_object(nfs: &NfsOrigin, object: &Object) -> Result<Seen> {
     Ok(Seen { kind, mode: attr.mode, links: attr.nlink as usize, mtime, size: attr.size })
 }
 
-/// All of a file.
+/// All of a file. Its version may change while it is read, though nobody writes: it comes home to the origin.
 pub async fn read(nfs: &NfsOrigin, file: &Reference) -> Result<Vec<u8>> {
+    let mut tries = 0;
+    loop {
+        match read_version(nfs, file).await {
+            Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES => tries += 1,
+            read => return read,
+        }
+    }
+}
+
+async fn read_version(nfs: &NfsOrigin, file: &Reference) -> Result<Vec<u8>> {
     let object = nfs.getattr(file).await?;
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < object.attr.size {

@@ -92,6 +92,16 @@ impl Nfs {
         Ok(())
     }
 
+    /// The last write to this file was perhaps answered by the next tier already.
+    pub fn answered_late(&mut self, ino: Ino) {
+        let Some(file) = self.uncommitted.get_mut(&ino) else { return };
+        let Some(last) = file.writes.last().map(|write| write.verifier) else { return };
+        file.writes
+            .iter_mut()
+            .filter(|write| write.verifier == last)
+            .for_each(|write| write.life = self.life + 1);
+    }
+
     /// `tree` is what is left. Who was not `patient` knows nothing any more of the call that was under way, and comes
     /// over a connection of its own.
     pub fn crashed(&mut self, tree: &Tree, patient: bool) {
