@@ -75,8 +75,9 @@ fn is_ours(entry: &MountEntry) -> bool {
 /// A process that was killed leaves its mount; every use of it fails with "Transport endpoint is not connected".
 fn replace_left_behind(place: &Path) -> Result<()> {
     for _ in 0..LEFT_BEHIND_MAX {
-        let error = match std::fs::metadata(place) {
-            Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => e,
+        // Not by attributes, which the kernel may know still.
+        let error = match rustix::fs::statvfs(place) {
+            Err(e) if e == Errno::NOTCONN => e,
             _ => return Ok(()),
         };
         let shown = place.display();

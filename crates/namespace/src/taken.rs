@@ -10,8 +10,11 @@ use crate::change::{New, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{DETACHED, Place};
-use crate::store::Change;
+use crate::store::{Change, StoredEntry};
 use crate::{Grafted, Namespace};
+
+/// Names beside a removed one that are looked at for another name of its file.
+const NAMES_LOOKED_AT: usize = 4096;
 
 /// What was renamed, and where.
 pub struct Renamed<'a> {
@@ -210,10 +213,17 @@ impl Namespace {
         if node.attr().nlink < 2 {
             return Ok(None);
         }
-        let Some((parent, other)) = self.other_places.get(&node.id) else { return Ok(None) };
-        let still = self.store.find_entry(parent, &other)?.is_some_and(|entry| entry.child == Some(node.id));
-        let same = parent == dir && other == name.as_bytes();
-        Ok((still && !same).then_some((parent, other)))
+        if let Some((parent, other)) = self.other_places.get(&node.id) {
+            let still = self.store.find_entry(parent, &other)?.is_some_and(|it| it.child == Some(node.id));
+            let same = parent == dir && other == name.as_bytes();
+            if still && !same {
+                return Ok(Some((parent, other)));
+            }
+        }
+        // Forgotten, or from before a restart: most names of one file are in one directory.
+        let beside = self.store.entries_after(dir, 0, NAMES_LOOKED_AT)?;
+        let is_other = |it: &StoredEntry| it.child == Some(node.id) && it.name != name.as_bytes();
+        Ok(beside.into_iter().find(is_other).map(|it| (dir, it.name)))
     }
 
     /// As a change of our own: what was asked before it does not count.

@@ -22,7 +22,8 @@ struct Policy {
     flush: Option<&'static [&'static str]>,
 }
 
-const POLICIES: [Policy; 1] = [Policy { name: "through", flush: None }];
+const POLICIES: [Policy; 2] =
+    [Policy { name: "through", flush: None }, Policy { name: "back", flush: Some(&["flush", "--wait"]) }];
 
 /// Name, script, and what is compared of what it leaves: `None` what it prints of that itself, else a directory.
 const WORKLOADS: [(&str, &str, Option<&str>); 3] = [

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""What programs see of the policy `back` through a FUSE mount, with the origin far away, against the local file system.
+
+    scripts/measure-back.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--rtt 200ms] [--rate 1Gbit]
+
+All of it on this machine, as root (mount): a NAS (forebay serve over a directory, written through), the line (forebay
+bench relay), a tier with `--write back` whose journal is on the disk of DIR, and a mount of it. Each round does on the
+mount and on the local file system, one after the other:
+ - creates: 16 processes, each open(O_CREAT|O_EXCL), write of 4 KiB, close, in one directory, for 5 s
+ - fsync: write of 4 KiB over a file's start and fsync, one process, median of 300
+ - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT
+ - flush: what the sequential writes of 32 files of 64 MiB left, brought home by `forebay flush --wait`, as a share of the line
+Printed are medians, ratios, and the range of the ratios of single rounds.
+"""
+import argparse, json, mmap, multiprocessing, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+
+MIB = 1 << 20
+CLIENTS, SECONDS, SYNCS, SEQUENTIAL, FILES, FILE = 16, 5, 300, 512, 32, 64
+
+
+def started(command, log):
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(log, "a"), text=True)
+    return process, process.stdout.readline()
+
+
+class Stage:
+    def __init__(self, args, base):
+        self.forebay, self.room, self.processes = args.forebay, base, []
+        export, self.mount, log = base + "/export", base + "/mnt", base + "/log"
+        os.makedirs(export), os.makedirs(self.mount)
+        with open(base + "/nas.toml", "w") as config:
+            config.write('[[nfs.export]]\nclients = ["*"]\nsquash = "none"\n')
+        nas = self.start(["serve", "--config", base + "/nas.toml", "--origin", "file://" + export, "--cache",
+                          base + "/nas-cache", "--cache-size", "1GiB", "--nfs", "127.0.0.1:0", "--admin",
+                          "127.0.0.1:0", "--json"], log)
+        nas = json.loads(nas)["nfs"]
+        relay = self.start(["bench", "relay", "--to", nas, "--rtt", args.rtt, "--rate", args.rate], log)
+        relay = re.search(r"127\.0\.0\.1:\d+", relay).group()
+        with open(base + "/tier.toml", "w") as config:
+            config.write(f'[journal]\nsize = "8GiB"\n[[junction]]\npath = "/"\norigin = "nfs://{relay}/?mountport='
+                         f'{relay.split(":")[1]}&nconnect=4"\nwrite = "back"\nflush_delay = "1h"\n')
+        self.admin = json.loads(self.start(
+            ["serve", "--config", base + "/tier.toml", "--cache", base + "/cache", "--cache-size", "8GiB", "--nfs",
+             "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mount", self.mount, "--json"], log))["admin"]
+        while not os.path.ismount(self.mount):
+            time.sleep(0.1)
+
+    def start(self, command, log):
+        process, line = started([self.forebay, *command], log)
+        self.processes.append(process)
+        return line
+
+    def flush(self):
+        began = time.monotonic()
+        subprocess.run([self.forebay, "flush", "--wait", "--admin", self.admin, "--json"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.monotonic() - began
+
+    def stop(self):
+        self.processes[-1].send_signal(signal.SIGTERM)
+        self.processes[-1].wait()
+        for process in self.processes[:-1]:
+            process.kill()
+
+
+def create(dir, who, counts):
+    data, end, n = b"x" * 4096, time.monotonic() + SECONDS, 0
+    while time.monotonic() < end:
+        fd = os.open(f"{dir}/{who}-{n}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        os.write(fd, data)
+        os.close(fd)
+        n += 1
+    counts[who] = n
+
+
+def creates(dir):
+    os.makedirs(dir)
+    counts = multiprocessing.Array("q", CLIENTS)
+    clients = [multiprocessing.Process(target=create, args=(dir, who, counts)) for who in range(CLIENTS)]
+    [client.start() for client in clients], [client.join() for client in clients]
+    return sum(counts) / SECONDS
+
+
+def fsync(path):
+    fd, times = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644), []
+    for n in range(SYNCS):
+        began = time.monotonic()
+        os.pwrite(fd, bytes([n % 256]) * 4096, 0)
+        os.fsync(fd)
+        times.append(time.monotonic() - began)
+    os.close(fd)
+    return statistics.median(times) * 1e3
+
+
+def sequential(path, mib, direct):
+    buffer = mmap.mmap(-1, MIB)  # aligned
+    buffer.write(os.urandom(MIB))
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | (os.O_DIRECT if direct else 0), 0o644)
+    began = time.monotonic()
+    for _ in range(mib):
+        os.write(fd, buffer)
+    os.fsync(fd)
+    os.close(fd)
+    return mib * MIB / 1e6 / (time.monotonic() - began)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--forebay", default="target/release/forebay")
+    parser.add_argument("--dir")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rtt", default="200ms")
+    parser.add_argument("--rate", default="1Gbit")
+    args = parser.parse_args()
+    base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
+    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line"]}
+    stage = Stage(args, base)
+    try:
+        local = base + "/local"
+        for n in range(args.rounds):
+            os.makedirs(local)
+            results["creates /s"].append((creates(f"{stage.mount}/c{n}"), creates(local + "/c")))
+            results["fsync ms"].append((fsync(f"{stage.mount}/f{n}"), fsync(local + "/f")))
+            pair = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False), sequential(local + "/s", SEQUENTIAL, True)
+            results["sequential MB/s"].append(pair)
+            shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
+            stage.flush()
+            for k in range(FILES):
+                sequential(f"{stage.mount}/b{n}-{k}", FILE, False)
+            rate = FILES * FILE * MIB / stage.flush()
+            results["flush of the line"].append((rate, 1e9 / 8))
+            for name in os.listdir(stage.mount):
+                os.remove(f"{stage.mount}/{name}")
+            stage.flush()
+            shutil.rmtree(local)
+            print(f"round {n + 1}: " + ", ".join(f"{name} {r[-1][0]:.4g} and {r[-1][1]:.4g}" for name, r in results.items()),
+                  flush=True)
+        for name, pairs in results.items():
+            ratios = [mine / other for mine, other in pairs]
+            mine, other = (statistics.median(column) for column in zip(*pairs))
+            print(f"{name:18} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
+                  f"  ({min(ratios):.3f} to {max(ratios):.3f})")
+    finally:
+        stage.stop()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+main()
