@@ -63,6 +63,8 @@ pub struct Nfs {
     uncommitted: HashMap<Ino, Uncommitted>,
     /// The write under way is the one that is sent again.
     resending: Option<(Ino, usize)>,
+    /// Of the last write that was answered: one that is sent again is not the last of its file.
+    last_verifier: Option<WriteVerifier>,
     life: u32,
     pub resent: u64,
     pub stale: u64,
@@ -78,6 +80,7 @@ impl Nfs {
             handles: HashMap::new(),
             uncommitted: HashMap::new(),
             resending: None,
+            last_verifier: None,
             life: 0,
             resent: 0,
             stale: 0,
@@ -94,8 +97,7 @@ impl Nfs {
 
     /// The last write to this file was perhaps answered by the next tier already.
     pub fn answered_late(&mut self, ino: Ino) {
-        let Some(file) = self.uncommitted.get_mut(&ino) else { return };
-        let Some(last) = file.writes.last().map(|write| write.verifier) else { return };
+        let (Some(file), Some(last)) = (self.uncommitted.get_mut(&ino), self.last_verifier) else { return };
         file.writes
             .iter_mut()
             .filter(|write| write.verifier == last)
@@ -288,6 +290,7 @@ impl Nfs {
 
     /// A stable write is kept, too, while what was written before it may be sent again after it.
     fn keep(&mut self, ino: Ino, write: Unstable, stable: bool) {
+        self.last_verifier = Some(write.verifier);
         let file = self.uncommitted.entry(ino).or_default();
         if let Some((_, at)) = self.resending.take().filter(|(of, _)| *of == ino) {
             file.writes[at] = write;

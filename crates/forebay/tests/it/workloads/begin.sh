@@ -1,6 +1,8 @@
 # Before every workload: the same everywhere, so that what a workload prints and leaves is the same everywhere.
 # INPUT: what was made beforehand, on the local file system. The workload begins in an empty directory of its own.
 set -euo pipefail
+# Of a make that runs these tests.
+unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES
 umask 022
 export LC_ALL=C TZ=UTC HOME=/nonexistent
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
