@@ -66,8 +66,17 @@ impl Namespace {
             return Err(stale());
         };
         let place = Place { parent: old.record.parent, name: &old.record.name };
-        let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
+        let (mut node, change) = self.observe(junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
+        if node.record.reference != object.reference {
+            // A change of our own was taken in since we asked: what it told is newer, but for where the object is.
+            let mut record = node.record.clone();
+            (record.parent, record.name) = (place.parent, place.name.clone());
+            record.reference = object.reference.clone();
+            changes.push(Change::PutNode(id, record.clone()));
+            node = Arc::new(Node::as_changed(id, record, node.own));
+            self.nodes.insert(id, node.clone());
+        }
         changes.extend(self.name_anew(junction.id, &object.identity, id));
         self.store.commit(changes).await?;
         self.metrics.healed.inc();

@@ -160,6 +160,18 @@ impl BackHome {
         self.unstable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Stale is told, too, where the object or directory is there and only moves: by an origin whose references are paths,
+    /// when a directory above it is renamed. Then it is for the next attempt, and must not pass for a removal.
+    async fn if_gone<T>(&self, id: FileId, result: Result<T>) -> Result<T> {
+        match result {
+            Err(e) if e.kind() == ErrorKind::Stale => match self.look(id).await? {
+                Seen::Found(_) => Err(Error::new(ErrorKind::Busy, "flush to what moves,", id).with_source(e)),
+                Seen::Gone | Seen::Never => Err(e),
+            },
+            other => other,
+        }
+    }
+
     /// The directory an object is in, as far as is known.
     fn parent(&self, id: FileId) -> Option<(FileId, Option<Name>)> {
         if let Some((dir, name)) = self.shown.altered(id).and_then(|altered| altered.place) {
@@ -174,8 +186,8 @@ impl BackHome {
     /// another of them than the one that was thought of.
     async fn look_under_names(&self, id: FileId) -> Result<Option<Found>> {
         for (dir, name) in self.shown.altered(id).map(|altered| altered.names).unwrap_or_default() {
-            match self.lookup(dir, &name).await {
-                Ok(Some(found)) if found.id == id => return Ok(Some(found)),
+            match self.namespace.lookup_now(dir, &name).await {
+                Ok(Some(node)) if node.id == id => return Ok(Some(self.found_node(&node).await)),
                 Err(e) if !is_not_there(&e) && e.kind() != ErrorKind::NotADirectory => return Err(e),
                 _ => {}
             }
@@ -284,7 +296,8 @@ impl Home for BackHome {
     }
 
     async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        match self.namespace.lookup_now(dir, name).await? {
+        let found = self.namespace.lookup_now(dir, name).await;
+        match self.if_gone(dir, found).await? {
             Some(node) => Ok(Some(self.found_node(&node).await)),
             None => Ok(None),
         }
@@ -300,8 +313,8 @@ impl Home for BackHome {
         };
         let note = Note { made: true, ..self.note(id)? };
         let known = note.encode().map(|note| (id, note));
-        let made = self.namespace.make_as(dir, name, &new, known).await?;
-        self.found(&made.found).await
+        let made = self.namespace.make_as(dir, name, &new, known).await;
+        self.found(&self.if_gone(dir, made).await?.found).await
     }
 
     async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
@@ -310,8 +323,8 @@ impl Home for BackHome {
     }
 
     async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found> {
-        let altered = self.namespace.set(object, set.to_set(size), None).await?;
-        self.found(&altered.found).await
+        let altered = self.namespace.set(object, set.to_set(size), None).await;
+        self.found(&self.if_gone(object, altered).await?.found).await
     }
 
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written> {
@@ -319,7 +332,8 @@ impl Home for BackHome {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
         };
-        let told = self.at_origin(object, write).await?;
+        let told = self.at_origin(object, write).await;
+        let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
         let after = self.took(object, told.before, told.after).await?;
         Ok(Written { before: told.before, after })
@@ -336,20 +350,24 @@ impl Home for BackHome {
     }
 
     async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {
-        let made = self.namespace.make(dir, name, &New::Link { file }).await?;
-        self.found(&made.found).await
+        let made = self.namespace.make(dir, name, &New::Link { file }).await;
+        self.found(&self.if_gone(dir, made).await?.found).await
     }
 
     async fn remove(&self, dir: FileId, name: &Name) -> Result<()> {
-        self.namespace.remove(dir, name, Old::File).await.map(drop)
+        let removed = self.namespace.remove(dir, name, Old::File).await;
+        self.if_gone(dir, removed).await.map(drop)
     }
 
     async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()> {
-        self.namespace.remove(dir, name, Old::Directory).await.map(drop)
+        let removed = self.namespace.remove(dir, name, Old::Directory).await;
+        self.if_gone(dir, removed).await.map(drop)
     }
 
     async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
-        self.namespace.rename(from.0, from.1, to.0, to.1).await?;
+        let renamed = self.namespace.rename(from.0, from.1, to.0, to.1).await;
+        let renamed = self.if_gone(from.0, renamed).await;
+        self.if_gone(to.0, renamed).await?;
         // Asked for where the answer did not tell.
         self.found(&self.namespace.getattr(object, Ask::Use).await?).await
     }

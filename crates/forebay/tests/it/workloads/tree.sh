@@ -42,5 +42,5 @@ mv copy away
 rm -r away
 rm packed.tar
 # What is made in it last moves its time: under `back` once more when it is flushed.
-touch --date='2022-02-22 22:22:22' tree
+touch --date='2022-02-22 22:22:22' .
 ls
