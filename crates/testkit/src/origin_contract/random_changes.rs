@@ -78,8 +78,11 @@ fn equal(step: &Step, expected: ErrorKind, found: ErrorKind) -> bool {
     };
     let as_good: &[ErrorKind] = match step {
         Step::Rename(..) => &[Exists, NotEmpty, IsADirectory, NotADirectory, InvalidArgument, NotFound],
-        // nfs-ganesha finds out by opening what is there: a link that leads past a file is "not a directory" to it.
-        Step::Create(..) => &[Exists, IsADirectory, NotADirectory, InvalidArgument, NotSupported, Io],
+        // nfs-ganesha finds out by opening what is there: a link that leads nowhere is "not found" to it, and one that
+        // leads past a file "not a directory".
+        Step::Create(..) => {
+            &[Exists, NotFound, IsADirectory, NotADirectory, InvalidArgument, NotSupported, Io]
+        }
         Step::Link(..) => {
             &[Exists, IsADirectory, NotADirectory, AccessDenied, NotPermitted, InvalidArgument, NotSupported]
         }
