@@ -49,6 +49,10 @@ where
         wait(&mut answer).await
     }
 
+    pub fn is_running(&self, key: &K) -> bool {
+        lock(&self.running).contains_key(key)
+    }
+
     /// Start the flight if none is running; do not wait for it.
     pub fn start_or_join<F>(&self, key: K, make: impl FnOnce() -> F) -> Answer<T>
     where

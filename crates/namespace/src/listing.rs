@@ -147,13 +147,7 @@ impl Namespace {
         let junction = self.junction(dir.junction())?;
         let now = self.clock.now_ms();
         let listing = self.listing_of(dir.id)?;
-        let good = listing.is_some_and(|listing| {
-            let names = self
-                .proof(dir, &listing, junction.rules.directories)
-                .is_some_and(|at| freshness::is_fresh(junction.rules.directories, Ask::Use, at, now));
-            names && freshness::is_fresh(junction.rules.files, ask, listing.listed_ms, now)
-        });
-        if good {
+        if listing.is_some_and(|listing| self.will_do(dir, &listing, junction, ask)) {
             self.metrics.hits.inc();
             return Ok(());
         }
@@ -169,17 +163,29 @@ impl Namespace {
         let strict = junction.rules.files == always || junction.rules.directories == always;
         let join = if strict && ask == Ask::Open { Join::StartedAfterAsking } else { Join::Running };
         let id = dir.id;
-        let ask = |join| {
+        let list = |join| {
             let this = self.clone();
-            self.listing_flights.run(id, join, move || this.list(id))
+            self.listing_flights.run(id, join, move || async move {
+                match this.listing_of(id) {
+                    // One has landed since the look above.
+                    Ok(Some(new))
+                        if join == Join::Running
+                            && listing != Some(new)
+                            && this.still_will_do(id, &new, ask) =>
+                    {
+                        Ok(new)
+                    }
+                    _ => this.list(id).await,
+                }
+            })
         };
-        let mut answer = ask(join).await;
+        let mut answer = list(join).await;
         // Joined one that began so long ago that it is too old already.
         let too_old = |l: &Listing| {
             l.listed_ms < now && !freshness::is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
         if answer.as_ref().is_ok_and(too_old) {
-            answer = ask(Join::StartedAfterAsking).await;
+            answer = list(Join::StartedAfterAsking).await;
         }
         match answer {
             Err(e) if e.is_retryable() && stale_is_fine => {
@@ -188,6 +194,20 @@ impl Namespace {
             }
             other => other.map(|_| ()),
         }
+    }
+
+    /// Are the names and the attributes of a listing fresh enough for who asks so?
+    fn will_do(&self, dir: &Node, listing: &Listing, junction: &Grafted, ask: Ask) -> bool {
+        let (rules, now) = (&junction.rules, self.clock.now_ms());
+        let names = self
+            .proof(dir, listing, rules.directories)
+            .is_some_and(|at| freshness::is_fresh(rules.directories, Ask::Use, at, now));
+        names && freshness::is_fresh(rules.files, ask, listing.listed_ms, now)
+    }
+
+    fn still_will_do(&self, dir: FileId, listing: &Listing, ask: Ask) -> bool {
+        let Ok(node) = self.load(dir) else { return false };
+        self.junction(node.junction()).is_ok_and(|junction| self.will_do(&node, listing, junction, ask))
     }
 
     pub(crate) fn start_listing(

@@ -82,9 +82,8 @@ impl Namespace {
         ahead.extend(self.directories_beside(dir, 0, within));
         for dir in ahead {
             let Ok(room) = self.walk_room.clone().try_acquire_owned() else { return };
-            let this = self.clone();
+            let mut answer = self.start_listing_ahead(dir);
             tokio::spawn(async move {
-                let mut answer = this.start_listing_ahead(dir);
                 let _ = crate::flights::wait(&mut answer).await; // who needs it asks again
                 drop(room);
             });
@@ -115,7 +114,8 @@ impl Namespace {
         junction.is_ok_and(|junction| [junction.rules.files, junction.rules.directories].contains(&always))
     }
 
-    /// The `most` sub-directories of `dir` nearest to a cookie, of those that would have to be listed anew.
+    /// The `most` sub-directories of `dir` nearest to a cookie, of those that would have to be listed anew. One whose
+    /// listing is under way takes no room of the others.
     fn directories_beside(&self, dir: FileId, cookie: u64, most: usize) -> Vec<FileId> {
         if most == 0 {
             return Vec::new();
@@ -132,8 +132,16 @@ impl Namespace {
             }
             let children = pair.into_iter().flatten().filter_map(|entry| self.load(entry.child?).ok());
             let directories = children.filter(|node| node.attr().is_dir() && node.parent() == dir);
-            found.extend(directories.filter(|node| !self.is_listed_well(node.id)).map(|node| node.id));
+            found.extend(
+                directories
+                    .filter(|node| !self.is_being_listed(node.id) && !self.is_listed_well(node.id))
+                    .map(|node| node.id),
+            );
         }
+    }
+
+    fn is_being_listed(&self, dir: FileId) -> bool {
+        self.listing_flights.is_running(&dir)
     }
 
     fn is_listed_well(&self, dir: FileId) -> bool {
