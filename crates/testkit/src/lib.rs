@@ -4,5 +4,6 @@ pub mod far_origin;
 pub mod lab;
 pub mod mpi;
 pub mod origin_contract;
+pub mod ports;
 pub mod slurm;
 pub mod ssh;

@@ -4,7 +4,6 @@
 //! are tracked by their parents and not confined, so that it needs no cgroups and runs in a container. Needs root.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lab::{NotRun, not_run};
+use crate::ports::free_port;
 
 const UP_DEADLINE: Duration = Duration::from_secs(30);
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -132,12 +132,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
     }
     std::fs::create_dir(format!("{dir}/state")).map_err(|e| NotRun(format!("state: {e}")))?;
     Ok(text)
-}
-
-/// Free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
-    listener.local_addr().expect("bound").port()
 }
 
 fn check_machine() -> Result<(), NotRun> {

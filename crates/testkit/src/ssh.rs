@@ -1,11 +1,12 @@
 //! A real sshd on a port of its own, with keys of its own: this machine as the hosts `n1`, `n2`, ... of an ssh command.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lab::{NotRun, not_run};
+use crate::ports::free_port;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -104,11 +105,6 @@ fn client(port: u16, at: &dyn Fn(&str) -> String) -> String {
          StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n",
         at("user")
     )
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
-    listener.local_addr().expect("bound").port()
 }
 
 impl Drop for Sshd {

@@ -231,8 +231,7 @@ fn a_rank_that_does_not_come_is_named() {
     command
         .env("FOREBAY_BENCH_COORDINATOR", "localhost:1")
         .env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let port = testkit::ports::free_port();
     command.env("FOREBAY_BENCH_COORDINATOR", format!("localhost:{port}"));
     let output = run(&mut command);
     assert!(!output.status.success());

@@ -145,8 +145,7 @@ fn a_host_that_ssh_cannot_reach_is_named_at_once() {
 /// By an address of our own choice, without a file: for machines that share no directory.
 #[test]
 fn a_launcher_that_says_nothing_is_helped_by_variables() {
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let port = testkit::ports::free_port();
     let coordinator = format!("localhost:{port}");
     let mut ranks: Vec<_> = (0..4_u32)
         .map(|rank| {

@@ -3,13 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bench_fleet::{Environment, Fleet, Member, Options};
+use testkit::ports::free_port;
 use types::Result;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
-}
 
 pub fn options(rank: u32, size: u32, port: u16) -> Options {
     let (rank, size) = (rank.to_string(), size.to_string());

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use bench_fleet::{Environment, Fleet};
 
-use crate::many::{free_port, options};
+use crate::many::options;
+use testkit::ports::free_port;
 
 fn connect(port: u16) -> TcpStream {
     let begun = Instant::now();

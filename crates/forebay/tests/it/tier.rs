@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::ports::free_port;
 
 const START_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -32,23 +33,9 @@ pub fn forebay() -> Command {
     Command::new(env!("CARGO_BIN_EXE_forebay"))
 }
 
-/// Ports that were free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
-    listener.local_addr().expect("bound").port()
-}
-
 impl Ports {
-    /// Free now, and not of those that the kernel gives to whoever connects: a tier that starts again finds them free,
-    /// and nobody who waits for it connects to himself.
-    pub fn to_keep(mut draw: impl FnMut(u64) -> u64) -> Ports {
-        let mut free = || loop {
-            let port = 10_000 + draw(20_000) as u16;
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return port;
-            }
-        };
-        Ports { nfs: free(), admin: SocketAddr::from((Ipv4Addr::LOCALHOST, free())) }
+    pub fn free() -> Ports {
+        Ports { nfs: free_port(), admin: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())) }
     }
 }
 
@@ -65,7 +52,7 @@ impl Tier {
 
     /// As `start`, and mounted here by FUSE.
     pub fn start_mounted(dir: &Path, junctions: &str, mount: Option<&Path>) -> Tier {
-        let ports = Ports { nfs: free_port(), admin: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())) };
+        let ports = Ports::free();
         let cache = dir.join("cache");
         let readahead = readahead();
         let text = format!(

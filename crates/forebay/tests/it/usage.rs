@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::tier::{Tier, forebay, free_port};
+use testkit::ports::free_port;
+
+use crate::tier::{Tier, forebay};
 
 /// The one line that `forebay` says when its usage is wrong; it must come soon, with exit code 2.
 fn refusal(arguments: &[&str]) -> String {

@@ -4,7 +4,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::room::{Room, column, end, result, rows, signal, start, table};
-use crate::tier::{forebay, free_port};
+use testkit::ports::free_port;
+
+use crate::tier::forebay;
 
 /// Starts it and waits until its port answers.
 fn serve(command: std::process::Command, port: u16) -> super::room::Running {

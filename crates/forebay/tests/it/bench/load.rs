@@ -3,7 +3,9 @@
 use rustix::process::Signal;
 
 use super::room::{Room, column, end, findings, invalid, measure, result, signal, start, table, wait_for};
-use crate::tier::{forebay, free_port};
+use testkit::ports::free_port;
+
+use crate::tier::forebay;
 
 #[test]
 fn mixtures_walks_and_strides_do_what_they_say_without_a_fault() {

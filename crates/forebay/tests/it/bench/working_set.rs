@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::room::{Room, column, end, findings, invalid, names, rows, table};
-use crate::tier::{Tier, free_port};
+use testkit::ports::free_port;
+
+use crate::tier::Tier;
 
 fn number(cell: &Value) -> f64 {
     cell["estimate"]["median"].as_f64().or_else(|| cell["number"].as_f64()).unwrap_or(f64::NAN)
