@@ -240,9 +240,12 @@ impl Run {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        if self.plan.policy == Policy::Back && self.chance.one_in(3) && self.bed.tier().ended().is_none() {
+        if self.plan.policy == Policy::Back
+            && self.chance.one_in(3)
+            && let Some(operations) = self.bed.dirty()
+        {
             report.asked += 1;
-            report.dirty += u32::from(self.bed.dirty() > 0);
+            report.dirty += u32::from(operations > 0);
         }
         let how = match self.bed.tier().ended() {
             None => "killed".to_owned(),

@@ -61,7 +61,7 @@ impl Bed {
         };
         let wanted = std::env::var_os("FOREBAY_CRASH_PROGRAMS").is_some();
         let has_mount = wanted && Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
-        let ports = Ports::to_keep(|bound| chance.below(bound));
+        let ports = Ports::free();
         let mut bed =
             Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, stuck: 0, left: 0, dir };
         bed.configure(plan, chance);
@@ -194,10 +194,17 @@ impl Bed {
         }
     }
 
-    /// Operations that the origin does not have yet.
-    pub fn dirty(&mut self) -> u64 {
-        let status = self.tier().json(&["status"]);
-        status["journal"]["operations"].as_u64().expect("written back")
+    /// Operations that the origin does not have yet; `None` if the tier is dead, or dies while it is asked.
+    pub fn dirty(&mut self) -> Option<u64> {
+        let answer = self.tier().ask(&["status"]);
+        if !answer.status.success() {
+            std::thread::sleep(STUCK); // the connection goes before the process does
+            let told = String::from_utf8_lossy(&answer.stderr).into_owned();
+            assert!(self.tier().ended().is_some(), "forebay status: {told}\n{}", self.log_tail());
+            return None;
+        }
+        let status: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("JSON");
+        Some(status["journal"]["operations"].as_u64().expect("written back"))
     }
 
     /// All goes home, without a conflict and without a refusal.
