@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use origin::{Identity, Object};
 use tracing::info;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
@@ -37,22 +38,13 @@ impl Namespace {
             return self.ask_root(junction).await;
         }
         let old = self.load(id)?;
-        if old.record.parent == DETACHED || depth == 0 {
+        if depth == 0 {
             self.forget(id).await?;
             return Err(stale());
         }
         let junction = self.junction(old.junction())?;
-        let name = Name::new(old.record.name.clone())?;
         let asked = self.asking();
-        let found = match self.look_beside(&old, &name, depth).await {
-            Err(e)
-                if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory) =>
-            {
-                None
-            }
-            other => Some(other?),
-        };
-        let Some(object) = found.filter(|object| self.is_same(junction, &old, object)) else {
+        let Some((object, (parent, name))) = self.look_under_its_names(junction, &old, depth).await? else {
             // We are moving it, and it is not where it was: it is where it will be known to be soon.
             let moving = self.moving().get(&id).cloned();
             if let Some(mut end) = moving {
@@ -65,7 +57,7 @@ impl Namespace {
             self.forget(id).await?;
             return Err(stale());
         };
-        let place = Place { parent: old.record.parent, name: &old.record.name };
+        let place = Place { parent, name: &name };
         let (mut node, change) = self.observe(junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         if node.record.reference != object.reference {
@@ -80,7 +72,7 @@ impl Namespace {
         changes.extend(self.name_anew(junction.id, &object.identity, id));
         self.store.commit(changes).await?;
         self.metrics.healed.inc();
-        info!(%id, %name, "found again under a new reference");
+        info!(%id, name = %name.escape_ascii(), "found again under a new reference");
         Ok(node)
     }
 
@@ -114,10 +106,29 @@ impl Namespace {
         self.id_of(junction, identity) == id || FileId::derive(junction, &identity.0) == id
     }
 
+    /// Where it was seen last; a file that had several names, under the others too.
+    async fn look_under_its_names(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        old: &Node,
+        depth: usize,
+    ) -> Result<Option<(Object, (FileId, Bytes))>> {
+        let last = (old.record.parent, old.record.name.clone());
+        let others = self.other_names(old, (last.0, &last.1))?;
+        for (dir, name) in std::iter::once(last).chain(others).filter(|(dir, _)| *dir != DETACHED) {
+            match self.look_beside(dir, &Name::new(name.clone())?, depth).await {
+                Ok(object) if self.is_same(junction, old, &object) => return Ok(Some((object, (dir, name)))),
+                Err(e) if !is_absent(&e) => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Look the name up in the parent; a parent that is stale too is found again first.
-    async fn look_beside(self: &Arc<Self>, old: &Node, name: &Name, depth: usize) -> Result<Object> {
-        let junction = self.junction(old.junction())?;
-        let parent = self.load(old.record.parent)?;
+    async fn look_beside(self: &Arc<Self>, parent: FileId, name: &Name, depth: usize) -> Result<Object> {
+        let parent = self.load(parent)?;
+        let junction = self.junction(parent.junction())?;
         let first = junction.rules.origin.lookup(&parent.record.reference, name).await;
         match junction.note(first, self.clock.now_ms()) {
             Err(e) if e.kind() == ErrorKind::Stale => {
@@ -139,4 +150,8 @@ impl Namespace {
         let exported_anew = found.attr.is_dir() && found.attr.fsid != old.attr().fsid;
         same_inode && (found.version == old.version() || exported_anew)
     }
+}
+
+fn is_absent(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory)
 }

@@ -63,8 +63,6 @@ use virtual_tree::VirtualTree;
 const LISTINGS_IN_MEMORY: usize = 50_000;
 /// Link targets kept in memory (about 150 bytes each).
 const LINKS_IN_MEMORY: usize = 20_000;
-/// Further places of files with several names (about 100 bytes each).
-const PLACES_IN_MEMORY: usize = 50_000;
 /// Names looked up singly that are remembered (about 150 bytes each).
 const SINGLES_IN_MEMORY: usize = 50_000;
 
@@ -128,8 +126,6 @@ pub struct Namespace {
     /// Held from looking at `ours` until what follows from it is queued for the store.
     order: tokio::sync::Mutex<()>,
     name_locks: Vec<tokio::sync::Mutex<()>>,
-    /// One more place of files with several names, besides the one in their records.
-    other_places: quick_cache::sync::Cache<FileId, (FileId, bytes::Bytes)>,
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
@@ -176,7 +172,6 @@ impl Namespace {
             moving: Mutex::default(),
             order: tokio::sync::Mutex::default(),
             name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
-            other_places: quick_cache::sync::Cache::new(PLACES_IN_MEMORY),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
             lookup_flights: Flights::new(),

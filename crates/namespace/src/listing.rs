@@ -321,11 +321,11 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
-        if self.evictions.load(Ordering::SeqCst) != evictions || self.ours().too_many_touched(dir.id) {
+        if self.evictions.load(Ordering::SeqCst) != evictions {
             return Ok(None);
         }
         let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
-        self.finish_listing(dir.id, before, &seen, listing).await.map(Some)
+        self.finish_listing(dir.id, before, &seen, listing).await
     }
 
     /// What was listed, but for what we did meanwhile.
@@ -334,7 +334,7 @@ impl Namespace {
         {
             let ours = self.ours();
             changes.retain(|change| match change {
-                Change::PutEntry { name, .. } => !ours.is_touched(dir, name),
+                Change::PutEntry { name, .. } | Change::PutName { name, .. } => !ours.is_touched(dir, name),
                 _ => true,
             });
         }
@@ -370,7 +370,9 @@ impl Namespace {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
                     let (_, change) = self.observe(junction, id, Some(place), object, asked)?;
-                    changes.extend(change);
+                    if let Some(change) = change {
+                        changes.extend([change].into_iter().chain(self.named(id, dir, &name)));
+                    }
                     Some(id)
                 }
                 None => None,
@@ -379,6 +381,7 @@ impl Namespace {
             let child =
                 child.or_else(|| known.as_ref()?.child.filter(|id| self.is_directory_at(*id, dir, &name)));
             if known.is_none_or(|known| known.child != child) {
+                changes.extend(child.and_then(|id| self.named(id, dir, &name)));
                 changes.push(Change::PutEntry { dir, name, child });
             }
         }
@@ -398,9 +401,12 @@ impl Namespace {
         before: HashSet<u64>,
         seen: &HashSet<u64>,
         mut listing: Listing,
-    ) -> Result<Listing> {
+    ) -> Result<Option<Listing>> {
         let mut changes = Vec::new();
         let order = self.order.lock().await;
+        if self.ours().is_listing_spoilt(dir) {
+            return Ok(None);
+        }
         for slot in before.difference(seen) {
             let gone = self.store.entries_after(dir, slot - 1, cookie::SLOTS as usize)?;
             for entry in gone.into_iter().filter(|e| cookie::first_slot(&e.name) == *slot) {
@@ -426,7 +432,7 @@ impl Namespace {
             self.listings.insert(dir, listing);
         }
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
-        Ok(listing)
+        Ok(Some(listing))
     }
 
     /// The name is no longer in the directory. Its object may live on elsewhere, or for those who have it open:

@@ -230,9 +230,11 @@ impl Namespace {
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
                 let place = Place { parent: dir.id, name: &bytes };
                 let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
-                let mut changes: Vec<_> = change.into_iter().collect();
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
-                if known.is_none_or(|known| known.child != Some(id)) {
+                let is_news = known.is_none_or(|known| known.child != Some(id));
+                let named = (is_news || change.is_some()).then(|| self.named(id, dir.id, &bytes));
+                let mut changes: Vec<_> = change.into_iter().chain(named.flatten()).collect();
+                if is_news {
                     changes.push(Change::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
                 }
                 self.singles.insert((dir.id, name.clone()), single(Some(id)));

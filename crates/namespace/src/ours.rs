@@ -16,8 +16,8 @@ const STATES_MAX: usize = 64;
 
 #[derive(Default)]
 pub struct Ours {
-    /// By directory that is being listed: names that our changes touched since the listing began.
-    listings: HashMap<FileId, HashSet<Bytes>>,
+    /// By directory that is being listed: what our changes touched since the listing began.
+    listings: HashMap<FileId, Touched>,
     /// Names that are being looked up: whether our changes touched them since.
     lookups: HashMap<(FileId, Bytes), bool>,
     rows: HashMap<FileId, Row>,
@@ -26,9 +26,16 @@ pub struct Ours {
     changes: u64,
 }
 
+#[derive(Default)]
+struct Touched {
+    names: HashSet<Bytes>,
+    /// What has one of the names now is not known.
+    spoilt: bool,
+}
+
 impl Ours {
     pub fn listing_begins(&mut self, dir: FileId, version: Version) {
-        self.listings.insert(dir, HashSet::new());
+        self.listings.insert(dir, Touched::default());
         self.row(dir).starts_at(version);
     }
 
@@ -38,11 +45,19 @@ impl Ours {
 
     /// What a listing says of this name may be older than what we did to it.
     pub fn is_touched(&self, dir: FileId, name: &Bytes) -> bool {
-        self.listings.get(&dir).is_some_and(|names| names.contains(name))
+        self.listings.get(&dir).is_some_and(|touched| touched.names.contains(name))
     }
 
-    pub fn too_many_touched(&self, dir: FileId) -> bool {
-        self.listings.get(&dir).is_some_and(|names| names.len() >= TOUCHED_MAX)
+    /// It has to begin anew: of some names neither it nor our changes can tell what has them.
+    pub fn is_listing_spoilt(&self, dir: FileId) -> bool {
+        self.listings.get(&dir).is_some_and(|touched| touched.spoilt)
+    }
+
+    /// A change of ours leaves open what is in the directory.
+    pub fn spoil_listing(&mut self, dir: FileId) {
+        if let Some(touched) = self.listings.get_mut(&dir) {
+            touched.spoilt = true;
+        }
     }
 
     pub fn lookup_begins(&mut self, dir: FileId, name: &Bytes) {
@@ -55,10 +70,9 @@ impl Ours {
     }
 
     pub fn touch(&mut self, dir: FileId, name: &Bytes) {
-        if let Some(names) = self.listings.get_mut(&dir)
-            && names.len() < TOUCHED_MAX
-        {
-            names.insert(name.clone());
+        if let Some(touched) = self.listings.get_mut(&dir) {
+            touched.names.insert(name.clone());
+            touched.spoilt |= touched.names.len() >= TOUCHED_MAX;
         }
         if let Some(touched) = self.lookups.get_mut(&(dir, name.clone())) {
             *touched = true;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, MultimapTable, MultimapTableDefinition, ReadableDatabase, ReadableTable, TableDefinition,
+};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
@@ -20,6 +22,8 @@ use crate::record::{Listing, Record};
 const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
 /// (directory, cookie big-endian) -> child FileId (zero: not known yet), then the name.
 const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries");
+/// File with several names -> directory, then the name, of each that was seen.
+const NAMES: MultimapTableDefinition<[u8; 16], &[u8]> = MultimapTableDefinition::new("names");
 /// Directory -> [`Listing`].
 const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
 /// Id computed from an identity -> the id under which that object is known already.
@@ -32,6 +36,8 @@ const JUNCTIONS: TableDefinition<&[u8], u32> = TableDefinition::new("junctions")
 /// File name of the database inside its directory.
 pub const FILE_NAME: &str = "namespace.redb";
 
+/// Names of one file that are looked at.
+const NAMES_MAX: usize = 1000;
 /// Batches that may wait for the committer. When it is full, callers wait: the origin is then asked slower.
 const QUEUE_MAX: usize = 256;
 /// Changes that go into one commit at most; keeps a commit well under a second.
@@ -46,6 +52,12 @@ pub enum Change {
         dir: FileId,
         name: Bytes,
         child: Option<FileId>,
+    },
+    /// One of the names of a file that has several.
+    PutName {
+        file: FileId,
+        dir: FileId,
+        name: Bytes,
     },
     RemoveEntry {
         dir: FileId,
@@ -110,6 +122,7 @@ impl Store {
             let txn = db.begin_write()?;
             txn.open_table(NODES)?;
             txn.open_table(ENTRIES)?;
+            txn.open_multimap_table(NAMES)?;
             txn.open_table(LISTINGS)?;
             txn.open_table(ALIASES)?;
             txn.open_table(NOTES)?;
@@ -205,6 +218,22 @@ impl Store {
         let first = cookie::first_slot(name);
         let slots = self.entries(dir, first, first + cookie::SLOTS, cookie::SLOTS as usize)?;
         Ok(slots.into_iter().find(|e| e.name == name))
+    }
+
+    /// Names of a file that had several when they were seen, with their directories; it may have lost some since.
+    pub fn names_of(&self, file: FileId) -> Result<Vec<(FileId, Bytes)>> {
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_multimap_table(NAMES)?;
+            let mut names = Vec::new();
+            for item in table.get(file.0)?.take(NAMES_MAX) {
+                let place = item?;
+                let (dir, name) = place.value().split_at(16);
+                names.extend(dir.try_into().ok().map(|dir| (FileId(dir), Bytes::copy_from_slice(name))));
+            }
+            Ok(names)
+        };
+        run().map_err(|e| db_error("read names", e))
     }
 
     /// Entries with cookies after `after`, in the order of their cookies, `max` at most.
@@ -343,6 +372,7 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
     {
         let mut nodes = txn.open_table(NODES)?;
         let mut entries = txn.open_table(ENTRIES)?;
+        let mut names = txn.open_multimap_table(NAMES)?;
         let mut listings = txn.open_table(LISTINGS)?;
         let mut aliases = txn.open_table(ALIASES)?;
         let mut notes = txn.open_table(NOTES)?;
@@ -353,12 +383,16 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
                 }
                 Change::RemoveNode(id) => {
                     nodes.remove(id.0)?;
+                    names.remove_all(id.0)?;
                 }
                 Change::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
-                Change::RemoveEntry { dir, cookie } => {
-                    entries.remove(entry_key(*dir, *cookie))?;
+                Change::PutName { file, dir, name } => {
+                    names.insert(file.0, [&dir.0, name.as_ref()].concat().as_slice())?;
                 }
-                Change::RemoveName { dir, name } => remove_name(&mut entries, *dir, name)?,
+                Change::RemoveEntry { dir, cookie } => {
+                    remove_entry(&mut entries, &mut names, *dir, *cookie)?;
+                }
+                Change::RemoveName { dir, name } => remove_name(&mut entries, &mut names, *dir, name)?,
                 Change::PutListing(dir, listing) => {
                     listings.insert(dir.0, listing.encode().as_slice())?;
                 }
@@ -381,8 +415,24 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
     Ok(())
 }
 
+fn remove_entry(
+    entries: &mut redb::Table<'_, [u8; 24], &[u8]>,
+    names: &mut MultimapTable<'_, [u8; 16], &[u8]>,
+    dir: FileId,
+    cookie: u64,
+) -> std::result::Result<(), redb::Error> {
+    let removed = entries.remove(entry_key(dir, cookie))?;
+    if let Some(value) = &removed
+        && let Some((child, name)) = value.value().split_first_chunk::<16>()
+    {
+        names.remove(*child, [&dir.0, name].concat().as_slice())?;
+    }
+    Ok(())
+}
+
 fn remove_name(
     entries: &mut redb::Table<'_, [u8; 24], &[u8]>,
+    names: &mut MultimapTable<'_, [u8; 16], &[u8]>,
     dir: FileId,
     name: &Bytes,
 ) -> std::result::Result<(), redb::Error> {
@@ -390,7 +440,7 @@ fn remove_name(
     for slot in first..first + cookie::SLOTS {
         let key = entry_key(dir, slot);
         if entries.get(key)?.is_some_and(|v| v.value().get(16..) == Some(name.as_ref())) {
-            entries.remove(key)?;
+            remove_entry(entries, names, dir, slot)?;
         }
     }
     Ok(())

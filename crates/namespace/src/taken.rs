@@ -10,11 +10,8 @@ use crate::change::{New, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{DETACHED, Place};
-use crate::store::{Change, StoredEntry};
+use crate::store::Change;
 use crate::{Grafted, Namespace};
-
-/// Names beside a removed one that are looked at for another name of its file.
-const NAMES_LOOKED_AT: usize = 4096;
 
 /// What was renamed, and where.
 pub struct Renamed<'a> {
@@ -74,6 +71,7 @@ impl Namespace {
             changes.push(Change::PutNote(id, Some(note)));
         }
         let id = self.id_of(junction.id, &object.identity);
+        let had = self.load(id).ok().map(|old| (old.record.parent, old.record.name.clone()));
         let place = Place { parent: dir, name: &bytes };
         let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
         changes.extend(change);
@@ -84,13 +82,14 @@ impl Namespace {
                 changes.push(Change::PutListing(id, listing));
             }
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
-            New::Link { .. } if node.record.parent != dir || node.record.name != bytes => {
-                self.other_places.insert(id, (dir, bytes.clone()));
-            }
             _ => {}
+        }
+        if let (New::Link { .. }, Some((dir, name))) = (new, had) {
+            changes.push(Change::PutName { file: id, dir, name });
         }
         changes.extend(self.take_in_dir(junction, dir, &told.dir, 1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
+        changes.extend(self.named(id, dir, &bytes));
         self.finish(order, &[dir], changes).await?;
         Ok(node)
     }
@@ -154,6 +153,8 @@ impl Namespace {
             )?);
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
             changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
+            changes
+                .extend(moved.and_then(|id| self.named(id, to_dir, &Bytes::copy_from_slice(to.as_bytes()))));
         }
         self.finish(order, &[from_dir, to_dir], changes).await
     }
@@ -210,20 +211,31 @@ impl Namespace {
 
     /// Where else a file with several names was seen: by this it is found again if its reference was a path.
     fn another_name(&self, dir: FileId, name: &Name, node: &Node) -> Result<Option<(FileId, Bytes)>> {
-        if node.attr().nlink < 2 {
-            return Ok(None);
+        let mut others = self.other_names(node, (dir, name.as_bytes()))?.into_iter();
+        Ok(others.next())
+    }
+
+    /// The names of a file, but this one, as far as they are known.
+    pub(crate) fn other_names(&self, node: &Node, but: (FileId, &[u8])) -> Result<Vec<(FileId, Bytes)>> {
+        if node.attr().is_dir() || node.attr().nlink < 2 && node.record.parent != DETACHED {
+            return Ok(Vec::new());
         }
-        if let Some((parent, other)) = self.other_places.get(&node.id) {
-            let still = self.store.find_entry(parent, &other)?.is_some_and(|it| it.child == Some(node.id));
-            let same = parent == dir && other == name.as_bytes();
-            if still && !same {
-                return Ok(Some((parent, other)));
+        let mut names = self.store.names_of(node.id)?;
+        names.retain(|(dir, name)| (*dir, name.as_ref()) != but);
+        let mut still = Vec::with_capacity(names.len());
+        for (dir, name) in names {
+            if self.store.find_entry(dir, &name)?.is_some_and(|it| it.child == Some(node.id)) {
+                still.push((dir, name));
             }
         }
-        // Forgotten, or from before a restart: most names of one file are in one directory.
-        let beside = self.store.entries_after(dir, 0, NAMES_LOOKED_AT)?;
-        let is_other = |it: &StoredEntry| it.child == Some(node.id) && it.name != name.as_bytes();
-        Ok(beside.into_iter().find(is_other).map(|it| (dir, it.name)))
+        Ok(still)
+    }
+
+    /// For a name that a file was seen under: it is to be known by it if it has others, and loses some.
+    pub(crate) fn named(&self, id: FileId, dir: FileId, name: &Bytes) -> Option<Change> {
+        let node = self.load(id).ok()?;
+        let several = !node.attr().is_dir() && node.attr().nlink > 1;
+        several.then(|| Change::PutName { file: id, dir, name: name.clone() })
     }
 
     /// As a change of our own: what was asked before it does not count.
@@ -298,6 +310,7 @@ impl Namespace {
             }
             Now::Unknown => {
                 node.distrust();
+                self.ours().spoil_listing(dir);
                 self.singles.remove(&key);
                 self.listings.remove(&dir);
                 Some(Change::RemoveListing(dir))

@@ -10,6 +10,7 @@ mod bytes;
 mod home;
 mod journal;
 mod locks;
+mod lost;
 mod names;
 mod operate;
 mod shown;

@@ -7,6 +7,7 @@ mod harness;
 mod junctions;
 mod listing;
 mod outage;
+mod several_names;
 mod single_flight;
 mod validity;
 mod wrote;

@@ -21,6 +21,7 @@ use super::Journaling;
 use super::alarms::Alarms;
 use super::home::{BackHome, Note};
 use super::locks::Locks;
+use super::lost;
 use super::shown::{Altered, Below, Change, Shown};
 use crate::{WritePolicy, Writing};
 
@@ -103,7 +104,8 @@ impl Back {
         }
         let (journal, alarms) = (Arc::new(journal), Arc::new(Alarms::default()));
         let (found, ready) = tokio::sync::watch::channel(false);
-        tokio::spawn(find_renamed(namespace.clone(), renamed(&recovered), found));
+        let operations = recovered.iter().map(|(_, operation)| operation.clone()).collect();
+        tokio::spawn(lost::find(namespace.clone(), operations, found));
         let home = BackHome::new(
             namespace.clone(),
             cache.clone(),
@@ -223,31 +225,6 @@ impl Back {
         self.handover.pass(sequence, &self.flusher);
         Ok(())
     }
-}
-
-/// The new places of what was renamed: a rename may be made at the origin although nobody wrote that down here, and an
-/// origin whose references are paths then has the object and all below it where nobody would look.
-fn renamed(recovered: &[(RecoveredEntry, Operation)]) -> Vec<(FileId, types::Name)> {
-    let place = |(_, operation): &(RecoveredEntry, Operation)| match &operation.action {
-        Action::Rename(rename) => Some((rename.to_dir, rename.to.clone())),
-        _ => None,
-    };
-    recovered.iter().filter_map(place).collect()
-}
-
-async fn find_renamed(
-    namespace: Arc<Namespace>,
-    places: Vec<(FileId, types::Name)>,
-    found: tokio::sync::watch::Sender<bool>,
-) {
-    for (dir, name) in places {
-        match namespace.lookup_now(dir, &name).await {
-            // In an outage nobody is told that anything is stale either.
-            Err(e) if e.is_retryable() => break,
-            _ => {}
-        }
-    }
-    found.send_replace(true);
 }
 
 /// Has synced what nobody waits for.

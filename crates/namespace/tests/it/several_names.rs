@@ -1,0 +1,55 @@
+//! Files with several names, that we take away or move.
+
+use std::time::Duration;
+
+use namespace::{New, Old};
+use types::FileId;
+
+use crate::harness::*;
+
+/// `/a/one` and `/b/two` are one file.
+async fn linked() -> (Tier, FileId) {
+    let t = tier();
+    t.far.memory.mkdir(b"a").unwrap();
+    t.far.memory.mkdir(b"b").unwrap();
+    t.far.memory.write_file(b"a/one", b"abc").unwrap();
+    let (file, dir) = (t.id(b"/a/one").await, t.id(b"/b").await);
+    t.ns.make(dir, &name(b"two"), &New::Link { file }).await.unwrap();
+    (t, file)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_loses_one_of_its_names_is_found_under_another_also_after_a_restart() {
+    let (t, file) = linked().await;
+    let t = t.after_a_restart().await;
+    let dir = t.id(b"/a").await;
+    t.ns.remove(dir, &name(b"one"), Old::File).await.unwrap();
+    t.far.change_references();
+    assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_loses_a_name_at_the_origin_is_found_under_another() {
+    let (t, file) = linked().await;
+    let t = t.after_a_restart().await;
+    t.far.memory.remove(b"a/one").unwrap();
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
+}
+
+/// Nobody knows whether a name stays when one of several is moved: what was listed before does not tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_was_under_way_when_one_of_several_names_was_moved_does_not_keep_it() {
+    let (t, _) = linked().await;
+    let dir = t.id(b"/b").await;
+    t.pass(AFTER_TTL);
+    t.far.answer_late(Duration::from_millis(200));
+    let ns = t.ns.clone();
+    let listing = tokio::spawn(async move { names_in_pieces(&ns, dir, 1000).await });
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    t.ns.rename(dir, &name(b"two"), dir, &name(b"three")).await.unwrap();
+    listing.await.unwrap().unwrap();
+    t.far.answer_late(Duration::ZERO);
+    assert_eq!(t.names(dir).await.unwrap(), [b"three"]);
+}
