@@ -423,11 +423,13 @@ impl Namespace {
         changes.push(Change::PutListing(dir, listing));
         let known = self.listings.get(&dir);
         let committed = self.store.begin_commit(changes).await?;
-        self.ours().listing_ends(dir);
         drop(order);
         committed.wait().await?;
         // Not before: who finds it takes the store's word for what is in the directory.
         let _order = self.order.lock().await;
+        if self.ours().is_listing_spoilt(dir) {
+            return Ok(None); // meanwhile, and the store has taken it back
+        }
         if self.listings.get(&dir) == known {
             self.listings.insert(dir, listing);
         }

@@ -239,7 +239,9 @@ impl Shared {
             self.mark(unit).await?;
         }
         let policy = self.plan().policy(unit.junction).conflict;
+        tracing::debug!("flush {} {:?}: {:?}", unit.object, unit.sequences, unit.work);
         let flushed = Carry::new(self, unit, policy).out().await?;
+        tracing::debug!("flushed {} {:?}: {:?}", unit.object, unit.sequences, flushed.found);
         self.home.flushed(&flushed).await;
         self.mark(unit).await
     }

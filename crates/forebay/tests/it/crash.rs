@@ -38,6 +38,7 @@ use chance::Chance;
 use client::{Client, Hands, Life};
 use draw::Draw;
 use ledger::{Ledger, Loss};
+use look::of_client;
 use nfs::Nfs;
 use programs::{Programs, Promise};
 
@@ -272,6 +273,10 @@ impl Run {
         assert!(strange.is_empty(), "{}: nobody made {strange:?}", self.told());
         for at in 0..self.clients.len() {
             let resolved = self.clients[at].resolve(&sight);
+            let resolved = resolved.map_err(|told| {
+                let seen: Vec<_> = of_client(&sight, self.clients[at].number).into_keys().collect();
+                format!("{told}\n\nseen: {seen:?}")
+            });
             let changed = self.must(at, "after the crash, through NFS", resolved);
             report.files_changed += changed;
             if let Some(mounted) = &mounted {
@@ -312,7 +317,12 @@ impl Run {
             let kind = if client.is_nfs() { "NFS client" } else { "programs" };
             let (number, trace) = (client.number, client.ledger.trace());
             let log = self.bed.log_tail();
-            panic!("{}: {when}, {kind} c{number}: {told}\n\nits operations:\n{trace}\n\n{log}", self.told())
+            let origin = look::in_directory(&self.bed.at("origin")).map(|sight| of_client(&sight, number));
+            let origin = origin.map(|sight| sight.into_keys().collect::<Vec<_>>());
+            panic!(
+                "{}: {when}, {kind} c{number}: {told}\n\nits operations:\n{trace}\n\nat the origin: {origin:?}\n\n{log}",
+                self.told()
+            )
         })
     }
 }

@@ -218,7 +218,9 @@ fn spawn_to_die(
     command.arg("--json").stdout(Stdio::piped());
     if let Some(log) = log {
         let log = File::options().create(true).append(true).open(log).expect("opened");
-        command.stderr(log).env("FOREBAY_LOG", "warn");
+        command
+            .stderr(log)
+            .env("FOREBAY_LOG", std::env::var("FOREBAY_TEST_LOG").unwrap_or_else(|_| "warn".to_owned()));
     }
     command.envs(crash_at.map(|at| ("FOREBAY_CRASH_AT", at)));
     let mut process = command.spawn().expect("forebay starts");

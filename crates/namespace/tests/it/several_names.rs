@@ -1,9 +1,9 @@
 //! Files with several names, that we take away or move.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use namespace::{New, Old};
-use types::FileId;
+use types::{FileId, SetAttr};
 
 use crate::harness::*;
 
@@ -52,4 +52,30 @@ async fn a_listing_that_was_under_way_when_one_of_several_names_was_moved_does_n
     listing.await.unwrap().unwrap();
     t.far.answer_late(Duration::ZERO);
     assert_eq!(t.names(dir).await.unwrap(), [b"three"]);
+}
+
+/// The same between a listing's commit and its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_ends_while_one_of_several_names_is_moved_does_not_keep_it() {
+    let (t, _) = linked().await;
+    let dir = t.id(b"/b").await;
+    let (from, to) = (name(b"two"), name(b"three"));
+    for round in 0..300_u64 {
+        // Nobody knows what is in the directory now.
+        t.ns.rename(dir, &from, dir, &to).await.unwrap();
+        let ns = t.ns.clone();
+        let listing = tokio::spawn(async move { names_in_pieces(&ns, dir, 1000).await });
+        // Timers are too coarse for it.
+        let moment = Instant::now() + Duration::from_micros(round * 10);
+        while Instant::now() < moment {
+            tokio::task::yield_now().await;
+        }
+        t.ns.rename(dir, &to, dir, &from).await.unwrap();
+        listing.await.unwrap().unwrap();
+        // A change of ours in the directory, which a listing that is there would be moved on with.
+        let new = New::Directory { set: SetAttr::default() };
+        t.ns.make(dir, &name(b"d"), &new).await.unwrap();
+        t.ns.remove(dir, &name(b"d"), Old::Directory).await.unwrap();
+        assert_eq!(t.names(dir).await.unwrap(), [from.as_bytes()], "round {round}");
+    }
 }

@@ -186,6 +186,7 @@ impl Back {
             }
             _ => e,
         })?;
+        tracing::debug!("recorded {}: {:?}", ticket.sequence, operation.action);
         let known = known_of(&self.namespace, &operation, false);
         let origin = |id: &FileId| Some((*id, self.namespace.getattr_known(*id).ok().map(|it| *it.attr())));
         let around: Vec<(FileId, Option<Attr>)> = around.iter().filter_map(origin).collect();
