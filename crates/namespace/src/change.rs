@@ -312,8 +312,8 @@ impl Namespace {
         if let Ok(name) = Name::new(name) {
             self.singles.remove(&(dir, name));
         }
-        self.listings.remove(&dir);
-        if let Err(e) = self.store.enqueue(vec![crate::store::Change::RemoveListing(dir)]).await {
+        let dropped = self.drop_listing(dir);
+        if let Err(e) = self.store.enqueue(vec![dropped]).await {
             tracing::warn!(%dir, "cannot forget its listing: {e}");
         }
     }

@@ -30,8 +30,7 @@ impl Namespace {
                 }
                 continue;
             }
-            self.listings.remove(&dir);
-            changes.push(Change::RemoveListing(dir));
+            changes.push(self.drop_listing(dir));
             let mut after = 0;
             loop {
                 let piece = self.store.entries_after(dir, after, PIECE)?;

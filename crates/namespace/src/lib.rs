@@ -106,7 +106,8 @@ pub struct Namespace {
     junctions: HashMap<JunctionId, Grafted>,
     virtual_tree: VirtualTree,
     nodes: quick_cache::sync::Cache<FileId, Arc<Node>>,
-    listings: quick_cache::sync::Cache<FileId, Listing>,
+    /// `None`: there is none, though the store may still have the one that is taken back.
+    listings: quick_cache::sync::Cache<FileId, Option<Listing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
     /// Names looked up one by one, present or not.

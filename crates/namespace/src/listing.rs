@@ -128,14 +128,18 @@ impl Namespace {
 
     /// The listing state of a directory, if it was ever listed.
     pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<Listing>> {
-        if let Some(listing) = self.listings.get(&dir) {
-            return Ok(Some(listing));
+        if dir == DETACHED {
+            return Ok(None);
         }
-        let stored = if dir == DETACHED { None } else { self.store.listing(dir)? };
-        if let Some(listing) = stored {
-            self.listings.insert(dir, listing);
-        }
-        Ok(stored)
+        // At once: a listing that is taken back meanwhile must not come back from the store.
+        self.listings.get_or_insert_with(&dir, || self.store.listing(dir))
+    }
+
+    /// No listing of this directory counts any more. The caller has the store take it back, too.
+    pub(crate) fn drop_listing(&self, dir: FileId) -> Change {
+        self.ours().spoil_listing(dir);
+        self.listings.insert(dir, None);
+        Change::RemoveListing(dir)
     }
 
     /// Since when the listing is known to name exactly what is in the directory; `None` if it is outdated.
@@ -421,7 +425,7 @@ impl Namespace {
             (listing.version, listing.settled) = (now, false);
         }
         changes.push(Change::PutListing(dir, listing));
-        let known = self.listings.get(&dir);
+        let known = self.listing_of(dir)?;
         let committed = self.store.begin_commit(changes).await?;
         drop(order);
         committed.wait().await?;
@@ -430,8 +434,8 @@ impl Namespace {
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
         }
-        if self.listings.get(&dir) == known {
-            self.listings.insert(dir, listing);
+        if self.listing_of(dir)? == known {
+            self.listings.insert(dir, Some(listing));
         }
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
         Ok(Some(listing))

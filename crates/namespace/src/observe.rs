@@ -122,9 +122,9 @@ impl Namespace {
     /// The object is no more: its handle is stale from now on.
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
         self.nodes.remove(&id);
-        self.listings.remove(&id);
         let _ = self.changed.send(id);
-        self.store.enqueue(vec![Change::RemoveNode(id), Change::RemoveListing(id)]).await
+        let listing = self.drop_listing(id);
+        self.store.enqueue(vec![Change::RemoveNode(id), listing]).await
     }
 }
 

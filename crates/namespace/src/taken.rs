@@ -78,7 +78,7 @@ impl Namespace {
         match new {
             New::Directory { .. } if !told.resent => {
                 let listing = empty_listing(&node, self.clock.now_ms());
-                self.listings.insert(id, listing);
+                self.listings.insert(id, Some(listing));
                 changes.push(Change::PutListing(id, listing));
             }
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
@@ -195,8 +195,7 @@ impl Namespace {
         let _ = self.changed.send(child);
         if node.attr().is_dir() {
             self.nodes.remove(&child);
-            self.listings.remove(&child);
-            return Ok(vec![Change::RemoveNode(child), Change::RemoveListing(child)]);
+            return Ok(vec![Change::RemoveNode(child), self.drop_listing(child)]);
         }
         let mut record = node.record.clone();
         record.checked_ms = 0;
@@ -273,7 +272,7 @@ impl Namespace {
             listing.settled = false;
             listing.version = node.version();
             listing.entries = listing.entries.saturating_add_signed(names);
-            self.listings.insert(dir, listing);
+            self.listings.insert(dir, Some(listing));
             changes.push(Change::PutListing(dir, listing));
         }
         Ok(changes)
@@ -310,10 +309,8 @@ impl Namespace {
             }
             Now::Unknown => {
                 node.distrust();
-                self.ours().spoil_listing(dir);
                 self.singles.remove(&key);
-                self.listings.remove(&dir);
-                Some(Change::RemoveListing(dir))
+                Some(self.drop_listing(dir))
             }
         })
     }

@@ -1,9 +1,11 @@
 //! Files with several names, that we take away or move.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use namespace::{New, Old};
-use types::{FileId, SetAttr};
+use types::{ErrorKind, FileId, SetAttr};
 
 use crate::harness::*;
 
@@ -77,5 +79,33 @@ async fn a_listing_that_ends_while_one_of_several_names_is_moved_does_not_keep_i
         t.ns.make(dir, &name(b"d"), &new).await.unwrap();
         t.ns.remove(dir, &name(b"d"), Old::Directory).await.unwrap();
         assert_eq!(t.names(dir).await.unwrap(), [from.as_bytes()], "round {round}");
+    }
+}
+
+/// What the store has not taken back yet is not read from it once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_listing_that_is_taken_back_does_not_come_back_from_the_store() {
+    let (t, _) = linked().await;
+    let dir = t.id(b"/b").await;
+    let (mut from, mut to) = (name(b"two"), name(b"three"));
+    for round in 0..200 {
+        t.names(dir).await.unwrap();
+        let (ns, told) = (t.ns.clone(), Arc::new(AtomicBool::new(false)));
+        let looking = tokio::task::spawn_blocking({
+            let told = told.clone();
+            move || {
+                while !told.load(Ordering::SeqCst) {
+                    let _ = ns.listed_at(dir);
+                }
+            }
+        });
+        t.ns.rename(dir, &from, dir, &to).await.unwrap();
+        told.store(true, Ordering::SeqCst);
+        looking.await.unwrap();
+        let new = New::Directory { set: SetAttr::default() };
+        t.ns.make(dir, &name(b"d"), &new).await.unwrap();
+        assert_eq!(kind(t.ns.lookup(dir, &from).await), Some(ErrorKind::NotFound), "round {round}");
+        t.ns.remove(dir, &name(b"d"), Old::Directory).await.unwrap();
+        (from, to) = (to, from);
     }
 }
