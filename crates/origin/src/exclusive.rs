@@ -1,6 +1,7 @@
 //! Where an exclusive create keeps its verifier until the file's times are set: in these times, as Linux's NFS server
-//! does, so that it survives a restart without a store of its own. A crash between the creation and the setting of the
-//! times leaves an empty file that no repetition knows again: `Exists`, as over NFS.
+//! does, so that it survives a restart without a store of its own. Where a file cannot be made without a name first (no
+//! O_TMPFILE), a crash between the creation and the setting of the times leaves an empty file that no repetition knows
+//! again: `Exists`, as over NFS.
 
 use types::{Attr, CreateVerifier, SetAttr, TimeChange, Timestamp};
 

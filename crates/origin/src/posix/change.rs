@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
-use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr};
+use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAttr};
 
 use super::set;
 use super::{Inner, attr_of, join, stat};
@@ -101,10 +101,13 @@ impl Inner {
 
     fn create(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
         const WHAT: &str = "create";
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dress = match how {
+            CreateHow::Exclusive(verifier) if *set == SetAttr::default() => exclusive::set_of(verifier),
+            _ => *set,
+        };
         for _ in 0..CREATE_ATTEMPTS {
-            match rustix::fs::openat(&dir.fd, os(name), flags, first_mode(set, 0o644)) {
-                Ok(_) => return self.dress_created(dir, name, how, set),
+            match self.create_new(dir, name, &dress) {
+                Ok(made) => return made,
                 Err(Errno::EXIST) if how == CreateHow::Guarded => return Err(exists(dir, name)),
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(dir.failed(WHAT, name, e)),
@@ -116,12 +119,33 @@ impl Inner {
         Err(Error::new(ErrorKind::Busy, WHAT, "a name that comes and goes"))
     }
 
-    fn dress_created(&self, dir: &Dir, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
-        match how {
-            CreateHow::Exclusive(verifier) if *set == SetAttr::default() => {
-                self.dress(dir, name, &exclusive::set_of(verifier), AtFlags::empty())
+    /// The error of making it, or what became of what was made. Where the file system can, it has its name when it has
+    /// its attributes: whatever ends this process leaves no other file under this name.
+    fn create_new(&self, dir: &Dir, name: &Name, set: &SetAttr) -> rustix::io::Result<Result<Object>> {
+        let mode = first_mode(set, 0o644);
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        match rustix::fs::openat(&dir.fd, c".", flags, mode) {
+            Ok(nameless) => {
+                let kind = FileKind::Regular;
+                if let Err(e) = set::apply(&nameless, kind, set) {
+                    // Only if the name is free is this what is wrong.
+                    return match open_child(dir, name) {
+                        Ok(_) => Err(Errno::EXIST),
+                        Err(_) => Ok(Err(dir.failed("set attributes of the new", name, e))),
+                    };
+                }
+                let place = (&dir.fd, os(name));
+                rustix::fs::linkat(CWD, set::in_proc(&nameless), place.0, place.1, AtFlags::SYMLINK_FOLLOW)?;
+                Ok(self.settled(dir, name, &nameless))
             }
-            _ => self.dress(dir, name, set, AtFlags::empty()),
+            // Not on this file system.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(&dir.fd, os(name), flags, mode)?;
+                Ok(self.dress(dir, name, set, AtFlags::empty()))
+            }
+            Err(e) => Err(e),
         }
     }
 

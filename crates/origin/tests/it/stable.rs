@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
@@ -182,4 +183,31 @@ async fn a_directory_keeps_what_it_has_from_the_one_it_is_in() {
     assert_eq!(made.expect("made").made().expect("told").attr.mode, 0o2750);
     let made = origin.change(&Change::Create { dir, name: name("file"), how, set }).await;
     assert_eq!(made.expect("made").made().expect("told").attr.mode, 0o750);
+}
+
+/// Whoever ends this process between two system calls must not leave a file that no repetition knows again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_has_its_name_when_it_has_its_verifier_and_not_before() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let origin = PosixOrigin::open(dir.path()).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    for number in 0..100 {
+        let (path, stop) = (dir.path().join(format!("f{number}")), Arc::new(AtomicBool::new(false)));
+        let looking = tokio::task::spawn_blocking({
+            let stop = stop.clone();
+            move || {
+                while !stop.load(Ordering::SeqCst) {
+                    if let Ok(found) = path.metadata() {
+                        return Some(found.mtime());
+                    }
+                }
+                None
+            }
+        });
+        let name = Name::new(format!("f{number}")).expect("a valid name");
+        let (how, set) = (CreateHow::Exclusive([0, 0, 0, 1, 0, 0, 0, 2]), SetAttr::default());
+        origin.change(&Change::Create { dir: root.clone(), name, how, set }).await.expect("created");
+        stop.store(true, Ordering::SeqCst);
+        assert!(looking.await.expect("no panic").is_none_or(|mtime| mtime == 2), "f{number}");
+    }
 }

@@ -96,7 +96,8 @@ impl Client {
                 _ = dead.wait_for(|dead| *dead) => return Ok(()),
             };
             if let Err(e) = begun {
-                return if *dead.borrow() { Ok(()) } else { Err(e.to_string()) };
+                let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
+                return killed.map(drop).map_err(|_| e.to_string());
             }
         }
         while !life.rest.load(Ordering::SeqCst) && !*dead.borrow() {
