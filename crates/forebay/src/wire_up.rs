@@ -78,6 +78,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
             directories: junction.directories,
             negative_ttl: junction.negative_ttl,
             stale_if_error: junction.stale_if_error,
+            changes: junction.write != WritePolicy::ReadOnly,
         });
     }
 

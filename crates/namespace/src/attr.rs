@@ -113,16 +113,15 @@ impl Namespace {
     /// By its own last check, or by the last listing of the directory it is in.
     pub(crate) fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
         let now = self.clock.now_ms();
-        if freshness::is_fresh(rule, ask, node.checked_ms(), now) {
+        let Ok(junction) = self.junction(node.junction()) else { return false };
+        if junction.is_fresh(rule, ask, node.checked_ms(), now) {
             return true;
         }
         if node.attr().is_dir() || node.checked_ms() == 0 {
             return false; // a listing is about the names in a directory; evicted things are asked for
         }
         match self.listing_of(node.record.parent) {
-            Ok(Some(listing)) => {
-                freshness::is_fresh(rule, ask, listing.listed_ms, now) && self.is_listed(node)
-            }
+            Ok(Some(listing)) => junction.is_fresh(rule, ask, listing.listed_ms, now) && self.is_listed(node),
             _ => false,
         }
     }

@@ -42,6 +42,8 @@ pub struct Junction {
     /// How long known things are served past their freshness while the origin cannot be reached; `None`
     /// is for ever.
     pub stale_if_error: Option<Duration>,
+    /// Changes are made through here: after an unclean end, what was known before it may be older than one of them.
+    pub changes: bool,
 }
 
 impl Junction {
@@ -55,6 +57,7 @@ impl Junction {
             directories: Freshness::Ttl(ttl),
             negative_ttl: ttl,
             stale_if_error: None,
+            changes: false,
         }
     }
 }

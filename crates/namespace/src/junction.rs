@@ -8,7 +8,8 @@ use origin::Reference;
 use tracing::{info, warn};
 use types::{Error, FileId, FsStat, JunctionId, Result};
 
-use crate::config::Junction;
+use crate::config::{Freshness, Junction};
+use crate::freshness::{self, Ask};
 
 /// While the origin fails, questions that can be answered from old knowledge do not wait for it; it is asked
 /// again in the background at this interval at most.
@@ -21,6 +22,8 @@ pub struct Grafted {
     pub rules: Junction,
     /// Id of its root directory: fixed, so that it exists before the origin was ever reached.
     pub root: FileId,
+    /// What was heard before this counts in an outage only.
+    trusted_from_ms: u64,
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,
@@ -41,16 +44,24 @@ pub struct JunctionStatus {
 }
 
 impl Grafted {
-    pub fn new(id: JunctionId, rules: Junction) -> Grafted {
+    /// `started_ms`: if changes of ours may be missing in what was known before.
+    pub fn new(id: JunctionId, rules: Junction, started_ms: Option<u64>) -> Grafted {
+        let trusted_from_ms = started_ms.filter(|_| rules.changes).unwrap_or(0);
         Grafted {
             id,
             rules,
+            trusted_from_ms,
             root: FileId::derive(id, b"\0junction root"),
             failing_since_ms: AtomicU64::new(0),
             probed_ms: AtomicU64::new(0),
             last_error: Mutex::default(),
             room: Mutex::default(),
         }
+    }
+
+    /// May what was heard at `at_ms` be told to who asks so?
+    pub fn is_fresh(&self, rule: Freshness, ask: Ask, at_ms: u64, now_ms: u64) -> bool {
+        at_ms >= self.trusted_from_ms && freshness::is_fresh(rule, ask, at_ms, now_ms)
     }
 
     pub fn is_failing(&self) -> bool {
@@ -131,7 +142,7 @@ mod tests {
     #[test]
     fn a_failing_origin_is_probed_once_a_second_also_after_the_clock_was_set_back() {
         let junction = Junction::new("/", origin::memory::MemoryOrigin::new());
-        let junction = Grafted::new(JunctionId(1), junction);
+        let junction = Grafted::new(JunctionId(1), junction, None);
         let down = || Err::<(), _>(Error::new(ErrorKind::Unavailable, "ask", "an origin that is away"));
         let _ = junction.note(down(), 100_000);
         assert!(junction.is_failing());

@@ -146,10 +146,11 @@ impl Namespace {
 
     pub fn open_with_clock(config: Config, junctions: Vec<Junction>, clock: Clock) -> Result<Arc<Namespace>> {
         let store = Store::open(&config.dir, config.database_cache_bytes)?;
+        let started_ms = store.after_a_crash.then(|| clock.now_ms());
         let mut grafted = HashMap::new();
         for junction in junctions {
             let id = store.junction_id(&junction.path, &junction.origin.url())?;
-            grafted.insert(id, Grafted::new(id, junction));
+            grafted.insert(id, Grafted::new(id, junction, started_ms));
         }
         let roots: Vec<_> = grafted.values().map(|g| (g.rules.path.as_str(), g.root)).collect();
         let virtual_tree = VirtualTree::build(&roots)?;

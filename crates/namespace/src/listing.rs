@@ -186,7 +186,7 @@ impl Namespace {
         let mut answer = list(join).await;
         // Joined one that began so long ago that it is too old already.
         let too_old = |l: &Listing| {
-            l.listed_ms < now && !freshness::is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
+            l.listed_ms < now && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
         if answer.as_ref().is_ok_and(too_old) {
             answer = list(Join::StartedAfterAsking).await;
@@ -205,8 +205,8 @@ impl Namespace {
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let names = self
             .proof(dir, listing, rules.directories)
-            .is_some_and(|at| freshness::is_fresh(rules.directories, Ask::Use, at, now));
-        names && freshness::is_fresh(rules.files, ask, listing.listed_ms, now)
+            .is_some_and(|at| junction.is_fresh(rules.directories, Ask::Use, at, now));
+        names && junction.is_fresh(rules.files, ask, listing.listed_ms, now)
     }
 
     fn still_will_do(&self, dir: FileId, listing: &Listing, ask: Ask) -> bool {

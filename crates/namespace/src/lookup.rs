@@ -117,9 +117,9 @@ impl Namespace {
     }
 
     fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
-        let rules = &self.junction(dir.junction())?.rules;
-        let now = self.clock.now_ms();
-        let good = |at: u64| freshness::is_fresh(rules.directories, Ask::Use, at, now);
+        let junction = self.junction(dir.junction())?;
+        let (rules, now) = (&junction.rules, self.clock.now_ms());
+        let good = |at: u64| junction.is_fresh(rules.directories, Ask::Use, at, now);
         let absent = |at: u64| freshness::within(rules.negative_ttl, at, now);
         if let Some(single) = self.singles.get(&(dir.id, name.clone()))
             && let Some(at) =

@@ -33,6 +33,10 @@ const NOTES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("notes");
 /// "path NUL url" -> junction id. Never deleted, so that no id is ever used for another origin.
 const JUNCTIONS: TableDefinition<&[u8], u32> = TableDefinition::new("junctions");
 
+/// [`OPEN`] is there while a process has the database.
+const STATE: TableDefinition<&str, u64> = TableDefinition::new("state");
+const OPEN: &str = "open";
+
 /// File name of the database inside its directory.
 pub const FILE_NAME: &str = "namespace.redb";
 
@@ -103,8 +107,10 @@ impl Committing {
 
 pub struct Store {
     db: Arc<Database>,
+    /// The one before ended without a word: what was on its way to the database then is not in it.
+    pub after_a_crash: bool,
     jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
-    committer: std::sync::Mutex<Option<JoinHandle<()>>>,
+    committer: std::sync::Mutex<Option<JoinHandle<bool>>>,
 }
 
 fn db_error(operation: &'static str, error: impl Into<redb::Error>) -> Error {
@@ -118,8 +124,9 @@ impl Store {
         let db = Database::builder().set_cache_size(cache_bytes).create(&path).map_err(|e| {
             Error::new(ErrorKind::Config, "open database", path.display()).with_source(redb::Error::from(e))
         })?;
-        let create = || -> std::result::Result<(), redb::Error> {
+        let create = || -> std::result::Result<bool, redb::Error> {
             let txn = db.begin_write()?;
+            let after_a_crash = txn.open_table(STATE)?.insert(OPEN, 1)?.is_some();
             txn.open_table(NODES)?;
             txn.open_table(ENTRIES)?;
             txn.open_multimap_table(NAMES)?;
@@ -128,9 +135,9 @@ impl Store {
             txn.open_table(NOTES)?;
             txn.open_table(JUNCTIONS)?;
             txn.commit()?;
-            Ok(())
+            Ok(after_a_crash)
         };
-        create().map_err(|e| db_error("prepare database", e))?;
+        let after_a_crash = create().map_err(|e| db_error("prepare database", e))?;
         let db = Arc::new(db);
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let committer = std::thread::Builder::new()
@@ -142,6 +149,7 @@ impl Store {
             .map_err(|e| Error::io("start thread", "namespace-commit", e))?;
         Ok(Store {
             db,
+            after_a_crash,
             jobs: std::sync::Mutex::new(Some(jobs)),
             committer: std::sync::Mutex::new(Some(committer)),
         })
@@ -295,15 +303,27 @@ impl Store {
         jobs.send(job).await.map_err(|_| stopped())
     }
 
-    /// Commit what waits, then stop the committer.
+    /// Commit what waits, then stop the committer: a clean end.
     pub fn close(&self) {
         drop(self.jobs.lock().map(|mut jobs| jobs.take()));
         let committer = self.committer.lock().ok().and_then(|mut c| c.take());
-        if let Some(thread) = committer
-            && thread.join().is_err()
-        {
-            error!("the namespace committer has panicked");
+        let Some(thread) = committer else { return };
+        match thread.join() {
+            Ok(true) => {
+                if let Err(e) = self.end() {
+                    warn!("the next start asks for everything anew: {}", db_error("close database", e));
+                }
+            }
+            Ok(false) => warn!("the next start asks for everything anew: not all could be kept"),
+            Err(_) => error!("the namespace committer has panicked"),
         }
+    }
+
+    fn end(&self) -> std::result::Result<(), redb::Error> {
+        let txn = self.db.begin_write()?;
+        txn.open_table(STATE)?.remove(OPEN)?;
+        txn.commit()?;
+        Ok(())
     }
 }
 
@@ -345,7 +365,9 @@ fn decode_entry(key: &[u8; 24], value: &[u8]) -> Option<StoredEntry> {
     Some(StoredEntry { cookie: u64::from_be_bytes(*cookie), name: Bytes::copy_from_slice(name), child })
 }
 
-fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) {
+/// Until there are no more. False: some could not be committed.
+fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) -> bool {
+    let mut all = true;
     while let Some(first) = queue.blocking_recv() {
         let mut size = first.changes.len();
         let mut group = vec![first];
@@ -356,12 +378,14 @@ fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) {
         }
         let result = apply(db, &group).map_err(|e| db_error("commit metadata", e));
         if let Err(e) = &result {
+            all = false;
             error!("{e}");
         }
         for done in group.into_iter().filter_map(|job| job.done) {
             let _ = done.send(result.clone());
         }
     }
+    all
 }
 
 fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {

@@ -11,7 +11,7 @@ use types::{FileId, Result};
 
 use crate::Namespace;
 use crate::config::Freshness;
-use crate::freshness::{self, Ask};
+use crate::freshness::Ask;
 use crate::record::Listing;
 
 /// Directories listed ahead of who has listed so many of their siblings.
@@ -149,7 +149,7 @@ impl Namespace {
         let Ok(junction) = self.junction(node.junction()) else { return true };
         let rules = &junction.rules;
         junction.is_failing()
-            || freshness::is_fresh(rules.files, Ask::Use, listing.listed_ms, self.clock.now_ms())
+            || junction.is_fresh(rules.files, Ask::Use, listing.listed_ms, self.clock.now_ms())
     }
 }
 

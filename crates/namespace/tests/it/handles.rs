@@ -1,9 +1,11 @@
 //! A `FileId` is a client's handle: it means one object for as long as that exists, whatever happens around it.
 
+use std::time::Duration;
+
 use origin::Origin;
 use types::ErrorKind;
 
-use crate::harness::{AFTER_TTL, Tier, kind, tier};
+use crate::harness::{AFTER_TTL, Tier, kind, tier, tier_with};
 
 fn a_small_tree() -> Tier {
     let t = tier();
@@ -196,4 +198,39 @@ async fn a_new_directory_with_a_reused_inode_number_does_not_take_over_a_handle(
     assert_eq!(kind(t.getattr(dir).await), Some(ErrorKind::Stale));
     assert_eq!(kind(t.getattr(file).await), Some(ErrorKind::Stale));
     assert_ne!(t.id(b"/dir").await, dir);
+}
+
+/// A change of ours that was made at the origin, and not kept here when the tier was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_nothing_is_told_that_a_change_of_ours_may_have_outdated() {
+    let t = tier_with(|junction| junction.changes = true);
+    for name in [&b"changed"[..], b"removed"] {
+        t.far.memory.write_file(name, b"before").unwrap();
+    }
+    assert_eq!(t.names(t.ns.root()).await.unwrap().len(), 2);
+    t.far.memory.write_file(b"changed", b"afterwards").unwrap();
+    t.far.memory.remove(b"removed").unwrap();
+    t.far.memory.write_file(b"made", b"").unwrap();
+    assert_eq!(t.lookup(b"/changed").await.unwrap().attr().size, 6, "within the ttl");
+
+    let t = t.after_a_crash_with(|junction| junction.changes = true);
+    t.far.set_down(true);
+    assert_eq!(t.lookup(b"/changed").await.unwrap().attr().size, 6, "in an outage it still serves");
+    t.far.set_down(false);
+    t.pass(Duration::from_secs(2));
+    assert_eq!(t.lookup(b"/changed").await.unwrap().attr().size, 10);
+    assert_eq!(kind(t.lookup(b"/removed").await), Some(ErrorKind::NotFound));
+    t.lookup(b"/made").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_clean_end_what_was_known_counts() {
+    let t = tier_with(|junction| junction.changes = true);
+    t.far.memory.write_file(b"file", b"before").unwrap();
+    t.lookup(b"/file").await.unwrap();
+    t.ns.shutdown().await;
+    t.far.forget_calls();
+    let t = t.after_a_crash_with(|junction| junction.changes = true);
+    t.lookup(b"/file").await.unwrap();
+    assert_eq!(t.far.calls_of_all_kinds(), 0);
 }

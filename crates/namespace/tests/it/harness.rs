@@ -75,12 +75,18 @@ impl Tier {
 
     /// What a `kill -9` leaves, opened by another tier: the database as it is now, without a shutdown.
     pub fn after_a_crash(self) -> Tier {
+        self.after_a_crash_with(|_| {})
+    }
+
+    pub fn after_a_crash_with(self, edit: impl FnOnce(&mut Junction)) -> Tier {
         let dir = tempfile::tempdir().expect("a directory for the test");
         for file in std::fs::read_dir(self.dir.path()).expect("lists") {
             let file = file.expect("lists");
             std::fs::copy(file.path(), dir.path().join(file.file_name())).expect("copies");
         }
-        let ns = open(dir.path(), vec![Junction::new("/", self.far.clone())], &self.clock).expect("opens");
+        let mut junction = Junction::new("/", self.far.clone());
+        edit(&mut junction);
+        let ns = open(dir.path(), vec![junction], &self.clock).expect("opens");
         Tier { ns, dir, ..self }
     }
 
