@@ -311,13 +311,14 @@ fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(F
         let known = record.as_ref().map(|node| node.version());
         let base = [own, base].into_iter().flatten().find(|it| Some(*it) == known).or(base);
         let size_before = match &operation.action {
-            Action::Write { size_before, .. } | Action::Truncate { size_before, .. } => *size_before,
-            _ => 0,
+            Action::Write { size_before, .. } | Action::Truncate { size_before, .. } => Some(*size_before),
+            _ => None,
         };
-        let size = record.as_ref().filter(|_| base == known).map_or(size_before, |node| node.attr().size);
-        let below = match base {
-            Some(version) => Below::Version(CacheKey { file: id, version, size }),
-            None if record.is_none() && id.is_made_here() => Below::Nothing,
+        // Of another version than the one that is known, only who changed the size knows what it was.
+        let known_size = record.as_ref().filter(|_| base == known).map(|node| node.attr().size);
+        let below = match base.zip(known_size.or(size_before)) {
+            Some((version, size)) => Below::Version(CacheKey { file: id, version, size }),
+            None if base.is_none() && record.is_none() && id.is_made_here() => Below::Nothing,
             None => Below::Unknown,
         };
         let place = record

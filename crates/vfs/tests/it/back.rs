@@ -195,6 +195,23 @@ async fn a_crash_leaves_what_was_acknowledged_and_handles_stay_good() {
     assert_eq!(bytes_of(&*origin, "/file").await, b"first second");
 }
 
+/// An interrupted flush left the file as another version than the operations that wait were made on.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_in_a_flush_the_bytes_below_what_waits_are_those_of_the_origin() {
+    let origin = MemoryOrigin::new();
+    origin.write_file(b"file", b"these bytes are here").unwrap();
+    let t = back_tier(origin.clone(), NEVER);
+    let file = t.id("/file").await;
+    assert_eq!(t.read(file).await, b"these bytes are here");
+    t.vfs.setattr(&Caller::root(), file, with_mode(0o600), None).await.unwrap();
+    origin.chmod(b"file", 0o600).unwrap();
+    t.namespace.refresh_changed(file).await.unwrap();
+    let t = t.after_a_crash().await;
+    assert_eq!(t.read(file).await, b"these bytes are here");
+    t.write(file, 6, b"BYTES").await;
+    assert_eq!(t.read(file).await, b"these BYTES are here");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_over_before_it_travels_never_travels() {
     let far = Far::new("far:one");

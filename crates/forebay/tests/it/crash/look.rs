@@ -41,7 +41,11 @@ pub async fn through_nfs(nfs: &NfsOrigin) -> Result<Sight> {
                     None => nfs.lookup(&dir.reference, &entry.name).await?,
                 };
                 let path = format!("{above}{}", String::from_utf8_lossy(entry.name.as_bytes()));
-                sight.insert(path.clone(), of_object(nfs, &object).await?);
+                let seen = of_object(nfs, &object).await;
+                let seen = seen.map_err(|e| {
+                    Error::new(e.kind(), "look at", format!("{path} {:?}", object.reference)).with_source(e)
+                })?;
+                sight.insert(path.clone(), seen);
                 if object.attr.is_dir() {
                     dirs.push((format!("{path}/"), object));
                 }
