@@ -373,9 +373,10 @@ impl Namespace {
                 Some(object) => {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
+                    let had = (object.attr.nlink > 1).then(|| self.place_of(id)).flatten();
                     let (_, change) = self.observe(junction, id, Some(place), object, asked)?;
                     if let Some(change) = change {
-                        changes.extend([change].into_iter().chain(self.named(id, dir, &name)));
+                        changes.extend([change].into_iter().chain(self.named(id, (dir, &name), had)));
                     }
                     Some(id)
                 }
@@ -385,7 +386,7 @@ impl Namespace {
             let child =
                 child.or_else(|| known.as_ref()?.child.filter(|id| self.is_directory_at(*id, dir, &name)));
             if known.is_none_or(|known| known.child != child) {
-                changes.extend(child.and_then(|id| self.named(id, dir, &name)));
+                changes.extend(child.into_iter().flat_map(|id| self.named(id, (dir, &name), None)));
                 changes.push(Change::PutEntry { dir, name, child });
             }
         }

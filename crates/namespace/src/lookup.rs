@@ -229,11 +229,12 @@ impl Namespace {
                 let id = self.id_of(junction.id, &object.identity);
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
                 let place = Place { parent: dir.id, name: &bytes };
+                let had = self.place_of(id);
                 let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
                 let is_news = known.is_none_or(|known| known.child != Some(id));
-                let named = (is_news || change.is_some()).then(|| self.named(id, dir.id, &bytes));
-                let mut changes: Vec<_> = change.into_iter().chain(named.flatten()).collect();
+                let named = (is_news || change.is_some()).then(|| self.named(id, (dir.id, &bytes), had));
+                let mut changes: Vec<_> = change.into_iter().chain(named.into_iter().flatten()).collect();
                 if is_news {
                     changes.push(Change::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
                 }

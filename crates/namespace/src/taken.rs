@@ -71,7 +71,7 @@ impl Namespace {
             changes.push(Change::PutNote(id, Some(note)));
         }
         let id = self.id_of(junction.id, &object.identity);
-        let had = self.load(id).ok().map(|old| (old.record.parent, old.record.name.clone()));
+        let had = self.place_of(id);
         let place = Place { parent: dir, name: &bytes };
         let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
         changes.extend(change);
@@ -84,12 +84,9 @@ impl Namespace {
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
             _ => {}
         }
-        if let (New::Link { .. }, Some((dir, name))) = (new, had) {
-            changes.push(Change::PutName { file: id, dir, name });
-        }
         changes.extend(self.take_in_dir(junction, dir, &told.dir, 1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
-        changes.extend(self.named(id, dir, &bytes));
+        changes.extend(self.named(id, (dir, &bytes), had));
         self.finish(order, &[dir], changes).await?;
         Ok(node)
     }
@@ -153,8 +150,8 @@ impl Namespace {
             )?);
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
             changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
-            changes
-                .extend(moved.and_then(|id| self.named(id, to_dir, &Bytes::copy_from_slice(to.as_bytes()))));
+            let new_name = Bytes::copy_from_slice(to.as_bytes());
+            changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
         }
         self.finish(order, &[from_dir, to_dir], changes).await
     }
@@ -230,11 +227,25 @@ impl Namespace {
         Ok(still)
     }
 
-    /// For a name that a file was seen under: it is to be known by it if it has others, and loses some.
-    pub(crate) fn named(&self, id: FileId, dir: FileId, name: &Bytes) -> Option<Change> {
-        let node = self.load(id).ok()?;
-        let several = !node.attr().is_dir() && node.attr().nlink > 1;
-        several.then(|| Change::PutName { file: id, dir, name: name.clone() })
+    /// For a name that a file was seen under, and the one that it `had`: it is to be known by both if it has several,
+    /// and loses some.
+    pub(crate) fn named(
+        &self,
+        id: FileId,
+        now: (FileId, &Bytes),
+        had: Option<(FileId, Bytes)>,
+    ) -> Vec<Change> {
+        if !self.load(id).is_ok_and(|node| !node.attr().is_dir() && node.attr().nlink > 1) {
+            return Vec::new();
+        }
+        let now = (now.0, now.1.clone());
+        let had = had.filter(|had| *had != now && had.0 != DETACHED);
+        had.into_iter().chain([now]).map(|(dir, name)| Change::PutName { file: id, dir, name }).collect()
+    }
+
+    /// Where an object was seen last.
+    pub(crate) fn place_of(&self, id: FileId) -> Option<(FileId, Bytes)> {
+        self.load(id).ok().map(|node| (node.record.parent, node.record.name.clone()))
     }
 
     /// As a change of our own: what was asked before it does not count.

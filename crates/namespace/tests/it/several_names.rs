@@ -40,6 +40,22 @@ async fn a_file_that_loses_a_name_at_the_origin_is_found_under_another() {
     assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
 }
 
+/// The link was made before the tier was killed, and the tier did not hear of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_name_that_is_looked_up_does_not_make_the_first_one_forgotten() {
+    let t = tier();
+    t.far.memory.mkdir(b"a").unwrap();
+    t.far.memory.mkdir(b"b").unwrap();
+    t.far.memory.write_file(b"a/one", b"abc").unwrap();
+    let file = t.id(b"/a/one").await;
+    t.far.memory.link(b"a/one", b"b/two").unwrap();
+    assert_eq!(t.id(b"/b/two").await, file);
+    let dir = t.id(b"/b").await;
+    t.ns.remove(dir, &name(b"two"), Old::File).await.unwrap();
+    t.far.change_references();
+    assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
+}
+
 /// Nobody knows whether a name stays when one of several is moved: what was listed before does not tell.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_that_was_under_way_when_one_of_several_names_was_moved_does_not_keep_it() {
