@@ -132,9 +132,19 @@ impl Ledger {
                     candidates.push((count, tree));
                     continue;
                 };
-                let mut after = tree.clone();
-                if after.apply(again.id, &again.op).is_ok() {
-                    candidates.push((end, after));
+                // Parts that were answered before the crash and not synced are lost, and not asked again.
+                let some = match &again.op {
+                    Op::Write { path, parts, sync: false } => subsets(parts)
+                        .into_iter()
+                        .map(|parts| Op::Write { path: path.clone(), parts, sync: false })
+                        .collect(),
+                    _ => Vec::new(),
+                };
+                for op in std::iter::once(&again.op).chain(&some) {
+                    let mut after = tree.clone();
+                    if after.apply(again.id, op).is_ok() {
+                        candidates.push((end, after));
+                    }
                 }
                 if again.answer == Answer::Doubtful {
                     candidates.push((count, tree));
