@@ -22,7 +22,8 @@ use crate::record::{Listing, Record};
 const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
 /// (directory, cookie big-endian) -> child FileId (zero: not known yet), then the name.
 const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries");
-/// File with several names -> directory, then the name, of each that was seen.
+/// File with several names -> directory, then the name, of each that was seen. Goes with its entry, and not with its
+/// node: a file that was lost sight of may be seen again, under one name first.
 const NAMES: MultimapTableDefinition<[u8; 16], &[u8]> = MultimapTableDefinition::new("names");
 /// Directory -> [`Listing`].
 const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
@@ -407,7 +408,6 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
                 }
                 Change::RemoveNode(id) => {
                     nodes.remove(id.0)?;
-                    names.remove_all(id.0)?;
                 }
                 Change::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
                 Change::PutName { file, dir, name } => {

@@ -56,6 +56,23 @@ async fn a_second_name_that_is_looked_up_does_not_make_the_first_one_forgotten()
     assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_lost_sight_of_and_seen_again_has_the_names_it_had() {
+    let (t, file) = linked().await;
+    t.far.memory.remove(b"a/one").unwrap();
+    t.far.memory.rename(b"b/two", b"b/elsewhere").unwrap();
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.getattr(file).await), Some(ErrorKind::Stale));
+    t.far.memory.rename(b"b/elsewhere", b"b/two").unwrap();
+    t.far.memory.link(b"b/two", b"a/three").unwrap();
+    assert_eq!(t.id(b"/a/three").await, file);
+    let dir = t.id(b"/a").await;
+    t.ns.remove(dir, &name(b"three"), Old::File).await.unwrap();
+    t.far.change_references();
+    assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
+}
+
 /// Nobody knows whether a name stays when one of several is moved: what was listed before does not tell.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_that_was_under_way_when_one_of_several_names_was_moved_does_not_keep_it() {
