@@ -207,13 +207,17 @@ impl Namespace {
 
     /// Where else a file with several names was seen: by this it is found again if its reference was a path.
     fn another_name(&self, dir: FileId, name: &Name, node: &Node) -> Result<Option<(FileId, Bytes)>> {
+        if node.attr().nlink < 2 {
+            return Ok(None);
+        }
         let mut others = self.other_names(node, (dir, name.as_bytes()))?.into_iter();
         Ok(others.next())
     }
 
-    /// The names of a file, but this one, as far as they are known.
+    /// The names of a file, but this one, as far as they are known; some may be gone. However many it is said to have:
+    /// the one that is known may be one of these.
     pub(crate) fn other_names(&self, node: &Node, but: (FileId, &[u8])) -> Result<Vec<(FileId, Bytes)>> {
-        if node.attr().is_dir() || node.attr().nlink < 2 && node.record.parent != DETACHED {
+        if node.attr().is_dir() {
             return Ok(Vec::new());
         }
         let mut names = self.store.names_of(node.id)?;

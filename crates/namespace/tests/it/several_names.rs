@@ -73,6 +73,20 @@ async fn a_file_that_was_lost_sight_of_and_seen_again_has_the_names_it_had() {
     assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
 }
 
+/// It is not known whether the old name stays when one of several is moved; the one that is left is another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_not_lost_for_a_name_that_it_may_have_had() {
+    let t = tier();
+    t.far.memory.mkdir(b"d").unwrap();
+    t.far.memory.write_file(b"d/a", b"abc").unwrap();
+    let (file, dir) = (t.id(b"/d/a").await, t.id(b"/d").await);
+    t.ns.make(dir, &name(b"c"), &New::Link { file }).await.unwrap();
+    t.ns.rename(dir, &name(b"a"), dir, &name(b"e")).await.unwrap();
+    t.ns.remove(dir, &name(b"e"), Old::File).await.unwrap();
+    t.far.change_references();
+    assert_eq!(t.getattr(file).await.unwrap().attr().nlink, 1);
+}
+
 /// Nobody knows whether a name stays when one of several is moved: what was listed before does not tell.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_that_was_under_way_when_one_of_several_names_was_moved_does_not_keep_it() {
