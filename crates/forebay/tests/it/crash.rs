@@ -356,14 +356,14 @@ fn what_is_written_through_survives_a_power_cut_of_the_tier() {
 }
 
 #[test]
-#[ignore = "once in some hundred kills a flush keeps both versions of a file that nobody else changed"]
+#[ignore = "about once in 400 kills it finds what docs/SEMANTICS.md tells under \"Known faults\""]
 fn what_is_written_back_survives_a_killed_tier() {
     let plan = Plan { policy: Policy::Back, power_cut: false, at_steps: true, crashes: crashes(50) };
     crash("what_is_written_back_survives_a_killed_tier", plan);
 }
 
 #[test]
-#[ignore = "once in some hundred kills a flush keeps both versions of a file that nobody else changed"]
+#[ignore = "about once in 400 kills it finds what docs/SEMANTICS.md tells under \"Known faults\""]
 fn what_is_written_back_survives_a_power_cut() {
     let plan = Plan { policy: Policy::Back, power_cut: true, at_steps: true, crashes: crashes(25) };
     crash("what_is_written_back_survives_a_power_cut", plan);

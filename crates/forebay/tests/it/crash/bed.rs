@@ -189,7 +189,10 @@ impl Bed {
             match looking.await.expect("no panic") {
                 Ok((sight, mounted, 0)) => return (sight, mounted),
                 Ok((_, _, hidden)) => self.hidden += hidden,
-                Err(e) => assert!(self.revive(), "look at the tree: {e}\n{}", self.log_tail()),
+                Err(e) => {
+                    tokio::time::sleep(STUCK).await; // the connection goes before the process does
+                    assert!(self.revive(), "look at the tree: {e}\n{}", self.log_tail());
+                }
             }
         }
     }
