@@ -17,7 +17,7 @@ use crate::store::Change;
 use crate::{Found, Namespace};
 
 /// A question that changes of our own come between is asked anew, so often.
-const UNDISTURBED_TRIES: usize = 4;
+const UNDISTURBED_TRIES: usize = 16;
 
 /// A name that was looked up singly: what the origin said, and about which state of the directory.
 #[derive(Clone, Copy, Debug)]
