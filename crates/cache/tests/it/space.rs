@@ -37,11 +37,9 @@ fn the_quota_holds_under_churn() {
     let stats = tier.cache().stats();
     assert!(stats.bytes_used <= QUOTA, "{stats:?}");
     assert!(stats.bytes_used >= QUOTA / 2, "the room is used: {stats:?}");
-    assert!(
-        stats.bytes_used.abs_diff(allocated(dir.path())) <= MIB,
-        "{stats:?} but {}",
-        allocated(dir.path())
-    );
+    // A reclaim may come between the two looks.
+    let differ = || tier.cache().stats().bytes_used.abs_diff(allocated(dir.path()));
+    eventually("the books are what is on the disk", || differ() <= MIB);
 }
 
 #[test]

@@ -33,6 +33,25 @@ fn a_file_is_whole_when_its_last_block_has_come() {
     assert_right(&borrow(&tier, &key).expect("all is there, and was checked when it came"));
 }
 
+/// Passed through by FUSE, each read would have to find out whether to note its time.
+#[test]
+fn reads_of_cached_files_note_no_access_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open(dir.path());
+    let key = key(1, 1, MIB);
+    tier.check_all(&TestSource::new(), &key);
+    let (data, _) = files_of(dir.path(), &key);
+    let data = File::open(data).unwrap();
+    let Ok(flags) = rustix::fs::ioctl_getflags(&data) else {
+        return eprintln!("not run: this file system has no such flag");
+    };
+    assert!(flags.contains(rustix::fs::IFlags::NOATIME));
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    data.set_times(std::fs::FileTimes::new().set_accessed(long_ago)).unwrap();
+    assert_right(&borrow(&tier, &key).expect("all is there"));
+    assert_eq!(data.metadata().unwrap().accessed().unwrap(), long_ago);
+}
+
 #[test]
 fn after_a_restart_a_file_is_whole_once_all_of_it_was_checked() {
     let dir = tempfile::tempdir().unwrap();
