@@ -25,6 +25,9 @@ pub struct RetryConfig {
     pub pause_first: Duration,
     /// Longest pause.
     pub pause_max: Duration,
+    /// What became of a change is looked at for so long, from when it was in doubt: nobody can be told "try again later"
+    /// of what may have been made.
+    pub doubt_deadline: Duration,
 }
 
 impl Default for RetryConfig {
@@ -33,6 +36,7 @@ impl Default for RetryConfig {
             deadline: Duration::from_secs(5),
             pause_first: Duration::from_millis(50),
             pause_max: Duration::from_secs(1),
+            doubt_deadline: Duration::from_secs(300),
         }
     }
 }
@@ -69,7 +73,7 @@ struct Patience {
 
 impl Patience {
     fn new(config: &RetryConfig) -> Patience {
-        let RetryConfig { deadline, pause_first, pause_max } = *config;
+        let RetryConfig { deadline, pause_first, pause_max, .. } = *config;
         Patience { deadline: Instant::now() + deadline, pause: pause_first, pause_max }
     }
 
@@ -99,18 +103,22 @@ impl Retry {
         answer.inspect(|object| self.hear(object))
     }
 
-    /// What became of a change. Looking is tried as long as the change was.
+    /// What became of a change. An outage is waited out.
     async fn verdict(&self, change: &Change, heard: Option<Timestamp>) -> Verdict {
         if change.is_repeatable() {
             return judge(change, heard, Seen::Nowhere);
         }
-        match tokio::time::timeout(self.config.deadline, look(self, change)).await {
-            Ok(Ok(seen)) => judge(change, heard, seen),
-            Ok(Err(error)) => {
-                tracing::debug!("cannot look what became of a {}: {error}", change.kind());
-                Verdict::Unknown
+        let config = RetryConfig { deadline: self.config.doubt_deadline, ..self.config };
+        let mut patience = Patience::new(&config);
+        loop {
+            match look(self, change).await {
+                Ok(seen) => return judge(change, heard, seen),
+                Err(error) if error.is_retryable() && patience.pause(&error).await => {}
+                Err(error) => {
+                    tracing::debug!("cannot look what became of a {}: {error}", change.kind());
+                    return Verdict::Unknown;
+                }
             }
-            Err(_) => Verdict::Unknown,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Changes whose answers are lost, behind the wrapper that tries again.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -31,12 +33,23 @@ struct Lossy {
     memory: Arc<MemoryOrigin>,
     fates: Mutex<VecDeque<Fate>>,
     asked: Mutex<u32>,
+    /// Lookups are not answered.
+    away: AtomicBool,
 }
 
 impl Lossy {
     fn new(fates: &[Fate]) -> Arc<Lossy> {
         let fates = Mutex::new(fates.iter().copied().collect());
-        Arc::new(Lossy { memory: MemoryOrigin::new(), fates, asked: Mutex::new(0) })
+        Arc::new(Lossy {
+            memory: MemoryOrigin::new(),
+            fates,
+            asked: Mutex::new(0),
+            away: AtomicBool::new(false),
+        })
+    }
+
+    fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
     }
 
     fn asked(&self) -> u32 {
@@ -63,6 +76,9 @@ impl Origin for Lossy {
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(silence());
+        }
         self.memory.lookup(dir, name).await
     }
 
@@ -194,6 +210,23 @@ async fn a_change_that_does_not_show_stays_unknown_and_is_not_made_again() {
         }
         let error = retry.change(&change).await.expect_err("it may still be on its way");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{}", change.kind());
+        assert_eq!(lossy.asked(), 1, "{}", change.kind());
+    }
+}
+
+/// Nobody who asked could be told to ask later: it may have been made.
+#[tokio::test(start_paused = true)]
+async fn an_outage_after_a_change_is_waited_out_before_anything_is_said_of_it() {
+    for number in 0..9 {
+        let (lossy, retry, root) = behind(&[Fate::MadeInSilence]).await;
+        let change = changes(&lossy, &root).await.swap_remove(number);
+        lossy.set_away(true);
+        let back = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            lossy.set_away(false);
+        };
+        let (changed, ()) = tokio::join!(retry.change(&change), back);
+        changed.unwrap_or_else(|error| panic!("{}: {error}", change.kind()));
         assert_eq!(lossy.asked(), 1, "{}", change.kind());
     }
 }
