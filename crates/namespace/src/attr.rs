@@ -86,7 +86,8 @@ impl Namespace {
         let answer = junction.rules.origin.getattr(&node.record.reference).await;
         match junction.note(answer, asked.ms) {
             Ok(object) if self.is_known_as(id, junction.id, &object.identity) => {
-                let (node, change) = self.observe(junction, id, None, &object, asked)?;
+                let order = self.in_order().await;
+                let (node, change) = self.observe(&order, junction, id, None, &object, asked)?;
                 self.store.enqueue(change.into_iter().collect()).await?;
                 Ok(node)
             }
@@ -105,8 +106,9 @@ impl Namespace {
         let object = junction.note(junction.rules.origin.root().await, asked.ms)?;
         let name = bytes::Bytes::new();
         let place = crate::observe::Place { parent: junction.root, name: &name };
-        let (node, change) = self.observe(junction, junction.root, Some(place), &object, asked)?;
-        self.store.commit(change.into_iter().collect()).await?;
+        let order = self.in_order().await;
+        let (node, change) = self.observe(&order, junction, junction.root, Some(place), &object, asked)?;
+        self.commit_in(order, change.into_iter().collect()).await?;
         Ok(node)
     }
 

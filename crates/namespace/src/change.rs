@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hasher as _;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{Around, Change, Changed, Object};
@@ -19,6 +20,12 @@ use crate::{Found, Grafted, Namespace};
 /// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
 /// one in forty.
 pub(crate) const NAME_LOCKS: usize = 4096;
+
+/// A change of unknown outcome is asked for again so often, while its names say that it was not made.
+const AGAIN_MAX: usize = 2;
+
+/// What was sent before a connection was lost has come to an end by then, if it came to anything.
+const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// What gets a name.
 #[derive(Clone, Debug)]
@@ -127,10 +134,8 @@ impl Namespace {
                 }
             })
         };
-        let told = match self.carry_out(junction, ids, build).await {
-            Ok(told) => told,
-            Err(e) => return Err(self.doubt(e, &[(dir, name)]).await),
-        };
+        let unmade = || Ok(self.child_of(dir, name)?.is_none());
+        let told = self.change_names(junction, ids, &[(dir, name)], build, unmade).await?;
         let object = match (&told.object, new) {
             (Some(object), _) => object.clone(),
             (None, New::Link { file }) => self.ask_origin(junction, *file).await?,
@@ -150,13 +155,11 @@ impl Namespace {
                 Old::Directory => Change::Rmdir { dir, name },
             })
         };
-        match self.carry_out(junction, &[dir], build).await {
-            Ok(told) => {
-                self.take_in_removed(junction, dir, name, &told).await?;
-                Ok(told.dir)
-            }
-            Err(e) => Err(self.doubt(e, &[(dir, name)]).await),
-        }
+        let known = self.child_of(dir, name)?;
+        let unmade = || Ok(known.is_some() && self.child_of(dir, name)? == known);
+        let told = self.change_names(junction, &[dir], &[(dir, name)], build, unmade).await?;
+        self.take_in_removed(junction, dir, name, &told).await?;
+        Ok(told.dir)
     }
 
     /// Both directories are of one junction.
@@ -177,14 +180,17 @@ impl Namespace {
             let (from_dir, to_dir) = (reference(from_dir)?, reference(to_dir)?);
             Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity: None })
         };
-        match self.carry_out(junction, &[from_dir, to_dir], build).await {
+        let unmade = || {
+            let (at_from, at_to) = (self.child_of(from_dir, from)?, self.child_of(to_dir, to)?);
+            Ok(moved.is_some() && at_from == moved && at_to != moved)
+        };
+        match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
             Ok(told) => {
                 let renamed = Renamed { from_dir, from, to_dir, to, moved };
                 self.take_in_renamed(junction, &renamed, &told).await?;
                 Ok((told.dir, told.to_dir))
             }
-            Err(e) => {
-                let error = self.doubt(e, &places).await;
+            Err(error) => {
                 // Both names have been looked at: it was made if the one has what the other had.
                 let there = moved.is_some() && self.child_of(to_dir, to)? == moved;
                 let done = error.kind() == ErrorKind::OutcomeUnknown && there;
@@ -249,6 +255,36 @@ impl Namespace {
         guards
     }
 
+    /// What nobody knows the outcome of is asked for again where the names say that it was not made. (A first request
+    /// that is on its way still, and overtaken by the second, finds nothing to do, or the name taken.)
+    async fn change_names(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        ids: &[FileId],
+        places: &[(FileId, &Name)],
+        build: impl Fn() -> Result<Change>,
+        unmade: impl Fn() -> Result<bool>,
+    ) -> Result<Changed> {
+        let mut again = 0;
+        loop {
+            let error = match self.carry_out(junction, ids, &build).await {
+                Ok(told) => return Ok(told),
+                Err(error) => error,
+            };
+            let (error, looked) = self.doubt(error, places).await;
+            if !looked || again == AGAIN_MAX || !unmade()? {
+                // A refusal may speak of what the first request did.
+                let own = again > 0 && matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound);
+                return Err(if own {
+                    Error::doubtful("change", junction.rules.path.as_str(), error)
+                } else {
+                    error
+                });
+            }
+            again += 1;
+        }
+    }
+
     /// With the references that these objects have now; a stale one is healed once.
     async fn carry_out(
         self: &Arc<Self>,
@@ -277,9 +313,13 @@ impl Namespace {
     }
 
     /// A change failed. If it may have been made, or its failure contradicts what is known of the names, that is
-    /// forgotten; if nobody knows, the names are looked at before the answer is given.
-    async fn doubt(self: &Arc<Self>, error: Error, places: &[(FileId, &Name)]) -> Error {
+    /// forgotten; if nobody knows, the names are looked at before the answer is given. True if this told what they are.
+    async fn doubt(self: &Arc<Self>, error: Error, places: &[(FileId, &Name)]) -> (Error, bool) {
         let unknown = error.kind() == ErrorKind::OutcomeUnknown;
+        let mut looked = unknown;
+        if unknown {
+            tokio::time::sleep(STILL_ON_ITS_WAY).await;
+        }
         for (dir, name) in places {
             let present = self.child_of(*dir, name).is_ok_and(|child| child.is_some());
             let contradicts = match error.kind() {
@@ -291,14 +331,12 @@ impl Namespace {
                 continue;
             }
             self.forget_names(*dir, name).await;
-            if unknown
-                && let Ok(node) = self.load(*dir)
-                && let Err(e) = self.lookup_at_origin(&node, Bytes::copy_from_slice(name.as_bytes())).await
-            {
-                tracing::debug!(%dir, %name, "looked after a change of unknown outcome: {e}");
+            if unknown && let Err(e) = self.lookup_now(*dir, name).await {
+                tracing::debug!(%dir, %name, "cannot look after a change of unknown outcome: {e}");
+                looked = false;
             }
         }
-        error
+        (error, looked)
     }
 
     /// The origin is asked for every name of the directory again.
@@ -307,7 +345,7 @@ impl Namespace {
         if let Ok(node) = self.load(dir) {
             node.distrust();
         }
-        let _order = self.order.lock().await;
+        let _order = self.in_order().await;
         self.ours().touch(dir, &name);
         if let Ok(name) = Name::new(name) {
             self.singles.remove(&(dir, name));

@@ -22,6 +22,7 @@ impl Namespace {
         self.evictions.fetch_add(1, Ordering::SeqCst);
         // Absent names are in no listing by which to find them; to learn the others anew is cheap.
         self.singles.clear();
+        let mut order = self.in_order().await;
         self.expire_one(id, &mut dirs, &mut changes, &mut file);
         while let Some(dir) = dirs.pop() {
             if let Some(here) = self.virtual_tree.get(dir) {
@@ -43,11 +44,13 @@ impl Namespace {
                 }
                 if changes.len() >= PIECE {
                     self.store.enqueue(std::mem::take(&mut changes)).await?;
+                    drop(order);
+                    order = self.in_order().await;
                 }
             }
         }
         self.evictions.fetch_add(1, Ordering::SeqCst);
-        self.store.commit(changes).await
+        self.commit_in(order, changes).await
     }
 
     fn expire_one(

@@ -15,6 +15,7 @@ use crate::flights::Join;
 use crate::node::Node;
 use crate::observe::{DETACHED, Place};
 use crate::store::Change;
+use crate::taken::Now;
 use crate::{Grafted, Namespace};
 
 /// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
@@ -58,7 +59,8 @@ impl Namespace {
             return Err(stale());
         };
         let place = Place { parent, name: &name };
-        let (mut node, change) = self.observe(junction, id, Some(place), &object, asked)?;
+        let order = self.in_order().await;
+        let (mut node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         if node.record.reference != object.reference {
             // A change of our own was taken in since we asked: what it told is newer, but for where the object is.
@@ -67,10 +69,10 @@ impl Namespace {
             record.reference = object.reference.clone();
             changes.push(Change::PutNode(id, record.clone()));
             node = Arc::new(Node::as_changed(id, record, node.own));
-            self.nodes.insert(id, node.clone());
+            self.keep(&node);
         }
         changes.extend(self.name_anew(junction.id, &object.identity, id));
-        self.store.commit(changes).await?;
+        self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
         info!(%id, name = %name.escape_ascii(), "found again under a new reference");
         Ok(node)
@@ -86,18 +88,34 @@ impl Namespace {
         Some(Change::PutAlias { computed, known: id })
     }
 
-    /// `id` is from now on one more id of the object known as `known`: the one that its identity leads to. Handles with
-    /// the other stay good.
+    /// `id` is from now on one more id of the object known as `known`: the one that its identity and its names lead to.
+    /// Handles with the other stay good.
     pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<Node>> {
         let old = self.load(known)?;
         let junction = self.junction(old.junction())?;
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&old.record.reference).await;
         let object = junction.note(answer, asked.ms)?;
-        let alias = self.name_anew(junction.id, &object.identity, id);
-        let place = Place { parent: old.record.parent, name: &old.record.name };
-        let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
-        self.store.commit(change.into_iter().chain(alias).collect()).await?;
+        let order = self.in_order().await;
+        let mut changes: Vec<_> = self.name_anew(junction.id, &object.identity, id).into_iter().collect();
+        let last = (old.record.parent, old.record.name.clone());
+        let others = self.other_names(&old, (last.0, &last.1))?;
+        let place = Place { parent: last.0, name: &last.1 };
+        let (node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
+        changes.extend(change);
+        let dirs: Vec<_> = others.iter().map(|(dir, _)| *dir).chain([last.0]).collect();
+        for (dir, name) in others.into_iter().chain([last]).filter(|(dir, _)| *dir != DETACHED) {
+            let at = Name::new(name.clone())?;
+            if self.child_of(dir, &at)? == Some(known) {
+                changes.extend(self.take_in_name(dir, &at, &Now::Child(id))?);
+                changes.extend(self.named(id, (dir, &name), None));
+            }
+        }
+        // What is done to it from now on is not told of the other id.
+        let mut record = old.record.clone();
+        record.checked_ms = 0;
+        changes.push(self.replace(known, record));
+        self.finish(order, &dirs, changes).await?;
         Ok(node)
     }
 

@@ -105,7 +105,8 @@ pub struct Namespace {
     clock: Clock,
     junctions: HashMap<JunctionId, Grafted>,
     virtual_tree: VirtualTree,
-    nodes: quick_cache::sync::Cache<FileId, Arc<Node>>,
+    /// `None`: it is no more, though the store may still have it.
+    nodes: quick_cache::sync::Cache<FileId, Option<Arc<Node>>>,
     /// `None`: there is none, though the store may still have the one that is taken back.
     listings: quick_cache::sync::Cache<FileId, Option<Listing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
@@ -124,7 +125,7 @@ pub struct Namespace {
     ours: Mutex<ours::Ours>,
     /// Objects that a rename of ours is about: the end of it can be waited for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
-    /// Held from looking at `ours` until what follows from it is queued for the store.
+    /// Held from looking at what is known until what follows from it is queued for the store (`in_order`).
     order: tokio::sync::Mutex<()>,
     name_locks: Vec<tokio::sync::Mutex<()>>,
     /// Of the listings ahead of walkers.

@@ -14,7 +14,7 @@ use crate::cookie;
 use crate::flights::{Join, wait};
 use crate::freshness::{self, Ask};
 use crate::node::Node;
-use crate::observe::{Asked, DETACHED, Place};
+use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Listing;
 use crate::store::{Change, StoredEntry};
 use crate::{Found, Grafted, Namespace};
@@ -285,7 +285,7 @@ impl Namespace {
     /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
     async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
         let dir = {
-            let _order = self.order.lock().await;
+            let _order = self.in_order().await;
             let dir = self.load(dir.id)?;
             self.ours().listing_begins(dir.id, dir.version());
             dir
@@ -315,13 +315,15 @@ impl Namespace {
             }
             entries += page.entries.len() as u64;
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
-            let changes = self.take_in(junction, dir.id, &page, asked)?;
+            let order = self.in_order().await;
+            let changes = self.take_in(&order, junction, dir.id, &page, asked)?;
+            let commit = self.commit_in(order, changes);
             let Some(next) = page.next else {
-                self.commit_listed(dir.id, changes).await?;
+                commit.await?;
                 break;
             };
             let ask = self.ask_page(junction, &dir.record.reference, next);
-            let (next_page, committed) = tokio::join!(ask, self.commit_listed(dir.id, changes));
+            let (next_page, committed) = tokio::join!(ask, commit);
             committed?;
             page = next_page?;
         }
@@ -330,21 +332,6 @@ impl Namespace {
         }
         let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         self.finish_listing(dir.id, before, &seen, listing).await
-    }
-
-    /// What was listed, but for what we did meanwhile.
-    async fn commit_listed(&self, dir: FileId, mut changes: Vec<Change>) -> Result<()> {
-        let order = self.order.lock().await;
-        {
-            let ours = self.ours();
-            changes.retain(|change| match change {
-                Change::PutEntry { name, .. } | Change::PutName { name, .. } => !ours.is_touched(dir, name),
-                _ => true,
-            });
-        }
-        let committed = self.store.begin_commit(changes).await?;
-        drop(order);
-        committed.wait().await
     }
 
     async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -365,7 +352,15 @@ impl Namespace {
         }
     }
 
-    fn take_in(&self, junction: &Grafted, dir: FileId, page: &DirPage, asked: Asked) -> Result<Vec<Change>> {
+    /// What was listed, but for the names that we changed meanwhile.
+    fn take_in(
+        &self,
+        order: &InOrder<'_>,
+        junction: &Grafted,
+        dir: FileId,
+        page: &DirPage,
+        asked: Asked,
+    ) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for entry in &page.entries {
             let name = Bytes::copy_from_slice(entry.name.as_bytes());
@@ -374,7 +369,7 @@ impl Namespace {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
                     let had = (object.attr.nlink > 1).then(|| self.place_of(id)).flatten();
-                    let (_, change) = self.observe(junction, id, Some(place), object, asked)?;
+                    let (_, change) = self.observe(order, junction, id, Some(place), object, asked)?;
                     if let Some(change) = change {
                         changes.extend([change].into_iter().chain(self.named(id, (dir, &name), had)));
                     }
@@ -390,6 +385,11 @@ impl Namespace {
                 changes.push(Change::PutEntry { dir, name, child });
             }
         }
+        let ours = self.ours();
+        changes.retain(|change| match change {
+            Change::PutEntry { name, .. } | Change::PutName { name, .. } => !ours.is_touched(dir, name),
+            _ => true,
+        });
         Ok(changes)
     }
 
@@ -408,7 +408,7 @@ impl Namespace {
         mut listing: Listing,
     ) -> Result<Option<Listing>> {
         let mut changes = Vec::new();
-        let order = self.order.lock().await;
+        let order = self.in_order().await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None);
         }
@@ -427,11 +427,9 @@ impl Namespace {
         }
         changes.push(Change::PutListing(dir, listing));
         let known = self.listing_of(dir)?;
-        let committed = self.store.begin_commit(changes).await?;
-        drop(order);
-        committed.wait().await?;
+        self.commit_in(order, changes).await?;
         // Not before: who finds it takes the store's word for what is in the directory.
-        let _order = self.order.lock().await;
+        let _order = self.in_order().await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
         }
@@ -453,7 +451,7 @@ impl Namespace {
         {
             let mut record = node.record.clone();
             (record.parent, record.name, record.checked_ms) = (DETACHED, Bytes::new(), 0);
-            self.nodes.insert(child, Arc::new(Node::new(child, record.clone())));
+            self.keep(&Arc::new(Node::as_changed(child, record.clone(), node.own)));
             changes.push(Change::PutNode(child, record));
         }
         Ok(changes)

@@ -12,7 +12,7 @@ use crate::flights::Join;
 use crate::freshness::{self, Ask};
 use crate::listing;
 use crate::node::Node;
-use crate::observe::{Asked, Place};
+use crate::observe::{Asked, InOrder, Place};
 use crate::store::Change;
 use crate::{Found, Namespace};
 
@@ -188,20 +188,15 @@ impl Namespace {
         self.ours().lookup_begins(dir.id, &bytes);
         let asked = self.asking();
         let answer = self.hear_of_name(&dir, name, asked).await;
-        let order = self.order.lock().await;
+        let order = self.in_order().await;
         if !self.ours().lookup_ends(dir.id, &bytes) {
             return None;
         }
-        let (result, changes) = match self.take_in_lookup(&dir, name, answer, asked) {
+        let (result, changes) = match self.take_in_lookup(&order, &dir, name, answer, asked) {
             Ok(taken) => taken,
             Err(e) => return Some(Err(e)),
         };
-        let committed = self.store.begin_commit(changes).await;
-        drop(order);
-        Some(match committed {
-            Ok(committed) => committed.wait().await.and(result),
-            Err(e) => Err(e),
-        })
+        Some(self.commit_in(order, changes).await.and(result))
     }
 
     async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {
@@ -216,6 +211,7 @@ impl Namespace {
 
     fn take_in_lookup(
         &self,
+        order: &InOrder<'_>,
         dir: &Arc<Node>,
         name: &Name,
         answer: Result<Object>,
@@ -230,7 +226,7 @@ impl Namespace {
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
                 let place = Place { parent: dir.id, name: &bytes };
                 let had = self.place_of(id);
-                let (node, change) = self.observe(junction, id, Some(place), &object, asked)?;
+                let (node, change) = self.observe(order, junction, id, Some(place), &object, asked)?;
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
                 let is_news = known.is_none_or(|known| known.child != Some(id));
                 let named = (is_news || change.is_some()).then(|| self.named(id, (dir.id, &bytes), had));

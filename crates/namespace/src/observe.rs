@@ -12,6 +12,9 @@ use crate::record::Record;
 use crate::store::Change;
 use crate::{Grafted, Namespace};
 
+/// Held by who learns something.
+pub struct InOrder<'a>(#[expect(dead_code, reason = "held, not read")] tokio::sync::MutexGuard<'a, ()>);
+
 /// When the origin was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
@@ -49,13 +52,30 @@ impl Namespace {
     /// Reads the database on the caller's thread: a B-tree look-up in pages that are nearly always in memory
     /// costs less than moving to another thread.
     pub(crate) fn load(&self, id: FileId) -> Result<Arc<Node>> {
-        if let Some(node) = self.nodes.get(&id) {
-            return Ok(node);
-        }
-        let record = self.store.node(id)?.ok_or_else(|| Error::new(ErrorKind::Stale, "find object", id))?;
-        let node = Arc::new(Node::new(id, record));
-        self.nodes.insert(id, node.clone());
-        Ok(node)
+        let stale = || Error::new(ErrorKind::Stale, "find object", id);
+        // Who learns something of it meanwhile is not overwritten with what the store had.
+        let known = self.nodes.get_or_insert_with(&id, || {
+            let record = self.store.node(id)?.ok_or_else(stale)?;
+            Ok::<_, Error>(Some(Arc::new(Node::new(id, record))))
+        })?;
+        known.ok_or_else(stale)
+    }
+
+    pub(crate) fn keep(&self, node: &Arc<Node>) {
+        self.nodes.insert(node.id, Some(node.clone()));
+    }
+
+    /// Nobody learns anything between what is looked at under it and what is put into memory and handed to the store:
+    /// both take things in in the same order.
+    pub(crate) async fn in_order(&self) -> InOrder<'_> {
+        InOrder(self.order.lock().await)
+    }
+
+    /// Durable when it returns; others learn things again as soon as it has its place.
+    pub(crate) async fn commit_in(&self, order: InOrder<'_>, changes: Vec<Change>) -> Result<()> {
+        let committing = self.store.begin_commit(changes).await?;
+        drop(order);
+        committing.wait().await
     }
 
     pub(crate) fn asking(&self) -> Asked {
@@ -69,9 +89,10 @@ impl Namespace {
     }
 
     /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
-    /// Returns what has to be committed before a client may hold a handle to it.
+    /// Returns what has to be committed before a client may hold a handle to it, in the same order.
     pub(crate) fn observe(
         &self,
+        _order: &InOrder<'_>,
         junction: &Grafted,
         id: FileId,
         place: Option<Place<'_>>,
@@ -115,13 +136,14 @@ impl Namespace {
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
         let change = durable.then(|| Change::PutNode(id, record.clone()));
         let node = Arc::new(Node::as_changed(id, record, own));
-        self.nodes.insert(id, node.clone());
+        self.keep(&node);
         Ok((node, change))
     }
 
     /// The object is no more: its handle is stale from now on.
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
-        self.nodes.remove(&id);
+        let _order = self.in_order().await;
+        self.nodes.insert(id, None);
         let _ = self.changed.send(id);
         let listing = self.drop_listing(id);
         self.store.enqueue(vec![Change::RemoveNode(id), listing]).await

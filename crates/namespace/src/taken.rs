@@ -9,7 +9,7 @@ use types::{Error, FileId, Name, Result, Version};
 use crate::change::{New, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
-use crate::observe::{DETACHED, Place};
+use crate::observe::{DETACHED, InOrder, Place};
 use crate::store::Change;
 use crate::{Grafted, Namespace};
 
@@ -46,7 +46,7 @@ impl Drop for Unseen<'_> {
 }
 
 /// What a name stands for after a change.
-enum Now {
+pub(crate) enum Now {
     Child(FileId),
     Absent,
     /// It has to be asked for.
@@ -64,7 +64,7 @@ impl Namespace {
         told: &Changed,
     ) -> Result<Arc<Node>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
-        let order = self.order.lock().await;
+        let order = self.in_order().await;
         let mut changes = Vec::new();
         if let Some((id, note)) = known_as {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
@@ -73,7 +73,7 @@ impl Namespace {
         let id = self.id_of(junction.id, &object.identity);
         let had = self.place_of(id);
         let place = Place { parent: dir, name: &bytes };
-        let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
+        let (node, change) = self.observe_own(&order, junction, id, Some(place), None, object)?;
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
@@ -84,7 +84,7 @@ impl Namespace {
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
             _ => {}
         }
-        changes.extend(self.take_in_dir(junction, dir, &told.dir, 1)?);
+        changes.extend(self.take_in_dir(&order, junction, dir, &told.dir, 1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
         changes.extend(self.named(id, (dir, &bytes), had));
         self.finish(order, &[dir], changes).await?;
@@ -98,12 +98,12 @@ impl Namespace {
         name: &Name,
         told: &Changed,
     ) -> Result<()> {
-        let order = self.order.lock().await;
+        let order = self.in_order().await;
         let mut changes = Vec::new();
         if let Some(child) = self.child_of(dir, name)? {
             changes.extend(self.nameless(dir, name, child)?);
         }
-        changes.extend(self.take_in_dir(junction, dir, &told.dir, -1)?);
+        changes.extend(self.take_in_dir(&order, junction, dir, &told.dir, -1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Absent)?);
         self.finish(order, &[dir], changes).await
     }
@@ -115,7 +115,7 @@ impl Namespace {
         told: &Changed,
     ) -> Result<()> {
         let Renamed { from_dir, from, to_dir, to, moved } = *renamed;
-        let order = self.order.lock().await;
+        let order = self.in_order().await;
         let moved = match &told.object {
             Some(object) => Some(self.id_of(junction.id, &object.identity)),
             None => moved,
@@ -134,15 +134,23 @@ impl Namespace {
                 changes.extend(self.nameless(to_dir, to, replaced)?);
             }
             if let Some(moved) = moved {
-                changes.extend(self.move_to(junction, moved, (from_dir, from), (to_dir, to), told)?);
+                changes.extend(self.move_to(
+                    &order,
+                    junction,
+                    moved,
+                    (from_dir, from),
+                    (to_dir, to),
+                    told,
+                )?);
             }
             // They stay both, too, if it was not known who has the new name.
             let sure = moved.is_some_and(|id| {
                 self.load(id).is_ok_and(|node| node.attr().is_dir() || node.attr().nlink < 2)
             });
             let gone = if sure || replaced.is_some() { Now::Absent } else { Now::Unknown };
-            changes.extend(self.take_in_dir(junction, from_dir, &told.dir, -1)?);
+            changes.extend(self.take_in_dir(&order, junction, from_dir, &told.dir, -1)?);
             changes.extend(self.take_in_dir(
+                &order,
                 junction,
                 to_dir,
                 &told.to_dir,
@@ -159,6 +167,7 @@ impl Namespace {
     /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
     fn move_to(
         &self,
+        order: &InOrder<'_>,
         junction: &Grafted,
         id: FileId,
         from: (FileId, &Name),
@@ -178,7 +187,7 @@ impl Namespace {
         }
         if let Some(object) = &told.object {
             let place = Place { parent: to.0, name: &name };
-            let (node, change) = self.observe_own(junction, id, Some(place), None, object)?;
+            let (node, change) = self.observe_own(order, junction, id, Some(place), None, object)?;
             // What was put above has other attributes; the last one counts.
             changes.push(change.unwrap_or_else(|| Change::PutNode(id, node.record.clone())));
         }
@@ -191,7 +200,7 @@ impl Namespace {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
         let _ = self.changed.send(child);
         if node.attr().is_dir() {
-            self.nodes.remove(&child);
+            self.nodes.insert(child, None);
             return Ok(vec![Change::RemoveNode(child), self.drop_listing(child)]);
         }
         let mut record = node.record.clone();
@@ -253,9 +262,9 @@ impl Namespace {
     }
 
     /// As a change of our own: what was asked before it does not count.
-    fn replace(&self, id: FileId, record: crate::record::Record) -> Change {
+    pub(crate) fn replace(&self, id: FileId, record: crate::record::Record) -> Change {
         let own = self.changing().own();
-        self.nodes.insert(id, Arc::new(Node::as_changed(id, record.clone(), own)));
+        self.keep(&Arc::new(Node::as_changed(id, record.clone(), own)));
         Change::PutNode(id, record)
     }
 
@@ -263,6 +272,7 @@ impl Namespace {
     /// lies between; but then only its age counts, since one could hide within the same tick of the origin's clock.
     fn take_in_dir(
         &self,
+        order: &InOrder<'_>,
         junction: &Grafted,
         dir: FileId,
         around: &Around,
@@ -275,7 +285,7 @@ impl Namespace {
         };
         let before = around.before.map(|before| before.version);
         let listing = self.listing_of(dir)?;
-        let (node, change) = self.observe_own(junction, dir, None, before, after)?;
+        let (node, change) = self.observe_own(order, junction, dir, None, before, after)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         let mut ours = self.ours();
         if let Some(before) = before {
@@ -307,7 +317,7 @@ impl Namespace {
         if is_root { junction.root } else { self.id_of(junction.id, &object.identity) }
     }
 
-    fn take_in_name(&self, dir: FileId, name: &Name, now: &Now) -> Result<Option<Change>> {
+    pub(crate) fn take_in_name(&self, dir: FileId, name: &Name, now: &Now) -> Result<Option<Change>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().touch(dir, &bytes);
         let node = self.load(dir)?;
@@ -332,9 +342,9 @@ impl Namespace {
 
     /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
     /// same, so nobody must take this error for a refusal.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
-        order: tokio::sync::MutexGuard<'_, ()>,
+        order: InOrder<'_>,
         dirs: &[FileId],
         changes: Vec<Change>,
     ) -> Result<()> {
@@ -351,6 +361,7 @@ impl Namespace {
     /// As `observe`, of a change of our own. Answers come in any order: an older state is not put over a newer one.
     pub(crate) fn observe_own(
         &self,
+        order: &InOrder<'_>,
         junction: &Grafted,
         id: FileId,
         place: Option<Place<'_>>,
@@ -364,6 +375,6 @@ impl Namespace {
         {
             return Ok((old, None));
         }
-        self.observe(junction, id, place, after, self.changing())
+        self.observe(order, junction, id, place, after, self.changing())
     }
 }

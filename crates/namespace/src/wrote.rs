@@ -27,6 +27,7 @@ impl Namespace {
         before: Option<Version>,
         after: &Object,
     ) -> Result<Wrote> {
+        let order = self.in_order().await;
         let old = self.load(id)?;
         let junction = self.junction(old.junction())?;
         if !self.is_known_as(id, junction.id, &after.identity) && id != junction.root {
@@ -34,7 +35,7 @@ impl Namespace {
         }
         let known = old.version();
         let alone = before == Some(known);
-        let (node, change) = self.observe_own(junction, id, None, before, after)?;
+        let (node, change) = self.observe_own(&order, junction, id, None, before, after)?;
         self.store.enqueue(change.into_iter().collect()).await?;
         Ok(Wrote { found: Found::Node(node), known, alone })
     }

@@ -1,11 +1,14 @@
 //! A `FileId` is a client's handle: it means one object for as long as that exists, whatever happens around it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use namespace::{Ask, New, Old};
 use origin::Origin;
-use types::ErrorKind;
+use types::{ErrorKind, FileId, SetAttr};
 
-use crate::harness::{AFTER_TTL, Tier, kind, tier, tier_with};
+use crate::harness::{AFTER_TTL, Tier, kind, name, tier, tier_with};
 
 fn a_small_tree() -> Tier {
     let t = tier();
@@ -238,4 +241,56 @@ async fn after_a_clean_end_what_was_known_counts() {
     let t = t.after_a_crash_with(|junction| junction.changes = true);
     t.lookup(b"/file").await.unwrap();
     assert_eq!(t.far.calls_of_all_kinds(), 0);
+}
+
+/// The removal is in memory before it is in the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_does_not_come_back_for_those_who_ask_meanwhile() {
+    let t = tier();
+    let root = t.id(b"/").await;
+    for round in 0..20 {
+        let name = name(format!("dir{round}").as_bytes());
+        let new = New::Directory { set: SetAttr::default() };
+        let dir = t.ns.make(root, &name, &new).await.unwrap().found.id();
+        let ns = t.ns.clone();
+        let (end, asking) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let asker = tokio::spawn({
+            let (end, asking) = (end.clone(), asking.clone());
+            async move {
+                while !end.load(Ordering::SeqCst) {
+                    asking.store(true, Ordering::SeqCst);
+                    let _ = ns.getattr(dir, Ask::Use).await;
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        while !asking.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        t.ns.remove(root, &name, Old::Directory).await.unwrap();
+        end.store(true, Ordering::SeqCst);
+        asker.await.unwrap();
+        assert_eq!(kind(t.ns.getattr(dir, Ask::Use).await), Some(ErrorKind::Stale), "round {round}");
+    }
+}
+
+/// Its name led to the other id until its directory was asked again: what was then done to it was not seen, and done to
+/// the wrong one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_an_adopted_object_leads_to_the_id_it_was_adopted_as() {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    let (known, id) = (t.id(b"/dir").await, FileId([7; 16]));
+    t.ns.adopt(id, known).await.unwrap();
+    assert_eq!(t.id(b"/dir").await, id);
+    t.ns.set(id, SetAttr { mode: Some(0o711), ..SetAttr::default() }, None).await.unwrap();
+    assert_eq!(t.lookup(b"/dir").await.unwrap().attr().mode, 0o711);
+    let listed = t.ns.readdir(t.id(b"/").await, 0, 100).await.unwrap().entries;
+    assert_eq!(listed[0].child.as_ref().map(namespace::Found::id), Some(id));
+    let root = t.id(b"/").await;
+    t.ns.rename(root, &name(b"dir"), root, &name(b"moved")).await.unwrap();
+    assert_eq!(t.id(b"/moved").await, id);
+    let t = t.after_a_restart().await;
+    assert_eq!(t.id(b"/moved").await, id);
+    assert_eq!(t.getattr(known).await.unwrap().attr().mode, 0o711, "the other id is good still");
 }

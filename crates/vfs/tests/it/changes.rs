@@ -255,6 +255,39 @@ async fn a_change_whose_answer_is_lost_is_looked_at_before_anything_is_said_of_i
     assert_eq!(t.vfs.getattr(old).await.unwrap().attr.mode, 0o600);
 }
 
+/// Its client would be told of an error that no client of the origin itself is told of.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_lost_on_its_way_is_asked_for_again() {
+    let (t, far, _) = far();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let lose = |kind| far.fail(kind, ErrorKind::OutcomeUnknown, 1);
+    lose("create");
+    let file =
+        t.vfs.create(&caller, root, &name("file"), GUARDED, with_mode(0o644)).await.expect("made").node;
+    lose("mkdir");
+    let dir = t.vfs.mkdir(&caller, root, &name("dir"), with_mode(0o755)).await.expect("made").node;
+    lose("rename");
+    t.vfs.rename(&caller, root, &name("file"), dir.id, &name("moved")).await.expect("moved");
+    assert_eq!(t.id("/dir/moved").await, file.id);
+    lose("remove");
+    t.vfs.remove(&caller, dir.id, &name("moved")).await.expect("removed");
+    lose("rmdir");
+    t.vfs.rmdir(&caller, root, &name("dir")).await.expect("removed");
+    assert!(t.names(root).await.is_empty());
+    // What another has put there meanwhile is not taken for ours, nor away.
+    far.memory.write_file(b"new", b"theirs").unwrap();
+    lose("create");
+    let unknown = t.vfs.create(&caller, root, &name("new"), GUARDED, with_mode(0o644)).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.names(root).await, ["new"]);
+    far.memory.remove(b"new").unwrap();
+    far.memory.write_file(b"new", b"another").unwrap();
+    lose("remove");
+    let unknown = t.vfs.remove(&caller, root, &name("new")).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::OutcomeUnknown));
+    assert_eq!(t.names(root).await, ["new"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_that_contradicts_what_was_known_ends_that_knowledge() {
     let (t, far, _) = far();
