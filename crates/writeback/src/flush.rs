@@ -14,10 +14,11 @@ mod entries;
 mod metrics;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 
@@ -40,6 +41,9 @@ const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 /// What the origin refuses is tried again after this: somebody may have made room or given a right.
 const PARKED_FOR: Duration = Duration::from_secs(60);
+/// Parts of one junction on their way, but for the first of each unit. So their bytes in memory are bounded (128 MiB), and
+/// large files end one after the other: while the origin stores one, the line carries the next.
+const PARTS_TOGETHER: usize = 128;
 /// Between two looks at all that waits, for the gauges; a window that opens is noticed within this too.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks at a plan that has nothing due, whatever it says.
@@ -73,7 +77,13 @@ pub(crate) struct Shared {
     bell: Notify,
     /// Counts units that came to an end, in whatever way.
     ended: watch::Sender<u64>,
+    /// Nothing more is taken up.
+    stopping: AtomicBool,
+    /// Nothing is under way any more.
+    stopped: watch::Sender<bool>,
     outages: Mutex<HashMap<JunctionId, u32>>,
+    /// For the parts of its units.
+    turns: Mutex<HashMap<JunctionId, Arc<Semaphore>>>,
     /// Alarms of operations that are not done, with the version that each spoke of: none is raised twice.
     told: Mutex<HashMap<(u64, AlarmKind, FileId), Option<Version>>>,
 }
@@ -133,6 +143,16 @@ impl Flusher {
     pub fn metrics(&self) -> &FlushMetrics {
         &self.shared.metrics
     }
+
+    /// Take nothing more up. Returns when what is under way has ended, or after `patience`: what is cut short then is
+    /// done again after the next start, which cannot tell it from others' work.
+    pub async fn stop(&self, patience: Duration) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.bell.notify_one();
+        let mut stopped = self.shared.stopped.subscribe();
+        let _ = tokio::time::timeout(patience, stopped.wait_for(|stopped| *stopped)).await;
+        self.task.abort();
+    }
 }
 
 impl Drop for Flusher {
@@ -183,10 +203,26 @@ impl Shared {
         sabotage: Sabotage,
     ) -> Shared {
         let plan = Mutex::new(Plan::new(config.policies.clone(), sabotage));
-        let (outages, told) = (Mutex::default(), Mutex::default());
+        let (outages, turns, told) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (bell, ended) = (Notify::new(), watch::channel(0).0);
+        let (stopping, stopped) = (AtomicBool::new(false), watch::channel(false).0);
         let metrics = FlushMetrics::default();
-        Shared { plan, entries, home, clock, config, sabotage, metrics, bell, ended, outages, told }
+        Shared {
+            plan,
+            entries,
+            home,
+            clock,
+            config,
+            sabotage,
+            metrics,
+            bell,
+            ended,
+            stopping,
+            stopped,
+            outages,
+            turns,
+            told,
+        }
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
@@ -224,8 +260,9 @@ impl Shared {
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
-                self.plan().done(&unit.sequences);
+                // Who finds it done finds it counted.
                 self.metrics.flushed(&unit);
+                self.plan().done(&unit.sequences);
             }
             Err(error) if passes(&error) => self.hold(&unit, &error),
             Err(error) => self.park(&unit, error),
@@ -258,6 +295,16 @@ impl Shared {
             return Ok(());
         }
         self.entries.done_synced().await
+    }
+
+    /// Held while a unit has so many parts on their way.
+    pub(crate) async fn turn(&self, junction: JunctionId, parts: usize) -> OwnedSemaphorePermit {
+        let turns = {
+            let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(junction).or_insert_with(|| Arc::new(Semaphore::new(PARTS_TOGETHER))).clone()
+        };
+        let parts = u32::try_from(parts.min(PARTS_TOGETHER)).unwrap_or(u32::MAX);
+        turns.acquire_many_owned(parts).await.expect("never closed")
     }
 
     fn outages(&self) -> MutexGuard<'_, HashMap<JunctionId, u32>> {
@@ -315,7 +362,12 @@ async fn run(shared: Arc<Shared>) {
     let mut noted = None;
     loop {
         shared.note(&mut noted);
-        while units.len() < shared.config.parallel_max {
+        let stopping = shared.stopping.load(Ordering::SeqCst);
+        if stopping && units.is_empty() {
+            shared.stopped.send_replace(true);
+            return;
+        }
+        while !stopping && units.len() < shared.config.parallel_max {
             let Some(unit) = shared.next() else { break };
             let shared = shared.clone();
             units.spawn(async move { shared.carry(unit).await });

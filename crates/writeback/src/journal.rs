@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ const APPENDS_MAX: usize = 64;
 const UNSYNCED_MAX: u64 = 8 << 20;
 /// A file system that is full is asked again after this; nobody tells us when others have made room.
 const FULL_RETRY: Duration = Duration::from_secs(1);
+/// While writers wait for room, the log says so this often.
+const SAY_FULL_EVERY: Duration = Duration::from_secs(60);
 /// The age of what waits grows while nothing happens; it is shown as of so long ago at most.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
@@ -90,6 +92,8 @@ pub struct Journal {
     wanted: Arc<AtomicU64>,
     appends: Arc<Semaphore>,
     room: Arc<Notify>,
+    /// When it was last said that it is full.
+    said_full: Mutex<Option<Instant>>,
     feeder: Option<Feeder>,
 }
 
@@ -123,7 +127,8 @@ impl Journal {
         let recovered = Recovered { sequences: log.live_sequences().into_iter(), log: log.clone() };
         let feeder = config.replica.map(|replica| Feeder::start(log.clone(), replica));
         let appends = Arc::new(Semaphore::new(APPENDS_MAX));
-        Ok((Journal { log, committer, keeper, wanted, appends, room, feeder }, recovered))
+        let said_full = Mutex::default();
+        Ok((Journal { log, committer, keeper, wanted, appends, room, said_full, feeder }, recovered))
     }
 
     pub fn metrics(&self) -> &Metrics {
@@ -181,10 +186,23 @@ impl Journal {
             }
             if !std::mem::replace(&mut waited, true) {
                 self.log.metrics.waited_for_room.inc();
+                self.say_full(full);
             }
             self.keeper.ring();
             let again = (Instant::now() + FULL_RETRY).min(deadline);
             let _ = tokio::time::timeout_at(again, room).await;
+        }
+    }
+
+    fn say_full(&self, full: Full) {
+        let mut said = self.said_full.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAY_FULL_EVERY) {
+            *said = Some(Instant::now());
+            let why = match full {
+                Full::Quota => "has used up its size",
+                Full::Disk => "is on a full file system",
+            };
+            tracing::warn!("writers wait: the journal {why}; what is flushed makes room");
         }
     }
 
@@ -410,22 +428,27 @@ fn keep_room_on(bell: &Receiver<()>, log: &Log, room: &Notify) {
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if let Err(error) = keep_room(log)
+        let mut given_back = false;
+        if let Err(error) = keep_room(log, &mut given_back)
             && !log.is_latched()
         {
             tracing::warn!("give back room in the journal: {error}");
         }
         log.note();
-        room.notify_waiters();
+        // Who waits rings this bell: woken for nothing, it would ring at once again.
+        if given_back {
+            room.notify_waiters();
+        }
     }
 }
 
-fn keep_room(log: &Log) -> Result<()> {
-    log.reclaim()?;
+fn keep_room(log: &Log, given_back: &mut bool) -> Result<()> {
+    *given_back |= log.reclaim()? > 0;
     while log.worth_compacting() {
         if !matches!(log.compact()?, Compacted::Moved(_)) {
             break;
         }
+        *given_back = true;
     }
     Ok(())
 }

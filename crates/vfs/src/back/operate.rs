@@ -16,6 +16,9 @@ use crate::{Vfs, WritePolicy, Writing};
 /// Directories above an object that are looked at, at most.
 const DEPTH_MAX: usize = 4096;
 
+/// At the end, for what of the flush is under way. An origin that does not answer must not hold up the stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A flush that was asked for. Dropping it changes nothing but who waits.
 pub struct Flushing(Option<writeback::Flushing>);
 
@@ -121,7 +124,10 @@ impl Vfs {
     /// End cleanly: what is journalled stays, and is flushed after the next start. Nothing is taken afterwards.
     pub async fn close(&self) -> Result<()> {
         match &self.back {
-            Some(back) => back.journal.close().await,
+            Some(back) => {
+                back.flusher.stop(STOP_PATIENCE).await;
+                back.journal.close().await
+            }
             None => Ok(()),
         }
     }

@@ -26,6 +26,8 @@ pub struct Faults {
     pub off: AtomicBool,
     /// Nothing new can be created.
     pub full: AtomicBool,
+    /// Files that could not be created for that.
+    pub refused: AtomicU64,
     /// While it is full, nothing can be written either: it copies on write.
     pub copies_on_write: AtomicBool,
     /// Syncs of files until one fails; 0: none does.
@@ -158,6 +160,7 @@ impl Disk for FaultyDisk {
     fn create(&self, name: &str, length: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.faults.powered()?;
         if self.faults.full.load(SeqCst) {
+            self.faults.refused.fetch_add(1, SeqCst);
             return Err(io::ErrorKind::StorageFull.into());
         }
         let content = Content {

@@ -118,6 +118,21 @@ async fn a_full_file_system_is_waited_for_and_is_no_lack_of_quota() {
     waiter.await.unwrap().expect("goes on without a restart");
 }
 
+/// Each attempt rang for room, and the answer, though there was none, woke the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_room_on_a_full_disk_does_not_try_all_the_time() {
+    let disk = Arc::new(FaultyDisk::default());
+    let (journal, _) = open(&disk, 64, None);
+    disk.faults.full.store(true, SeqCst);
+    fill(&journal).await;
+    let before = disk.faults.refused.load(SeqCst);
+    let deadline = Instant::now() + Duration::from_millis(2500);
+    let error = journal.append(Bytes::from_static(b"late"), data(4000), deadline).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let tries = disk.faults.refused.load(SeqCst) - before;
+    assert!((2..20).contains(&tries), "{tries} times in 2.5 s");
+}
+
 #[tokio::test]
 async fn a_full_journal_on_a_full_disk_gets_out_by_its_reserve() {
     let disk = Arc::new(FaultyDisk::default());

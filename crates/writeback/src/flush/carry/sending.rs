@@ -18,8 +18,7 @@ use crate::plan::Content;
 const COMMITS_MAX: u32 = 3;
 /// Bytes that one call should carry: below it calls are what costs, above it nothing is won.
 const PART_MAX: u64 = 1 << 20;
-/// Parts of one unit under way. 32 of 1 MiB at 221 ms is 1.2 Gbit/s, and what all units have under way is bounded by
-/// the limits of the origin's wrappers.
+/// Parts of one unit under way. 32 of 1 MiB at 221 ms is 1.2 Gbit/s.
 const TOGETHER: usize = 32;
 
 impl Carry<'_> {
@@ -46,11 +45,13 @@ impl Carry<'_> {
                 self.note_seen(written.before, AlarmKind::Overtaken, place, None, why);
             }
             let shared = self.shared;
+            let turn = shared.turn(self.unit.junction, others.len().min(TOGETHER)).await;
             let send = |part| async move {
                 let (offset, data) = part_bytes(shared, part).await?;
                 shared.home.write(object, offset, data).await.map(drop)
             };
             together(others.iter().map(|part| send(part.as_slice()))).await?;
+            drop(turn);
             if let Some(found) = home.commit(object).await? {
                 return Ok(found);
             }
