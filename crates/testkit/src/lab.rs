@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use guest::{Guest, Output};
+pub use guest::{Guest, Output, Running};
 use tempfile::TempDir;
 use undertaker::Undertaker;
 

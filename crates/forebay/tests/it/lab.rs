@@ -62,7 +62,7 @@ perl -e '
             put(sprintf("$dir/f%02d", $f), join("", map { pack("N", rand(2**32)) } 1..($f * 53 + $d)));
         }
     }
-    put(sprintf("huge/entry-%06d", $_), "") for 1..100000;
+    put(sprintf("huge/entry-%06d", $_), "") for 1..30000;
 '
 for i in $(seq 20); do ln -s ../tree/d01/f0$((i % 9 + 1)) links/s$i; ln tree/d02/f0$((i % 9 + 1)) links/h$i; done
 ln -s /nowhere/at/all links/broken

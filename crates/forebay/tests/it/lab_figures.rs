@@ -227,3 +227,67 @@ fn find_ls_of_10_000_files_at_69_5_ms() {
         );
     });
 }
+
+/// Sixteen processes that each create a file, write 4 KiB and close it, again and again, in one directory; prints the
+/// files and the seconds it took.
+const CREATES: &str = r##"
+mkdir -p DIR && perl -MFcntl -MTime::HiRes=time -e '
+    my ($dir, $begin) = ("DIR", time);
+    for my $who (1..16) {
+        next if fork;
+        for (my $n = 0; time < $begin + 20; $n++) {
+            sysopen(my $file, "$dir/$who-$n", O_CREAT | O_EXCL | O_WRONLY) or die "create: $!";
+            syswrite($file, "x" x 4096) == 4096 or die "write: $!";
+            close($file) or die "close: $!";
+        }
+        exit 0;
+    }
+    1 while wait > 0;
+    my $took = time - $begin;
+    opendir(my $all, $dir) or die $!;
+    print scalar(grep { !/^[.]/ } readdir($all)), " ", $took;
+'
+"##;
+
+/// Seconds for each file.
+fn creates(dir: &str, run: impl FnOnce(&str) -> String) -> f64 {
+    let said = run(&CREATES.replace("DIR", dir));
+    let numbers: Vec<f64> = said.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    assert!(numbers[0] > 0.0, "{said}");
+    numbers[1] / numbers[0]
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn files_made_by_sixteen_processes_at_200_ms() {
+    with_lab("files_made_by_sixteen_processes", Duration::from_millis(200), |lab| {
+        let mut rounds = Vec::new();
+        for round in 0..ROUNDS {
+            let in_guest = |dir: &str| creates(dir, |script| lab.client.must(script).stdout);
+            lab.client.mount(lab.nas.address(), 2049, 20048, testkit::lab::EXPORT, "/mnt/direct", "rw");
+            let direct = in_guest(&format!("/mnt/direct/direct{round}"));
+            lab.client.must("umount /mnt/direct");
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let mount = dir.path().join("mnt");
+            std::fs::create_dir(&mount).expect("made");
+            let url = lab.nas_url();
+            let junction = format!(
+                "[[junction]]\npath = \"/\"\norigin = \"{url}\"\nwrite = \"back\"\nflush_delay = \"1h\"\n"
+            );
+            let tier = Tier::start_mounted(dir.path(), &junction, Some(&mount));
+            let by_fuse = creates(&mount.join("by-fuse").display().to_string(), |script| on_host(script).1);
+            mount_tier(lab, &tier, "/mnt/near", "rw");
+            let by_nfs = in_guest("/mnt/near/by-nfs");
+            lab.client.must("umount /mnt/near");
+            eprintln!(
+                "files/s: direct {:.2}, back {:.0} by FUSE, {:.0} by NFS",
+                1.0 / direct,
+                1.0 / by_fuse,
+                1.0 / by_nfs
+            );
+            rounds.push(vec![direct, by_fuse, by_nfs]);
+        }
+        let columns = ["direct", "written back, by FUSE", "written back, by NFS"];
+        report("a file of 4 KiB, 16 processes in one directory, at 200 ms", &columns, &rounds);
+    });
+}

@@ -1,10 +1,12 @@
 //! A real kernel NFS client that writes through Forebay to a real knfsd that is 20 ms away.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::lab::{Lab, with_lab};
+use testkit::lab::{EXPORT, Lab, Running, with_lab};
 
 use crate::lab::{drop_client_caches, mount_tier, tier_over};
+use crate::tier::Tier;
 
 const RTT: Duration = Duration::from_millis(20);
 
@@ -103,5 +105,154 @@ fn what_a_user_does_through_the_tier_is_at_the_nas_as_if_it_was_done_there() {
         assert_eq!(describe(&lab.client, "/mnt/near/work"), expected, "without the client's caches");
         lab.client.must("umount /mnt/near");
         assert_eq!(describe(&lab.nas, "/mnt/export/work"), expected, "as the NAS has it");
+    });
+}
+
+/// `/through` and `/back`, each in a directory of the NAS of that name.
+fn both_policies(lab: &Lab, dir: &Path) -> Tier {
+    let junction = |policy: &str, more: &str| {
+        lab.nas.must(&format!("mkdir {EXPORT}/{policy}"));
+        let origin = format!("nfs://{}{EXPORT}/{policy}?mountport=20048", lab.nas.address());
+        format!("[[junction]]\npath = \"/{policy}\"\norigin = \"{origin}\"\nwrite = \"{policy}\"\n{more}\n")
+    };
+    let junctions = junction("through", "") + &junction("back", "flush_delay = \"1s\"");
+    let tier = Tier::start(dir, &junctions);
+    mount_tier(lab, &tier, "/mnt/near", "rw");
+    tier
+}
+
+/// Written and not committed when the tier is killed.
+const UNSTABLE_BYTES: u64 = 24 << 20;
+
+#[test]
+fn what_a_client_wrote_unstable_to_a_tier_that_is_killed_it_sends_again() {
+    with_lab("what_a_client_wrote_unstable", RTT, |lab| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut tier = both_policies(lab, dir.path());
+        lab.client.must(&format!(
+            "head -c {UNSTABLE_BYTES} /dev/zero | openssl enc -aes-128-ctr -nosalt -pass pass:x -md sha256 \
+             -pbkdf2 -iter 1 2>/dev/null > /tmp/big"
+        ));
+        let expected = lab.client.must("md5sum < /tmp/big").stdout;
+        for policy in ["through", "back"] {
+            let answered = |tier: &Tier, what: &str| {
+                tier.metric(&format!("forebay_nfs_call_seconds_count{{procedure=\"{what}\"}}"))
+            };
+            let commits = answered(&tier, "COMMIT");
+            let before = tier.metric("forebay_nfs_written_bytes_total");
+            let path = format!("/mnt/near/{policy}/file");
+            let copy = lab.client.start(&format!("dd if=/tmp/big of={path} bs=1M conv=fsync 2>/dev/null"));
+            let start = Instant::now();
+            while tier.metric("forebay_nfs_written_bytes_total") - before < (UNSTABLE_BYTES / 2) as f64 {
+                assert!(start.elapsed() < Duration::from_secs(60), "{policy}: nothing is written");
+            }
+            assert_eq!(answered(&tier, "COMMIT"), commits, "{policy}: it is committed already");
+            tier.kill_nine();
+            assert!(copy.wait(Duration::from_millis(100)).is_none(), "{policy}: it was over before the kill");
+            tier.start_again();
+            let copied = copy.wait(Duration::from_secs(120)).expect("the client goes on");
+            assert_eq!(copied.status, 0, "{policy}: {}", copied.stderr);
+            // What was answered before the kill too: another verifier came with the next answer.
+            let sent = tier.metric("forebay_nfs_written_bytes_total");
+            assert!(sent >= UNSTABLE_BYTES as f64, "{policy}: only {sent} bytes were sent after the kill");
+            drop_client_caches(lab);
+            assert_eq!(
+                lab.client.must(&format!("md5sum < {path}")).stdout,
+                expected,
+                "{policy}: other bytes"
+            );
+        }
+        tier.json(&["flush", "--wait"]);
+        for policy in ["through", "back"] {
+            let at_nas = lab.nas.must(&format!("md5sum < {EXPORT}/{policy}/file")).stdout;
+            assert_eq!(at_nas, expected, "{policy}: other bytes at the NAS");
+        }
+    });
+}
+
+/// Adds a line to a log and puts a file in place by rename, again and again, each synced, until it is told to end.
+const WORKER: &str = r##"
+perl -MIO::Handle -e '
+    my ($root, $policy) = ("/mnt/near/POLICY", "POLICY");
+    sub put {
+        my ($path, $how, $bytes) = @_;
+        open(my $f, $how, $path) or die "$path: $!";
+        print $f $bytes; $f->flush; $f->sync or die "sync $path: $!"; close($f) or die "close $path: $!";
+    }
+    my $i = 0;
+    while (! -e "/tmp/end") {
+        $i++;
+        put("$root/log", ">>", "line $i\n");
+        put("$root/part", ">", "$i " x 5000);
+        rename("$root/part", "$root/file$i") or die "rename: $!";
+        unlink("$root/file" . ($i - 5)) or die "unlink: $!" if $i > 5 && $i % 2;
+        open(my $f, ">", "/tmp/done.$policy") or die $!; print $f $i; close($f);
+        select(undef, undef, undef, 0.05);
+    }
+'
+"##;
+
+/// What one of [`WORKER`] leaves after so many rounds.
+const EXPECT: &str = r##"
+perl -e '
+    my ($root, $n) = ("ROOT", ROUNDS);
+    my %expected = (log => join("", map { "line $_\n" } 1..$n));
+    for my $i (1..$n) { $expected{"file$i"} = "$i " x 5000 }
+    for my $i (6..$n) { delete $expected{"file" . ($i - 5)} if $i % 2 }
+    opendir(my $dir, $root) or die $!;
+    for my $name (grep { !/^\.\.?$/ } readdir($dir)) {
+        open(my $f, "<", "$root/$name") or die $!; local $/; my $bytes = <$f>;
+        my $right = delete $expected{$name};
+        die "$name should not be there\n" unless defined $right;
+        die "$name has other contents\n" unless $bytes eq $right;
+    }
+    die "missing: " . join(" ", keys %expected) . "\n" if %expected;
+'
+"##;
+
+fn rounds_of(lab: &Lab, policy: &str) -> u64 {
+    lab.client.must(&format!("cat /tmp/done.{policy}")).stdout.parse().expect("a number")
+}
+
+#[test]
+fn a_line_that_is_cut_for_a_minute_loses_nothing_and_does_nothing_twice() {
+    with_lab("a_line_that_is_cut_for_a_minute", RTT, |lab| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let tier = both_policies(lab, dir.path());
+        let work = |policy: &str| lab.client.start(&WORKER.replace("POLICY", policy));
+        let (through, back) = (work("through"), work("back"));
+        // In the midst of flushes: the delay is a second.
+        std::thread::sleep(Duration::from_secs(5));
+        lab.cut_nas();
+        std::thread::sleep(Duration::from_secs(5));
+        let early = (rounds_of(lab, "through"), rounds_of(lab, "back"));
+        std::thread::sleep(Duration::from_secs(50));
+        let late = (rounds_of(lab, "through"), rounds_of(lab, "back"));
+        std::thread::sleep(Duration::from_secs(5));
+        lab.restore_nas();
+        assert_eq!(late.0, early.0, "through: something was answered that the NAS cannot have");
+        assert!(late.1 > early.1 + 50, "back: {early:?} rounds, and 50 s later {late:?}");
+        let start = Instant::now();
+        while rounds_of(lab, "through") <= late.0 + 3 {
+            assert!(start.elapsed() < Duration::from_secs(90), "through: it does not go on");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        lab.client.must("touch /tmp/end");
+        let end = |worker: Running<'_>| {
+            let ended = worker.wait(Duration::from_secs(60)).expect("it ends");
+            assert_eq!(ended.status, 0, "{}", ended.stderr);
+        };
+        end(through);
+        end(back);
+        tier.json(&["flush", "--wait"]);
+        for policy in ["through", "back"] {
+            let rounds = rounds_of(lab, policy);
+            eprintln!("{policy}: {rounds} rounds");
+            let expect = |root: String| EXPECT.replace("ROOT", &root).replace("ROUNDS", &rounds.to_string());
+            lab.client.must(&expect(format!("/mnt/near/{policy}")));
+            lab.nas.must(&expect(format!("{EXPORT}/{policy}")));
+        }
+        let journal = tier.json(&["status"])["journal"].clone();
+        assert_eq!(journal["conflicts"], 0, "{journal}");
     });
 }

@@ -157,6 +157,13 @@ impl Tier {
         answer
     }
 
+    /// The value of this line of `/metrics`; 0 if there is none.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
     /// User and system time so far.
     pub fn cpu_seconds(&self) -> f64 {
         let stat =

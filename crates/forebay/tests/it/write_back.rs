@@ -232,24 +232,24 @@ fn what_is_written_back_goes_home_by_itself() {
     assert!(std::fs::read(show.join("frame")).expect("there now") == content(9), "other bytes");
 }
 
-/// One MiB of memory, as the directory that `show_of` names, until it is dropped.
+/// So much memory, as this directory, until it is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(name: &str, dir: &Path) -> Option<SmallDisk> {
-        let show = show_of(dir);
-        let at = show.to_str().expect("UTF-8");
+    fn mount(name: &str, at: PathBuf, size: &str) -> Option<SmallDisk> {
+        let size = format!("size={size}");
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "forebay-test", at]).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "forebay-test"]).arg(&at).output();
         if !mounted.as_ref().is_ok_and(|done| done.status.success()) {
             testkit::lab::not_run(name, &format!("it needs root, to mount a small disk: {mounted:?}"));
             return None;
         }
-        Some(SmallDisk(show))
+        Some(SmallDisk(at))
     }
 
-    fn grow(&self) {
-        let grown = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&self.0).status();
+    fn grow(&self, size: &str) {
+        let how = format!("remount,size={size}");
+        let grown = Command::new("mount").args(["-o", &how]).arg(&self.0).status();
         assert!(grown.is_ok_and(|status| status.success()), "remounted");
     }
 }
@@ -264,7 +264,7 @@ impl Drop for SmallDisk {
 fn what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended() {
     let name = "what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended";
     let dir = tempfile::tempdir().expect("temporary directory");
-    let Some(disk) = SmallDisk::mount(name, dir.path()) else { return };
+    let Some(disk) = SmallDisk::mount(name, show_of(dir.path()), "1m") else { return };
     let tier = held(dir.path());
     let Some(()) = put(&tier, "/show/large", &content(10)) else { return };
     let refused = tier.ask(&["flush", "--wait"]);
@@ -276,7 +276,7 @@ fn what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended
     assert!(journal["refused"].as_u64().is_some_and(|refused| refused > 0), "{journal}");
     assert!(read(&tier, "/show/large") == content(10), "it is here all the same");
 
-    disk.grow();
+    disk.grow("64m");
     flush(&tier, &[]);
     assert!(std::fs::read(disk.0.join("large")).expect("there now") == content(10), "other bytes");
     assert_eq!(tier.json(&["status"])["journal"]["refused"], 0);
@@ -307,4 +307,64 @@ fn a_flush_waits_through_an_outage_and_clients_go_on() {
     assert!(std::fs::read(show.join("before")).expect("there now") == content(11), "other bytes");
     flush(&tier, &[]);
     assert!(std::fs::read(show.join("meanwhile")).expect("there now") == content(12), "other bytes");
+}
+
+/// More than one segment of the journal takes, and there is room for one, and for the reserve.
+const FILES: usize = 60;
+
+#[test]
+fn a_full_journal_disk_lets_writers_wait_and_readers_go_on_until_there_is_room() {
+    let name = "a_full_journal_disk_lets_writers_wait_and_readers_go_on_until_there_is_room";
+    if !Path::new("/dev/fuse").exists() {
+        return testkit::lab::not_run(name, "it needs /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let at = |sub: &str| dir.path().join(sub);
+    for sub in ["near", "mount", "journal"] {
+        std::fs::create_dir(at(sub)).expect("made");
+    }
+    let Some(disk) = SmallDisk::mount(name, at("journal"), "140m") else { return };
+    let (far, home) = (at("far"), show_of(&at("far")));
+    let tree = format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n", far.join("tree").display());
+    let mut nas = Tier::start(&far, &tree);
+    let port = nas.nfs_port;
+    let text = format!(
+        "[journal]\ndir = \"{}\"\n[[junction]]\npath = \"/\"\norigin = \"nfs://127.0.0.1:{port}/?mountport={port}\"\n{HELD}\n",
+        disk.0.display()
+    );
+    let tier = Tier::start_mounted(&at("near"), &text, Some(&at("mount")));
+    let show = at("mount/show");
+    std::fs::write(show.join("before"), content(0)).expect("written");
+    // Nothing that is flushed makes room.
+    nas.stop();
+    let (told, written) = std::sync::mpsc::sync_channel(FILES);
+    let writer = std::thread::spawn({
+        let show = show.clone();
+        move || {
+            for number in 1..=FILES {
+                std::fs::write(show.join(format!("file{number}")), content(number))
+                    .expect("it waits, no more");
+                told.send(number).expect("we listen");
+            }
+        }
+    });
+    let quiet = std::time::Duration::from_secs(4);
+    let mut last = 0;
+    while let Ok(number) = written.recv_timeout(quiet) {
+        last = number;
+    }
+    assert!((20..FILES).contains(&last), "{last} files of 1.5 MB on a disk of 140 MiB");
+    assert!(!writer.is_finished());
+    assert!(std::fs::read(show.join("before")).expect("read") == content(0), "other bytes");
+    assert!(std::fs::read(show.join(format!("file{last}"))).expect("read") == content(last), "other bytes");
+
+    disk.grow("400m");
+    writer.join().expect("it goes on, without a restart and without its origin");
+    nas.start_again();
+    flush(&tier, &[]);
+    for number in 1..=FILES {
+        let bytes = std::fs::read(home.join(format!("file{number}"))).expect("at home");
+        assert!(bytes == content(number), "other bytes in file {number}");
+    }
+    assert!(std::fs::read(home.join("before")).expect("at home") == content(0), "other bytes");
 }
