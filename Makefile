@@ -9,20 +9,20 @@ export RUSTFLAGS += -C link-arg=-fuse-ld=mold
 endif
 
 CARGO ?= cargo
-FOREBAY = $(or $(CARGO_TARGET_DIR),target)/release/forebay
+QUICK = $(or $(CARGO_TARGET_DIR),target)/quick/forebay
 
 .PHONY: run test check release setup
 
 run:
 	@scripts/setup.sh run
-	$(CARGO) build --locked --release --package forebay
-	$(FOREBAY) demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
+	$(CARGO) build --locked --profile quick --package forebay
+	$(QUICK) demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
 
 test:
 	@scripts/setup.sh test
 	$(MAKE) check
 	$(CARGO) test --locked --workspace
-	FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --package forebay --test it -- serve:: mount::
+	FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --workspace --test it -- serve:: mount::
 
 check:
 	$(CARGO) fmt --all --check
