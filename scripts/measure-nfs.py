@@ -24,6 +24,8 @@ def loads(mib):
                                                    "uniform", "--draws", "8000"]),
         "random 4 KiB, 8 clients": ("big", big + ["--nodes", "8", "--workers", "1", "--block", "4KiB", "--order",
                                                   "uniform", "--draws", "30000"]),
+        "random 4 KiB, 8 clients of 8": ("big", big + ["--nodes", "8", "--workers", "8", "--block", "4KiB", "--order",
+                                                       "uniform", "--draws", "30000"]),
         "GETATTR, 8 clients": ("few", small + ["--files", "100", "--nodes", "8", "--workers", "8", "--epochs", "400"]),
         "LOOKUP and GETATTR, 8 clients": ("many", small + ["--files", "20000", "--files-per-directory", "200",
                                                            "--nodes", "8", "--workers", "8"]),
