@@ -182,7 +182,9 @@ fn nets() -> [Ipv4Addr; 2] {
 /// The lab's directory, on a machine that can run it.
 fn prepare() -> Result<TempDir, NotRun> {
     check_machine()?;
-    tempfile::Builder::new().prefix("forebay-lab-").tempdir().map_err(|e| NotRun(e.to_string()))
+    let dir = tempfile::Builder::new().prefix("forebay-lab-").tempdir().map_err(|e| NotRun(e.to_string()))?;
+    guest::prepare(dir.path())?;
+    Ok(dir)
 }
 
 fn check_machine() -> Result<(), NotRun> {

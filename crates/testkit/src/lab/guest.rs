@@ -18,6 +18,17 @@ const BOOT_DEADLINE: Duration = Duration::from_secs(60);
 const COMMAND_DEADLINE: Duration = Duration::from_secs(240);
 const POLL: Duration = Duration::from_millis(20);
 
+/// In the lab's directory.
+const REGISTERS: &str = "registers.so";
+
+/// Make what all guests start with: see `registers.c`.
+pub fn prepare(dir: &Path) -> Result<(), NotRun> {
+    let source = dir.join("registers.c");
+    std::fs::write(&source, include_str!("registers.c")).map_err(|e| NotRun(e.to_string()))?;
+    let made = dir.join(REGISTERS);
+    run("cc", &["-shared", "-fPIC", "-O2", "-o", &made.to_string_lossy(), &source.to_string_lossy()])
+}
+
 pub struct Guest {
     name: &'static str,
     /// Shared with the guest.
@@ -74,6 +85,7 @@ impl Guest {
         command.arg(format!("lab_shared={}", shared.display()));
         command.arg(format!("lab_address={}", host_in(net, 2)));
         command.arg(format!("lab_gateway={}", host_in(net, 1)));
+        command.env("LD_PRELOAD", dir.join(REGISTERS));
         let log = std::fs::File::create(shared.join("console.log")).map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(failed)?).stderr(log).process_group(0);
         let mut kernel = command.spawn().map_err(failed)?;
