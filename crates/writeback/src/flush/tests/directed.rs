@@ -332,3 +332,23 @@ mod waiting {
         assert_eq!(journal.oldest_age(), None, "the journal knows");
     }
 }
+
+/// Each of 40 parts, of which 32 go at once: 128 of them is four files.
+#[test]
+fn parts_of_many_large_files_take_turns() {
+    let mut world = world(ConflictPolicy::KeepBoth);
+    let files: Vec<FileId> = (0..5).map(|n| make(&mut world, &format!("large{n}"))).collect();
+    for part in 0..40_u64 {
+        for file in &files {
+            // They do not touch, so each is a part.
+            let (offset, size_before) = (2 * part, (2 * part).saturating_sub(1));
+            world.journal(Action::Write { file: *file, offset, size_before, base: None }, b"x");
+        }
+    }
+    world.clock.pass(1000);
+    world.flush_all().unwrap();
+    assert_eq!(world.home.writing.lock().unwrap().1, 4);
+    for n in 0..5 {
+        assert_eq!(world.at_origin(&format!("/large{n}")).unwrap(), "x\0".repeat(40).as_bytes()[..79]);
+    }
+}

@@ -1,7 +1,7 @@
 //! A home over an origin in memory, as `vfs` will be one: which object a file id is, and what our own flush left, it
 //! keeps like a database; it gives way between any two steps, so that a test can cut there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -59,6 +59,8 @@ pub struct TestHome {
     pub random: Mutex<Random>,
     /// Calls that change something are refused with this.
     pub refuses: Mutex<Option<ErrorKind>>,
+    /// Files with parts behind the first on their way, and how many they were at most.
+    pub writing: Mutex<(Vec<FileId>, usize)>,
 }
 
 /// Pending so many times.
@@ -100,6 +102,21 @@ impl TestHome {
         });
         self.step().await;
         changed.map(|changed| changed.object)
+    }
+
+    fn begin_part(&self, object: FileId, offset: u64) {
+        if offset > 0 {
+            let (files, most) = &mut *self.writing.lock().unwrap();
+            files.push(object);
+            *most = (*most).max(files.iter().collect::<HashSet<_>>().len());
+        }
+    }
+
+    fn end_part(&self, object: FileId, offset: u64) {
+        let (files, _) = &mut *self.writing.lock().unwrap();
+        if let Some(at) = files.iter().position(|file| *file == object && offset > 0) {
+            files.swap_remove(at);
+        }
     }
 
     fn reference(&self, id: FileId) -> Result<Reference> {
@@ -226,9 +243,11 @@ impl Home for TestHome {
             return Err(Error::new(kind, "write", "an origin that refuses"));
         }
         let reference = self.reference(object)?;
+        self.begin_part(object, offset);
         let written = self.origin.write(&reference, offset, data, Stability::Unstable).await?;
         tell(|| format!("  write {object} at {offset}: {written:?}"));
         self.step().await;
+        self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
         Ok(Written { before: written.before, after })
     }

@@ -139,6 +139,7 @@ impl World {
             alarms: Arc::default(),
             random: Mutex::new(Random(random.next())),
             refuses: Mutex::default(),
+            writing: Mutex::default(),
         });
         let clock = Arc::new(TestClock::default());
         let disk = Arc::new(FaultyDisk::default());
@@ -288,6 +289,7 @@ impl World {
             alarms: self.home.alarms.clone(),
             random: Mutex::new(Random(self.random.next())),
             refuses: Mutex::default(),
+            writing: Mutex::default(),
         });
         self.shared = shared(&self.log, &self.home, &self.clock, &self.policy, self.sabotage);
         self.ids = LocalIds::from_drawn(self.random.bytes(16).try_into().unwrap(), self.sabotage);
