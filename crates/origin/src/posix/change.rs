@@ -41,9 +41,27 @@ fn os(name: &Name) -> &OsStr {
     OsStr::from_bytes(name.as_bytes())
 }
 
-/// Besides the mode that is set afterwards, which no mask of this process may narrow.
+/// Besides the mode that is set afterwards.
 fn first_mode(set: &SetAttr, default: u32) -> Mode {
     Mode::from_raw_mode(set.mode.unwrap_or(default) & 0o777)
+}
+
+/// With all bits of the mode that is asked for, whatever the mask of this process: if it ends now, what is made is not
+/// less than was asked for. Where a thread may not have a mask of its own, its bits come afterwards.
+fn unmasked<T>(make: impl FnOnce() -> T) -> T {
+    thread_local! { static OWN_MASK: bool = own_mask(); }
+    if !OWN_MASK.with(|own| *own) {
+        return make();
+    }
+    let before = rustix::process::umask(Mode::empty());
+    let made = make();
+    rustix::process::umask(before);
+    made
+}
+
+#[expect(deprecated, reason = "unsafe is what may be done with it to descriptors, and this does not")]
+fn own_mask() -> bool {
+    rustix::thread::unshare(rustix::thread::UnshareFlags::FS).is_ok()
 }
 
 impl Inner {
@@ -178,7 +196,7 @@ impl Inner {
     }
 
     fn mkdir(&self, dir: &Dir, name: &Name, set: &SetAttr) -> Result<Object> {
-        let made = rustix::fs::mkdirat(&dir.fd, os(name), first_mode(set, 0o755));
+        let made = unmasked(|| rustix::fs::mkdirat(&dir.fd, os(name), first_mode(set, 0o755)));
         made.map_err(|e| dir.failed("make directory", name, e))?;
         self.dress(dir, name, set, AtFlags::REMOVEDIR)
     }
@@ -190,7 +208,8 @@ impl Inner {
             NewNode::Socket => (FileType::Socket, 0),
             NewNode::Fifo => (FileType::Fifo, 0),
         };
-        let made = rustix::fs::mknodat(&dir.fd, os(name), kind, first_mode(set, 0o644), device);
+        let mode = first_mode(set, 0o644);
+        let made = unmasked(|| rustix::fs::mknodat(&dir.fd, os(name), kind, mode, device));
         made.map_err(|e| dir.failed("make special file", name, e))?;
         self.dress(dir, name, set, AtFlags::empty())
     }

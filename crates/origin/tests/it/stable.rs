@@ -1,6 +1,7 @@
 //! What is left of writes when the server restarts, and what a change of a directory cannot reach.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -185,6 +186,29 @@ async fn a_directory_keeps_what_it_has_from_the_one_it_is_in() {
     assert_eq!(made.expect("made").made().expect("told").attr.mode, 0o750);
 }
 
+/// What a look at `path` shows first, while something is made there.
+async fn first_look<T: Send + 'static>(
+    path: PathBuf,
+    shown: impl Fn(&std::fs::Metadata) -> T + Send + 'static,
+    make: impl Future<Output = ()>,
+) -> Option<T> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let looking = tokio::task::spawn_blocking({
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Ordering::SeqCst) {
+                if let Ok(found) = path.metadata() {
+                    return Some(shown(&found));
+                }
+            }
+            None
+        }
+    });
+    make.await;
+    stop.store(true, Ordering::SeqCst);
+    looking.await.expect("no panic")
+}
+
 /// Whoever ends this process between two system calls must not leave a file that no repetition knows again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_has_its_name_when_it_has_its_verifier_and_not_before() {
@@ -192,22 +216,36 @@ async fn a_file_has_its_name_when_it_has_its_verifier_and_not_before() {
     let origin = PosixOrigin::open(dir.path()).expect("opened");
     let root = origin.root().await.expect("there").reference;
     for number in 0..100 {
-        let (path, stop) = (dir.path().join(format!("f{number}")), Arc::new(AtomicBool::new(false)));
-        let looking = tokio::task::spawn_blocking({
-            let stop = stop.clone();
-            move || {
-                while !stop.load(Ordering::SeqCst) {
-                    if let Ok(found) = path.metadata() {
-                        return Some(found.mtime());
-                    }
-                }
-                None
-            }
-        });
         let name = Name::new(format!("f{number}")).expect("a valid name");
         let (how, set) = (CreateHow::Exclusive([0, 0, 0, 1, 0, 0, 0, 2]), SetAttr::default());
-        origin.change(&Change::Create { dir: root.clone(), name, how, set }).await.expect("created");
-        stop.store(true, Ordering::SeqCst);
-        assert!(looking.await.expect("no panic").is_none_or(|mtime| mtime == 2), "f{number}");
+        let change = Change::Create { dir: root.clone(), name, how, set };
+        let make = async { drop(origin.change(&change).await.expect("created")) };
+        let mtime = first_look(dir.path().join(format!("f{number}")), |found| found.mtime(), make).await;
+        assert!(mtime.is_none_or(|mtime| mtime == 2), "f{number}");
     }
+}
+
+/// Nor a directory that its owner's group may not write in, for a mask of this process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_never_has_another_mode_than_was_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let origin = PosixOrigin::open(dir.path()).expect("opened");
+    let root = origin.root().await.expect("there").reference;
+    for number in 0..100 {
+        let name = Name::new(format!("d{number}")).expect("a valid name");
+        let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+        let change = Change::Mkdir { dir: root.clone(), name, set };
+        let make = async { drop(origin.change(&change).await.expect("made")) };
+        let mode = first_look(dir.path().join(format!("d{number}")), |found| found.mode(), make).await;
+        assert!(mode.is_none_or(|mode| mode & 0o777 == 0o777), "d{number}: {mode:?}");
+    }
+    // The mask is still there for who does without a mode of its own.
+    std::fs::File::create(dir.path().join("file")).expect("made");
+    assert_eq!(dir.path().join("file").metadata().expect("there").mode() & 0o022, 0o022 & !mask());
+}
+
+fn mask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:")).expect("told").trim();
+    u32::from_str_radix(mask, 8).expect("octal digits")
 }
