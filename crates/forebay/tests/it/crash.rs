@@ -298,7 +298,7 @@ impl Run {
         if self.plan.policy == Policy::Back {
             self.bed.flush().await;
         }
-        assert_eq!(self.bed.tier().stop(), Some(0), "{}: a clean stop\n{}", self.told(), self.bed.log_tail());
+        assert_eq!(self.bed.tier().stop(), Some(0), "{}: a clean stop", self.told());
         let sight = look::in_directory(&self.bed.at("origin")).expect("it is there");
         let strange = look::of_nobody(&sight, NFS_CLIENTS + PROGRAMS);
         assert!(strange.is_empty(), "{}: at the origin nobody made {strange:?}", self.told());
@@ -316,11 +316,10 @@ impl Run {
             let client = &self.clients[at];
             let kind = if client.is_nfs() { "NFS client" } else { "programs" };
             let (number, trace) = (client.number, client.ledger.trace());
-            let log = self.bed.log_tail();
             let origin = look::in_directory(&self.bed.at("origin")).map(|sight| of_client(&sight, number));
             let origin = origin.map(|sight| sight.into_keys().collect::<Vec<_>>());
             panic!(
-                "{}: {when}, {kind} c{number}: {told}\n\nits operations:\n{trace}\n\nat the origin: {origin:?}\n\n{log}",
+                "{}: {when}, {kind} c{number}: {told}\n\nits operations:\n{trace}\n\nat the origin: {origin:?}",
                 self.told()
             )
         })

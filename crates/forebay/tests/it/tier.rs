@@ -12,6 +12,8 @@ use serde_json::Value;
 use testkit::ports::free_port;
 
 const START_DEADLINE: Duration = Duration::from_secs(20);
+/// Of its log, when a test fails.
+const LOG_LINES: usize = 100;
 
 pub struct Tier {
     process: Child,
@@ -19,8 +21,7 @@ pub struct Tier {
     pub admin: SocketAddr,
     config: PathBuf,
     mount: Option<PathBuf>,
-    /// Where its log goes; absent: where ours does.
-    log: Option<PathBuf>,
+    log: PathBuf,
 }
 
 /// The ports of a tier.
@@ -64,15 +65,15 @@ impl Tier {
         );
         let config = dir.join("forebay.toml");
         std::fs::write(&config, text).expect("written");
-        let mount = mount.map(Path::to_owned);
-        let process = spawn(&config, mount.as_deref());
-        let mut tier = Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log: None };
+        let (mount, log) = (mount.map(Path::to_owned), dir.join("forebay.log"));
+        let process = serving(&config, mount.as_deref(), &log).spawn().expect("forebay starts");
+        let mut tier = Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log };
         tier.wait_until_up();
         tier
     }
 
-    /// With this configuration, which names these ports, and its log in a file. It may die at a crash point before it
-    /// serves: `serves` says whether.
+    /// With this configuration, which names these ports. It may die at a crash point before it serves: `serves` says
+    /// whether.
     pub fn start_to_die(
         config: PathBuf,
         ports: &Ports,
@@ -80,17 +81,28 @@ impl Tier {
         log: PathBuf,
         crash_at: Option<&str>,
     ) -> (Tier, bool) {
-        let (mount, log) = (mount.map(Path::to_owned), Some(log));
-        let (process, serves) = spawn_to_die(&config, mount.as_deref(), log.as_deref(), crash_at);
+        let mount = mount.map(Path::to_owned);
+        let (process, serves) = spawn_to_die(serving(&config, mount.as_deref(), &log), crash_at);
         (Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log }, serves)
     }
 
     /// Of one that ended. False: it died before it served.
     pub fn start_again_to_die(&mut self, crash_at: Option<&str>) -> bool {
-        let (mount, log) = (self.mount.as_deref(), self.log.as_deref());
-        let (process, serves) = spawn_to_die(&self.config, mount, log, crash_at);
+        let (process, serves) = spawn_to_die(self.serving(), crash_at);
         self.process = process;
         serves
+    }
+
+    fn serving(&self) -> Command {
+        serving(&self.config, self.mount.as_deref(), &self.log)
+    }
+
+    /// The end of what it has told.
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
     /// SIGKILL, and no wait for its end.
@@ -106,10 +118,7 @@ impl Tier {
     fn wait_until_up(&mut self) {
         let start = Instant::now();
         while TcpStream::connect(self.admin).is_err() {
-            assert!(
-                self.process.try_wait().expect("our child").is_none(),
-                "forebay ended: see its log above"
-            );
+            assert!(self.process.try_wait().expect("our child").is_none(), "forebay ended: see its log");
             assert!(start.elapsed() < START_DEADLINE, "forebay does not come up");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -127,7 +136,7 @@ impl Tier {
 
     /// Start again on the same ports with what is on disk.
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.config, self.mount.as_deref());
+        self.process = self.serving().spawn().expect("forebay starts");
         self.wait_until_up();
     }
 
@@ -187,6 +196,9 @@ impl Drop for Tier {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("the tier's log ends with:\n{}", self.log_tail());
+        }
         if let Some(place) = &self.mount {
             // A killed tier leaves it; the directory could not be removed.
             let _ = Command::new("umount").arg("-l").arg(place).stderr(Stdio::null()).status();
@@ -201,13 +213,12 @@ fn is_mounted(place: &Path) -> bool {
     device(place).is_ok_and(|found| found != parent)
 }
 
-fn spawn(config: &Path, mount: Option<&Path>) -> Child {
-    serving(config, mount).spawn().expect("forebay starts")
-}
-
-fn serving(config: &Path, mount: Option<&Path>) -> Command {
+fn serving(config: &Path, mount: Option<&Path>, log: &Path) -> Command {
+    let log = File::options().create(true).append(true).open(log).expect("opened");
+    let level = std::env::var("FOREBAY_TEST_LOG").unwrap_or_else(|_| "info".to_owned());
     let mut command = forebay();
-    command.args(["serve", "--config"]).arg(config).stdin(Stdio::null());
+    command.args(["serve", "--config"]).arg(config).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(log).env("FOREBAY_LOG", level);
     if let Some(mount) = mount {
         command.arg("--mount").arg(mount);
     }
@@ -215,20 +226,8 @@ fn serving(config: &Path, mount: Option<&Path>) -> Command {
 }
 
 /// Returns when it serves (and has mounted), or has ended.
-fn spawn_to_die(
-    config: &Path,
-    mount: Option<&Path>,
-    log: Option<&Path>,
-    crash_at: Option<&str>,
-) -> (Child, bool) {
-    let mut command = serving(config, mount);
+fn spawn_to_die(mut command: Command, crash_at: Option<&str>) -> (Child, bool) {
     command.arg("--json").stdout(Stdio::piped());
-    if let Some(log) = log {
-        let log = File::options().create(true).append(true).open(log).expect("opened");
-        command
-            .stderr(log)
-            .env("FOREBAY_LOG", std::env::var("FOREBAY_TEST_LOG").unwrap_or_else(|_| "warn".to_owned()));
-    }
     command.envs(crash_at.map(|at| ("FOREBAY_CRASH_AT", at)));
     let mut process = command.spawn().expect("forebay starts");
     let stdout = process.stdout.take().expect("piped");

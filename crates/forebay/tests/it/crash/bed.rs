@@ -22,8 +22,6 @@ use crate::tier::{Ports, Tier, forebay};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A killed process ends at once, on a busy machine too.
 const STUCK: Duration = Duration::from_millis(500);
-/// Of a tier's log, in a failure.
-const LOG_LINES: usize = 40;
 
 pub struct Bed {
     tier: Option<Tier>,
@@ -110,7 +108,7 @@ impl Bed {
                 serves
             }
         };
-        if !serves && self.log_tail().ends_with(&format!("umount {}", self.at("mnt").display())) {
+        if !serves && self.tier().log_tail().ends_with(&format!("umount {}", self.at("mnt").display())) {
             // The kernel still knows the attributes of the dead mount's root, so it looks alive.
             self.left += 1;
             let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
@@ -118,7 +116,7 @@ impl Bed {
             return self.start(crash_at);
         }
         if !serves {
-            assert!(crash_at.is_some(), "forebay does not start\n{}", self.log_tail());
+            assert!(crash_at.is_some(), "forebay does not start");
             self.early_deaths += 1;
             self.kill();
             self.start(None);
@@ -165,7 +163,7 @@ impl Bed {
         let start = Instant::now();
         while !done() {
             self.revive();
-            assert!(start.elapsed() < PATIENCE, "{what}: it takes too long\n{}", self.log_tail());
+            assert!(start.elapsed() < PATIENCE, "{what}: it takes too long");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -178,7 +176,7 @@ impl Bed {
             let abort = looking.abort_handle();
             let mut died = false;
             while !looking.is_finished() && !died {
-                assert!(start.elapsed() < PATIENCE, "nothing can be seen\n{}", self.log_tail());
+                assert!(start.elapsed() < PATIENCE, "nothing can be seen");
                 died = self.revive();
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -191,7 +189,7 @@ impl Bed {
                 Ok((_, _, hidden)) => self.hidden += hidden,
                 Err(e) => {
                     tokio::time::sleep(STUCK).await; // the connection goes before the process does
-                    assert!(self.revive(), "look at the tree: {e}\n{}", self.log_tail());
+                    assert!(self.revive(), "look at the tree: {e}");
                 }
             }
         }
@@ -203,7 +201,7 @@ impl Bed {
         if !answer.status.success() {
             std::thread::sleep(STUCK); // the connection goes before the process does
             let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-            assert!(self.tier().ended().is_some(), "forebay status: {told}\n{}", self.log_tail());
+            assert!(self.tier().ended().is_some(), "forebay status: {told}");
             return None;
         }
         let status: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("JSON");
@@ -219,16 +217,9 @@ impl Bed {
         self.tend("forebay flush --wait", || flushing.try_wait().expect("our child").is_some()).await;
         let status = self.tier().json(&["status"])["journal"].clone();
         let flushed = flushing.wait().expect("our child");
-        let told = format!("forebay flush: {flushed}, {status:#}\n{}", self.log_tail());
+        let told = format!("forebay flush: {flushed}, {status:#}");
         let none = |name: &str| status[name].as_u64() == Some(0);
         assert!(flushed.success() && ["operations", "conflicts", "refused"].into_iter().all(none), "{told}");
-    }
-
-    pub fn log_tail(&self) -> String {
-        let log = std::fs::read(self.at("forebay.log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log).into_owned();
-        let lines: Vec<&str> = log.lines().collect();
-        format!("the tier's log:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
     }
 }
 

@@ -34,6 +34,16 @@ pub enum Answer {
     Doubtful,
 }
 
+/// A state that a crash may have left.
+struct Candidate {
+    /// So many entries are done.
+    count: usize,
+    tree: Tree,
+    /// What was asked again after the crash, and what there was before it.
+    again: Option<(Op, Tree)>,
+}
+
+#[derive(Clone)]
 struct Entry {
     id: Ino,
     op: Op,
@@ -45,10 +55,12 @@ pub struct Ledger {
     /// A write is done page by page, from its front (the kernel's FUSE does that); over NFS it is one call.
     by_page: bool,
     next_id: Ino,
-    /// Since the last crash.
+    /// Since the last crash; the first may be a write that was asked again after it, and is not stored yet.
     entries: Vec<Entry>,
     /// `states[n]` is what there is when the first `n` entries are done.
     states: Vec<Tree>,
+    /// What may be there of the file of that write without it (`ByFile`: of each byte).
+    without: Vec<Arc<Vec<u8>>>,
     /// Of former lives, the last ones, for who reads about a failure.
     former: Vec<String>,
 }
@@ -66,6 +78,7 @@ impl Ledger {
             next_id: 1,
             entries: Vec::new(),
             states: vec![Tree::default()],
+            without: Vec::new(),
             former: Vec::new(),
         }
     }
@@ -110,8 +123,8 @@ impl Ledger {
         (0..n).rev().find(|m| self.changes_bytes(*m, *ino)).map_or(0, |m| m + 1)
     }
 
-    /// All states that the crash may have left, the fullest first, and how many entries each has.
-    fn candidates(&self) -> Vec<(usize, Tree)> {
+    /// All states that the crash may have left, the fullest first.
+    fn candidates(&self) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let again = self.entries.last().filter(|e| matches!(e.answer, Answer::DoneAgain | Answer::Doubtful));
         let end = self.entries.len();
@@ -129,7 +142,9 @@ impl Ledger {
             }
             for tree in with {
                 let Some(again) = again.filter(|_| count < end) else {
-                    candidates.push((count, tree));
+                    // Done before the crash and lost by it, or not: it is there.
+                    let again = again.map(|again| (again.op.clone(), self.states[end - 1].clone()));
+                    candidates.push(Candidate { count, tree, again });
                     continue;
                 };
                 // Parts that were answered before the crash and not synced are lost, and not asked again.
@@ -143,11 +158,12 @@ impl Ledger {
                 for op in std::iter::once(&again.op).chain(&some) {
                     let mut after = tree.clone();
                     if after.apply(again.id, op).is_ok() {
-                        candidates.push((end, after));
+                        let again = Some((op.clone(), tree.clone()));
+                        candidates.push(Candidate { count: end, tree: after, again });
                     }
                 }
                 if again.answer == Answer::Doubtful {
-                    candidates.push((count, tree));
+                    candidates.push(Candidate { count, tree, again: None });
                 }
             }
         }
@@ -158,7 +174,7 @@ impl Ledger {
     /// on. Returns the files whose bytes are others than they were said to be.
     pub fn resolve(&mut self, sight: &Sight) -> Result<BTreeSet<Ino>, String> {
         let mut differences = Vec::new();
-        for (count, tree) in self.candidates() {
+        for Candidate { count, tree, again } in self.candidates() {
             let found = match self.loss {
                 Loss::InOrder => {
                     match difference(&tree, sight).or_else(|| times_differ(&tree, sight, |_| true)) {
@@ -169,7 +185,7 @@ impl Ledger {
                 Loss::ByFile => self.by_file(tree, sight),
             };
             match found {
-                Ok(tree) => return Ok(self.begin_again(tree)),
+                Ok(tree) => return Ok(self.begin_again(tree, again)),
                 Err(told) => differences.push(format!("with the first {count}: {told}")),
             }
         }
@@ -238,6 +254,13 @@ impl Ledger {
         }
     }
 
+    /// All that the file was, from when this many entries were done until that many were.
+    fn versions(&self, ino: Ino, from: usize, to: usize) -> impl Iterator<Item = &Arc<Vec<u8>>> {
+        let is_late = from == 0 && self.entries.first().is_some_and(|_| self.is_of(0, ino));
+        let without = self.without.iter().filter(move |_| is_late);
+        without.chain((from..=to).filter_map(move |n| self.bytes_of(n, ino)))
+    }
+
     fn bytes_possible(&self, ino: Ino, got: &[u8]) -> Result<(), String> {
         let (stored, end) = (self.stored(ino), self.entries.len());
         let Some(last) = self.bytes_of(end, ino) else { return Ok(()) };
@@ -259,7 +282,7 @@ impl Ledger {
                 _ => {}
             }
         }
-        let sizes = |from: usize| (from..=end).filter_map(|n| self.bytes_of(n, ino)).map(|bytes| bytes.len());
+        let sizes = |from: usize| self.versions(ino, from, end).map(|bytes| bytes.len());
         let (least, most) = (sizes(sized).min().unwrap_or(0).max(least), sizes(sized).max().unwrap_or(0));
         if !(least..=most).contains(&got.len()) {
             return Err(format!("{} bytes and not {least} to {most}", got.len()));
@@ -267,15 +290,15 @@ impl Ledger {
         for (at, byte) in got.iter().enumerate() {
             let from = written.iter().filter(|(_, range)| range.contains(&at)).map(|(n, _)| *n).max();
             let from = from.unwrap_or(stored).max(stored);
-            let mut once = (from..=end).filter_map(|n| self.bytes_of(n, ino));
-            if !once.any(|bytes| bytes.get(at).copied().unwrap_or_default() == *byte) {
+            if !self.versions(ino, from, end).any(|bytes| bytes.get(at).copied().unwrap_or_default() == *byte)
+            {
                 return Err(format!("at {at} it is {byte:02x}, and it never was since it was stored"));
             }
         }
         Ok(())
     }
 
-    fn begin_again(&mut self, tree: Tree) -> BTreeSet<Ino> {
+    fn begin_again(&mut self, tree: Tree, again: Option<(Op, Tree)>) -> BTreeSet<Ino> {
         let changed =
             |ino: &&Ino| self.now().nodes.get(*ino).is_none_or(|node| node.kind != tree.nodes[*ino].kind);
         let changed = tree.nodes.keys().filter(changed).copied().collect();
@@ -283,8 +306,19 @@ impl Ledger {
         self.former.push("--- crash".to_owned());
         let surplus = self.former.len().saturating_sub(FORMER_MAX);
         self.former.drain(..surplus);
-        self.entries.clear();
-        self.states = vec![tree];
+        // Written to the tier that came after the crash, which the next one may take.
+        let late = again.filter(|(op, _)| matches!(op, Op::Write { sync: false, .. }));
+        let last = self.entries.pop();
+        (self.entries, self.states, self.without) = match (late, last) {
+            (Some((op, before)), Some(last)) => {
+                let (ino, end) = (tree.ino(op.path()), self.states.len() - 1);
+                let without = self.versions(ino, self.stored(ino), end).cloned().collect();
+                let before = if self.loss == Loss::InOrder { before } else { tree.clone() };
+                let entry = Entry { op, answer: Answer::Done { durable: false }, ..last };
+                (vec![entry], vec![before, tree], without)
+            }
+            _ => (Vec::new(), vec![tree], Vec::new()),
+        };
         changed
     }
 
