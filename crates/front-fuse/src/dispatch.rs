@@ -1,5 +1,6 @@
-//! From the kernel's request to a task. The threads that take requests hand them on and never wait; how many there
-//! are at a time is bounded by the kernel: one for each waiting process, and `background_max` of its own.
+//! From the kernel's request to its answer. The threads that take requests never wait: what is not answered at once, from
+//! memory, is handed on to a task. How many requests there are at a time is bounded by the kernel: one for each waiting
+//! process, and `background_max` of its own.
 //!
 //! A request that is interrupted is not cut short: the work is wanted by whoever asks next. A process that is killed
 //! while it waits ends with the answer, at the latest after `deadline`.
@@ -7,7 +8,9 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -34,23 +37,31 @@ pub struct Front {
 }
 
 impl Front {
-    /// Answer in a task of its own.
-    fn spawn<F: Future<Output = ()> + Send + 'static>(
+    /// Answer here as far as that goes without waiting, and beyond it in a task of its own: a task for what is in memory
+    /// would cost more than the answer.
+    fn answer<F: Future<Output = ()> + Send + 'static>(
         &self,
         operation: &'static str,
         answer: impl FnOnce(Arc<Shared>) -> F,
     ) {
         let shared = self.shared.clone();
         shared.metrics.requests.inc();
-        let answering = answer(shared.clone());
-        self.shared.runtime.spawn(async move {
+        let work = answer(shared.clone());
+        let mut answering = Box::pin(async move {
             let start = Instant::now();
             shared.metrics.inflight.inc();
-            answering.await;
+            work.await;
             shared.metrics.inflight.dec();
             let labels = OperationLabels { operation };
             shared.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
         });
+        let _inside = self.shared.runtime.enter();
+        // Nobody is to be woken: who polls next, at once, is the task.
+        let mut poll = || answering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        // As in a task, a panic ends this request (its reply, dropped, is EIO) and not the thread.
+        if let Ok(Poll::Pending) = catch_unwind(AssertUnwindSafe(&mut poll)) {
+            self.shared.runtime.spawn(answering);
+        }
     }
 }
 
@@ -80,7 +91,7 @@ impl Filesystem for Front {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = owned(name);
-        self.spawn("lookup", |shared| async move {
+        self.answer("lookup", |shared| async move {
             let found = shared.lookup(parent.0, name).await;
             shared.answer_entry("lookup", found, reply);
         });
@@ -91,7 +102,7 @@ impl Filesystem for Front {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.spawn("getattr", |shared| async move {
+        self.answer("getattr", |shared| async move {
             match shared.getattr(ino.0).await {
                 Ok(entry) => reply.attr(&entry.ttl, &entry.attr),
                 Err(e) => reply.error(shared.failed("getattr", &e)),
@@ -100,7 +111,7 @@ impl Filesystem for Front {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        self.spawn("readlink", |shared| async move {
+        self.answer("readlink", |shared| async move {
             match shared.readlink(ino.0).await {
                 Ok(target) => reply.data(&target),
                 Err(e) => reply.error(shared.failed("readlink", &e)),
@@ -111,7 +122,7 @@ impl Filesystem for Front {
     /// O_TRUNC does not come here: the kernel opens, then cuts with SETATTR.
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let reads = flags.acc_mode() == OpenAccMode::O_RDONLY;
-        self.spawn("open", move |shared| async move {
+        self.answer("open", move |shared| async move {
             if reads {
                 shared.open(ino.0, reply).await;
             } else {
@@ -131,7 +142,7 @@ impl Filesystem for Front {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.spawn("read", |shared| async move {
+        self.answer("read", |shared| async move {
             let _room = shared.reply_room(size).await;
             let (data, node) = match shared.read(ino.0, offset, size).await {
                 Ok(read) => read,
@@ -169,7 +180,7 @@ impl Filesystem for Front {
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.spawn("readdir", |shared| async move {
+        self.answer("readdir", |shared| async move {
             match shared.readdir(ino.0, offset, &mut reply).await {
                 Ok(()) => reply.ok(),
                 Err(e) => reply.error(shared.failed("readdir", &e)),
@@ -185,7 +196,7 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.spawn("readdirplus", |shared| async move {
+        self.answer("readdirplus", |shared| async move {
             match shared.readdirplus(ino.0, offset, &mut reply).await {
                 Ok(()) => reply.ok(),
                 Err(e) => reply.error(shared.failed("readdirplus", &e)),
@@ -194,7 +205,7 @@ impl Filesystem for Front {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.spawn("statfs", |shared| async move {
+        self.answer("statfs", |shared| async move {
             match shared.statfs(ino.0).await {
                 Ok(room) => reply.statfs(
                     room.bytes_total / FRAGMENT,
@@ -233,7 +244,7 @@ impl Filesystem for Front {
         let mode = mode.map(|mode| mode & MODE_BITS);
         let (atime, mtime) = (time_change(atime), time_change(mtime));
         let set = SetAttr { mode, uid, gid, size, atime, mtime };
-        self.spawn("setattr", |shared| async move {
+        self.answer("setattr", |shared| async move {
             match shared.setattr(&caller, ino.0, set).await {
                 Ok(entry) => reply.attr(&entry.ttl, &entry.attr),
                 Err(e) => reply.error(shared.failed("setattr", &e)),
@@ -253,7 +264,7 @@ impl Filesystem for Front {
     ) {
         let Some(kind) = node_kind(mode, device_of(rdev)) else { return reply.error(Errno::EINVAL) };
         let (caller, name) = (caller(request), owned(name));
-        self.spawn("mknod", |shared| async move {
+        self.answer("mknod", |shared| async move {
             let made = shared.mknod(&caller, parent.0, name, kind, mode & MODE_BITS).await;
             shared.answer_entry("mknod", made, reply);
         });
@@ -269,7 +280,7 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (caller, name) = (caller(request), owned(name));
-        self.spawn("mkdir", |shared| async move {
+        self.answer("mkdir", |shared| async move {
             let made = shared.mkdir(&caller, parent.0, name, mode & MODE_BITS).await;
             shared.answer_entry("mkdir", made, reply);
         });
@@ -284,7 +295,7 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (caller, name, target) = (caller(request), owned(name), owned(target.as_os_str()));
-        self.spawn("symlink", |shared| async move {
+        self.answer("symlink", |shared| async move {
             let made = shared.symlink(&caller, parent.0, name, target).await;
             shared.answer_entry("symlink", made, reply);
         });
@@ -292,7 +303,7 @@ impl Filesystem for Front {
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let (caller, name) = (caller(request), owned(newname));
-        self.spawn("link", |shared| async move {
+        self.answer("link", |shared| async move {
             let made = shared.link(&caller, ino.0, newparent.0, name).await;
             shared.answer_entry("link", made, reply);
         });
@@ -300,7 +311,7 @@ impl Filesystem for Front {
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (caller, name) = (caller(request), owned(name));
-        self.spawn("unlink", |shared| async move {
+        self.answer("unlink", |shared| async move {
             let done = shared.unlink(&caller, parent.0, name).await;
             shared.answer_empty("unlink", done, reply);
         });
@@ -308,7 +319,7 @@ impl Filesystem for Front {
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (caller, name) = (caller(request), owned(name));
-        self.spawn("rmdir", |shared| async move {
+        self.answer("rmdir", |shared| async move {
             let done = shared.rmdir(&caller, parent.0, name).await;
             shared.answer_empty("rmdir", done, reply);
         });
@@ -326,7 +337,7 @@ impl Filesystem for Front {
     ) {
         let caller = caller(request);
         let (from, to) = ((parent.0, owned(name)), (newparent.0, owned(newname)));
-        self.spawn("rename", |shared| async move {
+        self.answer("rename", |shared| async move {
             let done = shared.rename(&caller, from, to, flags).await;
             shared.answer_empty("rename", done, reply);
         });
@@ -344,7 +355,7 @@ impl Filesystem for Front {
     ) {
         let (caller, name) = (caller(request), owned(name));
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
-        self.spawn("create", |shared| async move {
+        self.answer("create", |shared| async move {
             shared.create(&caller, parent.0, name, mode & MODE_BITS, exclusive, reply).await;
         });
     }
@@ -364,7 +375,7 @@ impl Filesystem for Front {
         let room = self.shared.write_room(data.len());
         let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
         let stability = stability_of(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
-        self.spawn("write", |shared| async move {
+        self.answer("write", |shared| async move {
             let length = data.len();
             let written = shared.write(&caller, ino.0, offset, data, stability).await;
             drop(room);
@@ -381,7 +392,7 @@ impl Filesystem for Front {
     /// Each `close` of a file that was opened to write.
     fn flush(&self, request: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let caller = caller(request);
-        self.spawn("flush", |shared| async move {
+        self.answer("flush", |shared| async move {
             let done = shared.store(&caller, ino.0).await;
             shared.answer_empty("flush", done, reply);
         });
@@ -389,7 +400,7 @@ impl Filesystem for Front {
 
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let caller = caller(request);
-        self.spawn("fsync", |shared| async move {
+        self.answer("fsync", |shared| async move {
             let done = shared.store(&caller, ino.0).await;
             shared.answer_empty("fsync", done, reply);
         });
@@ -411,7 +422,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let caller = caller(request);
-        self.spawn("fallocate", |shared| async move {
+        self.answer("fallocate", |shared| async move {
             let done = shared.fallocate(&caller, ino.0, offset, length, mode).await;
             shared.answer_empty("fallocate", done, reply);
         });

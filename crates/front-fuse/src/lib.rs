@@ -53,8 +53,8 @@ pub const READ_MAX: u32 = 1 << 20;
 pub struct Config {
     /// An empty directory.
     pub mount_point: PathBuf,
-    /// Threads that take requests from the kernel; each only hands them on. Above four they wait for each other in
-    /// the kernel's queue.
+    /// Threads that take requests from the kernel, and answer what is in memory. Above a few they wait for each other
+    /// in the kernel's queue.
     pub threads: usize,
     /// Requests of its own (read-ahead) that the kernel has under way at most; what processes wait for is not
     /// counted. Its default, 12, is one reader's worth.
@@ -83,7 +83,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             mount_point: PathBuf::from("."),
-            threads: 4,
+            threads: std::thread::available_parallelism().map_or(4, |many| many.get().clamp(4, 16)),
             background_max: 64,
             reply_bytes_max: 128 << 20,
             write_bytes_max: 512 << 20,
