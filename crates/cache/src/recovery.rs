@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, IFlags};
 use types::{Error, ErrorKind, FileId, Result};
@@ -15,6 +16,9 @@ use crate::{Cache, format};
 /// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
 const FORMAT: &str = "forebay cache, format 1\n";
 
+/// A tier that was killed holds its directory until the kernel has taken it apart.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
+
 /// Create the directory if need be, check that it is ours to use, and lock it.
 pub fn claim(dir: &Path) -> Result<File> {
     let refuse = |what: &str, e: std::io::Error| {
@@ -23,7 +27,7 @@ pub fn claim(dir: &Path) -> Result<File> {
     };
     std::fs::create_dir_all(dir).map_err(|e| refuse("create", e))?;
     let lock = File::create(dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+    lock_soon(&lock).map_err(|_| {
         let message =
             format!("{} is in use by another tier; give this one a directory of its own", dir.display());
         Error::new(ErrorKind::Config, "cache directory:", message)
@@ -40,6 +44,16 @@ pub fn claim(dir: &Path) -> Result<File> {
     }
     do_without_access_times(dir);
     Ok(lock)
+}
+
+fn lock_soon(lock: &File) -> rustix::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(_) if start.elapsed() < LAST_MOMENT => std::thread::sleep(Duration::from_millis(20)),
+            result => return result,
+        }
+    }
 }
 
 /// Nobody asks when a block was read last, and to find out whether it is to be noted costs a twentieth of a read of

@@ -97,6 +97,15 @@ pub fn unmount(dir: &Path) -> Result<()> {
     }
 }
 
+/// Everybody who waits for an answer of the mount at `dir` gets an error, and its process is let go.
+pub fn abort(dir: &Path) -> Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
+        // In use, and aborted all the same.
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
 fn unmount_with_helper(dir: &Path) -> Result<()> {
     let run = |lazy: &[&str]| {
         let command =

@@ -4,6 +4,7 @@
 use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use fuser::{Session, SessionACL};
@@ -20,6 +21,8 @@ use crate::{Config, Metrics, Shared, helper, mountinfo, notices, orphans, refres
 
 /// Mounts of ours on top of each other that are taken away.
 const LEFT_BEHIND_MAX: usize = 8;
+/// What serves a mount answers sooner, also when its origin does not (`Shared::statfs`).
+const PATIENCE: Duration = Duration::from_secs(10);
 /// After unmounting, requests under way are given this long.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -72,17 +75,28 @@ fn is_ours(entry: &MountEntry) -> bool {
     entry.kind.strip_prefix("fuse.") == Some(helper::SUBTYPE)
 }
 
-/// A process that was killed leaves its mount; every use of it fails with "Transport endpoint is not connected".
+/// A process that was killed leaves its mount; every use of it fails with "Transport endpoint is not connected". One that
+/// was killed while it told the kernel of a change may even wait in the kernel for a program that waits for it: neither
+/// ends before the mount is aborted.
 fn replace_left_behind(place: &Path) -> Result<()> {
+    let shown = place.display();
     for _ in 0..LEFT_BEHIND_MAX {
-        // Not by attributes, which the kernel may know still.
-        let error = match rustix::fs::statvfs(place) {
-            Err(e) if e == Errno::NOTCONN => e,
-            _ => return Ok(()),
+        let answer = answer_of(place);
+        let told = match &answer {
+            Some(Err(e)) if *e == Errno::NOTCONN => e.to_string(),
+            Some(_) => return Ok(()),
+            None => format!("no answer in {} s", PATIENCE.as_secs()),
         };
-        let shown = place.display();
         if !mountinfo::top_at(place).is_some_and(|entry| is_ours(&entry)) {
-            return refuse(format!("another program's dead mount is on {shown} ({error}): umount {shown}"));
+            return refuse(format!("another program's dead mount is on {shown} ({told}): umount {shown}"));
+        }
+        if answer.is_none() {
+            if let Err(e) = helper::abort(place) {
+                return refuse(format!(
+                    "a dead mount is on {shown} ({told}, {e}); as root: umount -f {shown}"
+                ));
+            }
+            continue;
         }
         if let Err(e) = helper::unmount(place) {
             return refuse(format!("a dead mount is on {shown} and cannot be removed ({e}): umount {shown}"));
@@ -90,6 +104,16 @@ fn replace_left_behind(place: &Path) -> Result<()> {
         warn!("replacing the mount that a killed process left on {shown}");
     }
     Ok(())
+}
+
+/// What is mounted there answers; not by attributes, which the kernel may know still. `None`: it does not.
+fn answer_of(place: &Path) -> Option<rustix::io::Result<()>> {
+    let (tell, told) = sync_channel(1);
+    let asked = place.to_owned();
+    let ask = move || tell.send(rustix::fs::statvfs(&asked).map(drop));
+    // Left behind where nobody answers: it ends when that mount does.
+    let asking = std::thread::Builder::new().name("mount-probe".into()).spawn(ask);
+    asking.map_or(Some(Ok(())), |_| told.recv_timeout(PATIENCE).ok())
 }
 
 impl Mounted {

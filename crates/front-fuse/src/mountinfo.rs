@@ -51,14 +51,15 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The path as the kernel will name it, although what is mounted there may be dead. `None` if there is no such path.
+/// The path as the kernel will name it. What is mounted there is not asked: it may be dead, and never answer.
 pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             let place = parent.canonicalize()?.join(name);
-            // A link would be followed by mount(2).
-            let is_link = std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_symlink());
+            // A link would be followed by mount(2); nothing is mounted on one.
+            let is_link = top_at(&place).is_none()
+                && std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_symlink());
             if is_link { place.canonicalize() } else { Ok(place) }
         }
         _ => path.canonicalize(),

@@ -21,6 +21,7 @@ use crate::{READ_MAX, Shared};
 const LIST_PIECE: usize = 64;
 /// Pause before what the origin did not answer is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+const STATFS_MAX: Duration = Duration::from_secs(3);
 
 /// An object and for how long it may be told.
 pub struct Entry {
@@ -102,9 +103,11 @@ impl Shared {
         Ok(target)
     }
 
+    /// Answered soon, or with an error: by this it is known that somebody serves (`mount::check_mount_point`).
     pub async fn statfs(&self, number: u64) -> Result<FsStat> {
         let id = self.file(number)?;
-        self.patiently(|| self.vfs.statfs(id)).await
+        let asked = tokio::time::timeout(STATFS_MAX, self.patiently(|| self.vfs.statfs(id)));
+        asked.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "answer in time", "")))
     }
 
     /// Bytes of one version; with it, whether the kernel's pages may be of another one.

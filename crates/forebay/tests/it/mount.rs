@@ -188,6 +188,28 @@ fn what_a_killed_tier_leaves_is_replaced_at_the_next_start() {
     drop(held);
 }
 
+/// A killed process may be in the same state, if it was telling the kernel of a change; no test can time that.
+#[test]
+fn a_mount_that_nobody_answers_for_is_replaced_at_the_next_start() {
+    let Some(bed) = bed("a_mount_that_nobody_answers_for_is_replaced_at_the_next_start") else { return };
+    let mount = bed.mount();
+    let stopped = rustix::process::Pid::from_child(&mount.process);
+    rustix::process::kill_process(stopped, rustix::process::Signal::STOP).expect("it was running");
+    let waiting = std::thread::spawn({
+        let file = bed.at("mnt/hello.txt");
+        move || fs::read(file).expect_err("nobody answers any more")
+    });
+    let mut command = forebay();
+    // The stopped one has its cache still.
+    let other = |word: String| if word.ends_with("/cache") { format!("{word}-2") } else { word };
+    command.args(bed.mount_arguments().into_iter().map(other));
+    let mut again = Mount::start(command);
+    assert_eq!(fs::read(bed.at("mnt/hello.txt")).expect("read"), b"hello, far away\n");
+    waiting.join().expect("no panic");
+    assert_eq!(again.signal(rustix::process::Signal::TERM), Some(0));
+    assert!(!bed.is_mounted(), "not one is left");
+}
+
 #[test]
 fn a_mount_that_is_taken_away_ends_the_command() {
     let Some(bed) = bed("a_mount_that_is_taken_away_ends_the_command") else { return };
