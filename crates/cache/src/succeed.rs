@@ -26,22 +26,34 @@ const COPY_MAX: usize = 1024;
 
 impl Cache {
     /// Version `new` of a file is `old` with `written` over it (in order, not overlapping); where `new` is longer than
-    /// that, with zeros. Whatever cannot be kept is missing, and is fetched when somebody reads it.
-    pub async fn succeed(self: &Arc<Self>, old: CacheKey, new: CacheKey, written: Vec<(u64, Bytes)>) {
+    /// that, with zeros. At `unknown` it is something else. Whatever cannot be kept is missing, and is fetched when somebody
+    /// reads it.
+    pub async fn succeed(
+        self: &Arc<Self>,
+        old: CacheKey,
+        new: CacheKey,
+        written: Vec<(u64, Bytes)>,
+        unknown: Vec<ByteRange>,
+    ) {
         if self.config.bypass || old.file != new.file {
             return;
         }
         let cache = self.clone();
-        let done = tokio::task::spawn_blocking(move || cache.succeed_now(&old, &new, &written)).await;
+        let done = tokio::task::spawn_blocking(move || {
+            cache.succeed_now(&old, &new, &written, &unknown);
+        })
+        .await;
         if let Err(e) = done {
             tracing::warn!("keep a file under its new version: {e}");
         }
     }
 
-    fn succeed_now(&self, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)]) {
+    fn succeed_now(&self, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)], unknown: &[ByteRange]) {
         let before = self.files.open_existing(old);
         let read = |block| before.as_ref().and_then(|file| file.read_block(block));
-        let blocks = successors(old, new, written, read);
+        let mut blocks = successors(old, new, written, read);
+        let unknown = unknown.iter().flat_map(|range| range.clamp_to(new.size).blocks());
+        blocks.extend(unknown.map(|block| (block, None)));
         let fresh: Vec<_> =
             blocks.iter().filter_map(|(block, bytes)| Some((*block, bytes.clone()?))).collect();
         let stale = runs(blocks.keys().copied());

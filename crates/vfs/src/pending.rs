@@ -8,6 +8,7 @@ mod extents;
 mod file;
 mod links;
 mod metrics;
+mod ranges;
 mod read;
 mod sender;
 

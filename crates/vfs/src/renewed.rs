@@ -26,7 +26,7 @@ impl Vfs {
         if let Some(Ok(old)) = old.map(key_of)
             && old != new
         {
-            self.cache.succeed(old, new, Vec::new()).await;
+            self.cache.succeed(old, new, Vec::new(), Vec::new()).await;
         }
         if let Some(held) = held {
             held.is_now(new);

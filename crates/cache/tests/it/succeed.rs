@@ -19,7 +19,7 @@ fn model(old: &[u8], new: &CacheKey, written: &[(u64, Bytes)]) -> Vec<u8> {
 
 fn succeed(tier: &Tier, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)]) {
     let (cache, old, new, written) = (tier.cache().clone(), *old, *new, written.to_vec());
-    tier.run(async move { cache.succeed(old, new, written).await });
+    tier.run(async move { cache.succeed(old, new, written, Vec::new()).await });
 }
 
 /// What is here of `range`, from the disk alone.

@@ -225,7 +225,7 @@ impl BackHome {
         // What lies beyond a cut comes back as zeros.
         if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
             let cut = CacheKey { version: draft(id, 1), size, ..old };
-            self.cache.succeed(old, cut, Vec::new()).await;
+            self.cache.succeed(old, cut, Vec::new(), Vec::new()).await;
             old = cut;
         }
         let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
@@ -237,11 +237,11 @@ impl BackHome {
             if bytes >= LAY_MAX {
                 let size = old.size.max(range.end());
                 let next = CacheKey { version: draft(id, number), size, ..new };
-                self.cache.succeed(old, next, std::mem::take(&mut batch)).await;
+                self.cache.succeed(old, next, std::mem::take(&mut batch), Vec::new()).await;
                 (old, bytes, number) = (next, 0, number + 1);
             }
         }
-        self.cache.succeed(old, new, batch).await;
+        self.cache.succeed(old, new, batch, Vec::new()).await;
         Ok(())
     }
 

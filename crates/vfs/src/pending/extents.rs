@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 use types::{ByteRange, Stability, WriteVerifier};
 
+use super::ranges::Ranges;
+
 /// How far some bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -71,6 +73,16 @@ pub enum Place {
     Below(ByteRange),
 }
 
+/// What the cache is to take under a version that the origin has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Lay {
+    /// In order of offset.
+    pub written: Vec<(u64, Bytes)>,
+    /// The origin was sent other bytes here than those below, and they are gone: later ones have replaced them, and are
+    /// not there yet.
+    pub unknown: Vec<ByteRange>,
+}
+
 #[derive(Debug)]
 pub struct Extents<R> {
     /// By offset; they do not overlap.
@@ -79,6 +91,8 @@ pub struct Extents<R> {
     waiting: BTreeSet<u64>,
     /// What is in each part under way; of some of it later bytes may be here by now.
     under_way: BTreeMap<u64, ByteRange>,
+    /// Where bytes that were sent were replaced before the cache had them.
+    replaced: Ranges,
     /// Writes that are not over, and in how many extents.
     open: BTreeMap<u64, usize>,
     /// Where the next part is looked for.
@@ -98,6 +112,7 @@ impl<R: Clone> Extents<R> {
             map: BTreeMap::new(),
             waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
+            replaced: Ranges::default(),
             open: BTreeMap::new(),
             cursor: 0,
             parts: 0,
@@ -336,19 +351,20 @@ impl<R: Clone> Extents<R> {
         self.map.iter().filter_map(unstable).collect()
     }
 
-    /// What the origin has stored; with `all`, also what it has in memory. In order of offset. What is stored counts as
-    /// on its way to the cache then.
-    pub fn lay(&mut self, all: bool) -> Vec<(u64, Bytes)> {
-        let mut taken = Vec::new();
+    /// What the origin has stored; with `all`, also what it has in memory. What is stored counts as on its way to the
+    /// cache then.
+    pub fn lay(&mut self, all: bool) -> Lay {
+        let mut written = Vec::new();
         for (offset, extent) in &mut self.map {
             match extent.phase {
                 Phase::Stored => extent.phase = Phase::Laying,
                 Phase::Unstable { .. } if all => {}
                 _ => continue,
             }
-            taken.push((*offset, extent.data.clone()));
+            self.replaced.remove(ByteRange::new(*offset, extent.data.len() as u64));
+            written.push((*offset, extent.data.clone()));
         }
-        taken
+        Lay { written, unknown: self.replaced.take() }
     }
 
     /// The cache has them.
@@ -402,6 +418,10 @@ impl<R: Clone> Extents<R> {
         for (offset, extent) in touched {
             self.remove(offset);
             let end = offset + extent.data.len() as u64;
+            if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
+                let from = offset.max(range.offset);
+                self.replaced.add(ByteRange::new(from, end.min(range.end()) - from));
+            }
             if offset < range.offset {
                 let data = extent.data.slice(..(range.offset - offset) as usize);
                 self.insert(offset, Extent { data, ..extent.clone() });

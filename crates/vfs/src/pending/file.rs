@@ -9,7 +9,7 @@ use cache::CacheKey;
 use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use types::{Attr, ByteRange, Error, FileId, JunctionId, Stability, Timestamp, Version, WeakAttr};
 
-use super::extents::{Due, Extents, Part};
+use super::extents::{Due, Extents, Lay, Part};
 use super::links::Link;
 
 /// Bytes that do not fill a part wait this long for others beside them.
@@ -104,14 +104,14 @@ pub enum Step {
     LayDraft {
         old: CacheKey,
         size: u64,
-        written: Vec<(u64, Bytes)>,
+        lay: Lay,
     },
     LayExact {
         old: CacheKey,
         base: Version,
         links: Vec<Link>,
         unsure: bool,
-        written: Vec<(u64, Bytes)>,
+        lay: Lay,
     },
     /// Readers have the file for themselves now.
     Granted,
@@ -423,17 +423,17 @@ impl State {
             return None;
         }
         self.laying = Some(Laying::Draft);
-        let written = self.extents.lay(false);
-        let end = written.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
-        Some(Step::LayDraft { old: self.clean, size: self.clean.size.max(end), written })
+        let lay = self.extents.lay(false);
+        let end = lay.written.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
+        Some(Step::LayDraft { old: self.clean, size: self.clean.size.max(end), lay })
     }
 
     /// What the origin has now is to be known, and the cache to have it. What it has in memory only is part of that.
     fn lay_exact(&mut self) -> Step {
         self.laying = Some(Laying::Exact);
         let (links, unsure) = (std::mem::take(&mut self.links), std::mem::take(&mut self.unsure));
-        let written = self.extents.lay(true);
-        Step::LayExact { old: self.clean, base: self.base, links, unsure, written }
+        let lay = self.extents.lay(true);
+        Step::LayExact { old: self.clean, base: self.base, links, unsure, lay }
     }
 
     /// When something is to be done though nothing happens.

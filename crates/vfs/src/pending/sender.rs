@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use cache::CacheKey;
 use namespace::Found;
 use origin::{Committed, Origin, Reference, Written};
@@ -14,7 +13,7 @@ use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability};
 
 use super::Pending;
-use super::extents::Part;
+use super::extents::{Lay, Part};
 use super::file::{File, Limits, Step};
 use super::links::{Link, Verdict, judge};
 use crate::read::key_of;
@@ -134,14 +133,14 @@ impl Pending {
                 };
                 Done::Committed { arrivals, answer: self.at_origin(file.id, commit).await }
             }
-            Step::LayDraft { old, size, written } => {
+            Step::LayDraft { old, size, lay } => {
                 let draft = self.draft(&old, size);
-                self.cache.succeed(old, draft, written).await;
+                self.cache.succeed(old, draft, lay.written, lay.unknown).await;
                 Done::Laid(Ok(draft), Vec::new())
             }
-            Step::LayExact { old, base, links, unsure, written } => {
+            Step::LayExact { old, base, links, unsure, lay } => {
                 let verdict = if unsure { None } else { Some(judge(base, &links)) };
-                Done::Laid(self.lay(file.id, old, verdict, written).await, links)
+                Done::Laid(self.lay(file.id, old, verdict, lay).await, links)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
         }
@@ -191,13 +190,7 @@ impl Pending {
     }
 
     /// What the origin has now, told to the namespace; and the cache follows if it is ours alone.
-    async fn lay(
-        &self,
-        id: FileId,
-        old: CacheKey,
-        verdict: Option<Verdict>,
-        written: Vec<(u64, Bytes)>,
-    ) -> Result<CacheKey> {
+    async fn lay(&self, id: FileId, old: CacheKey, verdict: Option<Verdict>, lay: Lay) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
         let known = match last {
             Some(last) => self.namespace.wrote(id, None, last).await?.found,
@@ -206,7 +199,7 @@ impl Pending {
         let new = key_of(&known)?;
         let seen = last.is_none_or(|last| last.version == new.version);
         if seen && verdict.is_some_and(|verdict| verdict.alone) {
-            self.cache.succeed(old, new, written).await;
+            self.cache.succeed(old, new, lay.written, lay.unknown).await;
         } else {
             debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use origin::Origin;
-use types::{ByteRange, Caller, ErrorKind, FileId, Name, Result, Stability};
+use types::{ByteRange, Caller, ErrorKind, FileId, Name, Result, SetAttr, Stability};
 use vfs::{CommitOut, WriteOut};
 
 use crate::harness::{AFTER_TTL, Mode, Tier, in_every_mode, joined, kind, tier, writable_tier};
@@ -134,6 +134,28 @@ async fn what_was_written_or_cached_before_is_read_back_without_the_origin() {
     let t = t.after_a_restart().await;
     assert_eq!(t.read_path(b"/file").await.unwrap(), model);
     assert_eq!(t.far.calls("read"), 0, "what is on the disk is good after a restart");
+}
+
+/// Found by the crash harness: later bytes hid that the origin had others than the cache.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_was_sent_is_not_forgotten_for_later_bytes_that_never_reach_it() {
+    let t = tier_to_write(Mode::NoReadahead);
+    let mut model = pattern(1, 50_000);
+    let id = file(&t, &model).await;
+    assert_eq!(t.read_path(b"/file").await.unwrap(), model, "it is cached");
+    let first = pattern(2, 30_000);
+    t.far.forget_calls();
+    t.unstable(id, 10_000, &first).await;
+    model[10_000..40_000].copy_from_slice(&first);
+    eventually("the origin has it in memory", || t.far.calls("write") == 1).await;
+    t.far.fail("write", ErrorKind::NoSpace, 9);
+    t.unstable(id, 20_000, &pattern(3, 5_000)).await;
+    // What the origin has is looked at meanwhile.
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    t.vfs.setattr(&Caller::root(), id, set, None).await.unwrap();
+    assert_eq!(kind(t.commit(id).await), Some(ErrorKind::NoSpace), "these are lost");
+    assert_eq!(t.at_the_origin("file").await, model);
+    assert_eq!(t.read_path(b"/file").await.unwrap(), model);
 }
 
 #[tokio::test(flavor = "multi_thread")]

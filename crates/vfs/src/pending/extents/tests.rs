@@ -45,9 +45,31 @@ fn what_was_asked_to_be_durable_is_sent_at_once_and_alone() {
     assert_eq!((part.offset, part.stability), (10, Stability::FileSync));
     e.arrived(part.number, Stability::FileSync, ONE);
     assert!(e.is_open(ByteRange::new(10, 1), 2));
-    assert_eq!(e.lay(false), [(10, Bytes::from_static(&[2; 10]))]);
+    assert_eq!(e.lay(false).written, [(10, Bytes::from_static(&[2; 10]))]);
     e.laid();
     assert!(!e.is_open(ByteRange::new(10, 10), 3) && e.is_open(ByteRange::new(0, 20), 1));
+}
+
+#[test]
+fn what_was_sent_and_is_replaced_before_the_cache_has_it_is_unknown_to_the_cache() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let first = e.next_part(ALL).unwrap();
+    write(&mut e, 2, 10, 5);
+    e.arrived(first.number, Stability::Unstable, ONE);
+    write(&mut e, 3, 50, 20);
+    // Waits, and was never sent.
+    write(&mut e, 4, 60, 5);
+    let lay = e.lay(true);
+    let written: Vec<_> = lay.written.iter().map(|(offset, bytes)| (*offset, bytes.len())).collect();
+    assert_eq!(written, [(0, 10), (15, 35), (70, 30)]);
+    assert_eq!(lay.unknown, [ByteRange::new(10, 5), ByteRange::new(50, 20)]);
+    assert_eq!(e.lay(true).unknown, [], "the cache was told");
+    // What comes in their place tells what is there.
+    write(&mut e, 5, 0, 30);
+    let second = e.next_part(ALL).unwrap();
+    e.arrived(second.number, Stability::Unstable, ONE);
+    assert_eq!(e.lay(true).unknown, []);
 }
 
 #[test]
@@ -148,7 +170,7 @@ fn random_calls_do_what_an_array_of_bytes_does() {
                 e.committed(e.arrivals(), [verifier; 8]);
             }
             _ => {
-                for (offset, data) in e.lay(false) {
+                for (offset, data) in e.lay(false).written {
                     let range = offset as usize..offset as usize + data.len();
                     assert_eq!(disk[range], data[..], "only what is stored leaves");
                 }
