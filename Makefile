@@ -21,7 +21,7 @@ run:
 test:
 	@scripts/setup.sh test
 	$(MAKE) check
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --workspace --test it -- serve:: mount::
 
 check:

@@ -133,10 +133,12 @@ async fn the_result_has_what_a_reader_asks_for() {
     assert!((number(&predicted.cells[5]) - 80.0).abs() < 40.0, "atlantic: {predicted:?}");
     let verdicts: Vec<&str> =
         file.findings.iter().filter(|f| f.severity == Severity::Verdict).map(|f| f.text.as_str()).collect();
-    for about in ["ms away", "open, read, close a small file", "vfxt-221 x", "Break-even", "A single stream"]
-    {
+    for about in ["ms away", "open, read, close a small file", "vfxt-221 x", "A single stream"] {
         assert!(verdicts.iter().any(|text| text.contains(about)), "nothing about {about}: {verdicts:?}");
     }
+    // Both are as fast as each other: which of these is true is chance.
+    let compared = |text: &&str| text.contains("Break-even") || text.contains("at any distance");
+    assert!(verdicts.iter().any(compared), "no comparison: {verdicts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
