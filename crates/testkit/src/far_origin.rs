@@ -19,8 +19,10 @@ pub struct Far {
     down: AtomicBool,
     /// Milliseconds that answers to questions about names are on their way.
     way_ms: AtomicU64,
-    /// So many changes are made, and nobody hears of it.
+    /// So many changes and writes are made, and nobody hears of it.
     answers_to_lose: AtomicU64,
+    /// Of writes it does not tell what the file was before.
+    silent: AtomicBool,
     /// Part of every reference; references of another generation are stale.
     generation: AtomicU64,
     /// Part of every identity.
@@ -48,6 +50,7 @@ impl Far {
             down: AtomicBool::new(false),
             way_ms: AtomicU64::new(0),
             answers_to_lose: AtomicU64::new(0),
+            silent: AtomicBool::new(false),
             generation: AtomicU64::new(1),
             identities: AtomicU64::new(1),
             reused: Mutex::default(),
@@ -85,6 +88,11 @@ impl Far {
         self.way_ms.store(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
     }
 
+    fn loses_this_answer(&self) -> bool {
+        let lose = |left: u64| left.checked_sub(1);
+        self.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok()
+    }
+
     async fn on_its_way(&self) {
         let ms = self.way_ms.load(Ordering::SeqCst);
         if ms > 0 {
@@ -92,7 +100,12 @@ impl Far {
         }
     }
 
-    /// The answer to the next change is lost.
+    /// Writes do not tell what the file was before, as with Linux's NFS server.
+    pub fn be_silent(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// The answer to the next change or write is lost.
     pub fn lose_an_answer(&self) {
         self.answers_to_lose.fetch_add(1, Ordering::SeqCst);
     }
@@ -279,8 +292,7 @@ impl Origin for Far {
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.begin(change.kind()).await?;
         let changed = self.memory.change(&self.inward_change(change)?).await?;
-        let lose = |left: u64| left.checked_sub(1);
-        if self.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok() {
+        if self.loses_this_answer() {
             let silence = Error::new(ErrorKind::Unavailable, change.kind(), "no answer");
             return Err(Error::doubtful(change.kind(), "a far origin", silence));
         }
@@ -304,7 +316,11 @@ impl Origin for Far {
         let _under_way = WriteUnderWay::begin(self, object, range);
         self.begin("write").await?;
         let written = self.memory.write(&self.inward(object)?, offset, data, stability).await?;
-        Ok(Written { after: written.after.map(|o| self.outward(o)), ..written })
+        if self.loses_this_answer() {
+            return Err(Error::new(ErrorKind::Unavailable, "write", "no answer"));
+        }
+        let before = written.before.filter(|_| !self.silent.load(Ordering::SeqCst));
+        Ok(Written { before, after: written.after.map(|o| self.outward(o)), ..written })
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {

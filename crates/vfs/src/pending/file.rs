@@ -464,6 +464,11 @@ impl State {
         self.pause_ms = PAUSE_FIRST_MS;
     }
 
+    /// A part was sent, and whether the origin has it nobody knows.
+    pub fn doubt(&mut self) {
+        self.unsure = true;
+    }
+
     pub fn later(&mut self, now_ms: u64) {
         if now_ms < self.retry_at_ms {
             return; // another of the parts that failed together

@@ -250,6 +250,7 @@ impl Pending {
             }
             Err(e) if may_pass(&e) => {
                 state.extents.unsent(number);
+                state.doubt();
                 self.metrics.again_parts.inc();
                 self.postpone(&mut state, &e);
             }
