@@ -102,16 +102,18 @@ trait Front {
     fn root(&self) -> &Path;
     fn input(&self) -> &Path;
     fn journals(&self) -> &'static str;
-    fn stop(&mut self, policy: &Policy);
+    /// From now on its user sees what the origin has: a directory's own time is that of the flush, and the kernel's NFS
+    /// client remembers another one for half a minute.
+    fn settle(&self, policy: &Policy);
+    fn stop(&mut self);
     fn start_again(&mut self);
 }
 
-/// Flush, if the policy keeps anything back, and stop.
-fn stop(tier: &mut Tier, policy: &Policy) {
+/// If the policy keeps anything back.
+fn flush(tier: &Tier, policy: &Policy) {
     if let Some(command) = policy.flush {
         assert!(tier.ask(command).status.success());
     }
-    assert_eq!(tier.stop(), Some(0));
 }
 
 struct Mounted {
@@ -133,8 +135,11 @@ impl Front for Mounted {
     fn journals(&self) -> &'static str {
         JOURNALS
     }
-    fn stop(&mut self, policy: &Policy) {
-        stop(&mut self.tier, policy);
+    fn settle(&self, policy: &Policy) {
+        flush(&self.tier, policy);
+    }
+    fn stop(&mut self) {
+        assert_eq!(self.tier.stop(), Some(0));
     }
     fn start_again(&mut self) {
         self.tier.start_again();
@@ -180,9 +185,14 @@ impl Front for ByNfs<'_> {
     fn journals(&self) -> &'static str {
         NFS_JOURNALS
     }
-    fn stop(&mut self, policy: &Policy) {
+    fn settle(&self, policy: &Policy) {
+        self.client.must("sync");
+        flush(&self.tier, policy);
+        self.client.must("echo 3 >/proc/sys/vm/drop_caches");
+    }
+    fn stop(&mut self) {
         self.client.must(&format!("umount {CLIENT_ROOT}"));
-        stop(&mut self.tier, policy);
+        assert_eq!(self.tier.stop(), Some(0));
     }
     fn start_again(&mut self) {
         self.tier.start_again();
@@ -232,8 +242,9 @@ fn differences(bed: &Bed, front: &mut impl Front, policy: &Policy) -> Vec<String
         );
         found.extend(difference(&format!("{name} prints"), &expected, &seen));
     }
+    front.settle(policy);
     let seen = front.place().run(DESCRIBE, front.root(), "");
-    front.stop(policy);
+    front.stop();
     let describe = |dir: &Path| Place::Here.run(DESCRIBE, dir, "");
     found.extend(difference("the origin, and what its user saw", &describe(&bed.at("origin")), &seen));
     for (name, _, left) in WORKLOADS {
