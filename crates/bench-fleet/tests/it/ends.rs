@@ -67,25 +67,24 @@ fn a_killed_local_process_ends_the_run() {
     assert_rank_2_was_lost(lost);
 }
 
-/// `mpirun` itself kills the others when a second one has ended, and drops what it has not yet read of their errors. So
-/// they go to files here, and rank 0, which ends first, must have said it; the others as far as they were let.
+/// A launcher itself kills the others when a second rank has ended, and drops what it has not yet read of their errors. So
+/// they go to files here, named by what `rank` says, and rank 0, which ends first, must have said it; the others as far
+/// as they were let.
+fn assert_a_launcher_ends_with_rank_2(mut launcher: Command, rank: &str) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let script = format!("exec \"$0\" \"$@\" 2>\"$ERRORS/${rank}\"");
+    launcher.args(["sh", "-c", &script, PROGRAM]).env("ERRORS", dir.path());
+    let (output, took) = with_rank_2_sent(launcher, Signal::KILL);
+    assert_ended_early(&output, took);
+    let said = |rank: u32| std::fs::read_to_string(dir.path().join(rank.to_string())).expect("its errors");
+    assert_names_rank_2(&said(0));
+    [said(1), said(3)].iter().filter(|said| !said.is_empty()).for_each(|said| assert_names_rank_2(said));
+}
+
 #[test]
 fn a_rank_killed_under_mpirun_ends_the_run() {
     match open_mpi(4) {
-        Ok(mut mpirun) => {
-            let dir = tempfile::tempdir().expect("temporary directory");
-            let script = "exec \"$0\" \"$@\" 2>\"$ERRORS/$OMPI_COMM_WORLD_RANK\"";
-            mpirun.args(["sh", "-c", script, PROGRAM]).env("ERRORS", dir.path());
-            let (output, took) = with_rank_2_sent(mpirun, Signal::KILL);
-            assert_ended_early(&output, took);
-            let said =
-                |rank: u32| std::fs::read_to_string(dir.path().join(rank.to_string())).expect("its errors");
-            assert_names_rank_2(&said(0));
-            [said(1), said(3)]
-                .iter()
-                .filter(|said| !said.is_empty())
-                .for_each(|said| assert_names_rank_2(said));
-        }
+        Ok(mpirun) => assert_a_launcher_ends_with_rank_2(mpirun, "OMPI_COMM_WORLD_RANK"),
         Err(NotRun(reason)) => not_run("a_rank_killed_under_mpirun_ends_the_run", &reason),
     }
 }
@@ -93,9 +92,7 @@ fn a_rank_killed_under_mpirun_ends_the_run() {
 #[test]
 fn a_rank_killed_under_srun_ends_the_run() {
     with_slurm("a_rank_killed_under_srun_ends_the_run", 2, |slurm| {
-        let mut srun = slurm.srun(2, 4);
-        srun.arg(PROGRAM);
-        assert_rank_2_was_lost(with_rank_2_sent(srun, Signal::KILL));
+        assert_a_launcher_ends_with_rank_2(slurm.srun(2, 4), "SLURM_PROCID");
     });
 }
 
