@@ -17,17 +17,17 @@ use bytes::Bytes;
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, WriteFlags,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, WriteFlags,
 };
 use rustix::fs::OFlags;
-use types::{Caller, Result, SetAttr};
+use types::{Caller, Result, SetAttr, SetXattr};
 
 use crate::attr::{device_of, time_change};
 use crate::change::node_kind;
 use crate::metrics::OperationLabels;
 use crate::ops::Entry;
 use crate::write::stability_of;
-use crate::{READ_MAX, Shared};
+use crate::{READ_MAX, Shared, xattr};
 
 /// Unit of the counts in STATFS.
 const FRAGMENT: u64 = 4096;
@@ -386,6 +386,60 @@ impl Filesystem for Front {
                 }
                 Err(e) => reply.error(shared.failed("write", &e)),
             }
+        });
+    }
+
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if !self.shared.vfs.has_xattrs() {
+            return reply.error(Errno::ENOSYS); // the kernel does not ask again
+        }
+        let (caller, name) = (caller(request), owned(name));
+        self.answer("getxattr", move |shared| async move {
+            let value = shared.xattr(&caller, ino.0, name).await;
+            shared.answer_xattr("getxattr", value, size, reply);
+        });
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if !self.shared.vfs.has_xattrs() {
+            return reply.error(Errno::ENOSYS);
+        }
+        let caller = caller(request);
+        self.answer("listxattr", move |shared| async move {
+            let names = shared.xattr_names(&caller, ino.0).await;
+            shared.answer_xattr("listxattr", names, size, reply);
+        });
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        if !self.shared.vfs.has_xattrs() {
+            return reply.error(Errno::ENOSYS);
+        }
+        let set = xattr::set_of(value, flags);
+        let (caller, name) = (caller(request), owned(name));
+        self.answer("setxattr", move |shared| async move {
+            let done = shared.set_xattr(&caller, ino.0, name, set).await;
+            shared.answer_set_xattr("setxattr", done, reply);
+        });
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if !self.shared.vfs.has_xattrs() {
+            return reply.error(Errno::ENOSYS);
+        }
+        let (caller, name) = (caller(request), owned(name));
+        self.answer("removexattr", move |shared| async move {
+            let done = shared.set_xattr(&caller, ino.0, name, SetXattr::Remove).await;
+            shared.answer_set_xattr("removexattr", done, reply);
         });
     }
 

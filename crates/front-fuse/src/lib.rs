@@ -28,6 +28,7 @@ mod ops;
 mod orphans;
 mod refresh;
 mod write;
+mod xattr;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use origin::{Around, Change, Changed, Object};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
-use types::{CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, Timestamp, WeakAttr};
+use types::{
+    CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, WeakAttr,
+    XattrName,
+};
 
 use crate::node::Node;
 use crate::record::Listing;
@@ -208,9 +211,26 @@ impl Namespace {
         set: SetAttr,
         guard: Option<Timestamp>,
     ) -> Result<Altered> {
+        let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
+        self.alter(id, build).await
+    }
+
+    pub async fn set_xattr(
+        self: &Arc<Self>,
+        id: FileId,
+        name: &XattrName,
+        set: &SetXattr,
+    ) -> Result<Altered> {
+        let build = || {
+            let object = self.load(id)?.record.reference.clone();
+            Ok(Change::SetXattr { object, name: name.clone(), set: set.clone() })
+        };
+        self.alter(id, build).await
+    }
+
+    async fn alter(self: &Arc<Self>, id: FileId, build: impl Fn() -> Result<Change>) -> Result<Altered> {
         let old = self.load(id)?;
         let junction = self.junction(old.junction())?;
-        let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
         let told = match self.carry_out(junction, &[id], build).await {
             Ok(told) => told,
             Err(e) => {

@@ -260,6 +260,31 @@ impl Namespace {
         Ok(target)
     }
 
+    /// Whether any origin has extended attributes.
+    pub fn has_xattrs(&self) -> bool {
+        self.junctions.values().any(|junction| junction.rules.origin.has_xattrs())
+    }
+
+    /// The extended attributes of an object, as the origin has them now.
+    pub async fn xattrs(self: &Arc<Self>, id: FileId) -> Result<Vec<(types::XattrName, bytes::Bytes)>> {
+        let Found::Node(node) = self.getattr_known(id)? else {
+            return Err(types::Error::new(
+                types::ErrorKind::NotSupported,
+                "read extended attributes of",
+                "no origin's object",
+            ));
+        };
+        let junction = self.junction(node.junction())?;
+        let ask = |node: Arc<Node>| async move {
+            let answer = junction.rules.origin.xattrs(&node.record.reference).await;
+            junction.note(answer, self.clock.now_ms())
+        };
+        match ask(node.clone()).await {
+            Err(e) if e.kind() == types::ErrorKind::Stale => ask(self.heal(node.id).await?).await,
+            other => other,
+        }
+    }
+
     /// Room at the origin; the virtual tree has none of its own.
     pub async fn statfs(self: &Arc<Self>, id: FileId) -> Result<FsStat> {
         match self.getattr(id, Ask::Use).await? {

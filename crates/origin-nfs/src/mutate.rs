@@ -55,6 +55,9 @@ impl NfsOrigin {
                 self.rename(from_dir, from, to_dir, to).await
             }
             Change::Set { object, set, guard } => self.setattr(object, set, *guard).await,
+            Change::SetXattr { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "set extended attributes by", "NFS version 3"))
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use types::{
-    CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Stability, Timestamp, Version, WeakAttr,
-    WriteVerifier,
+    CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, SetXattr, Stability, Timestamp, Version,
+    WeakAttr, WriteVerifier, XattrName,
 };
 
 use crate::{Identity, Object, Reference};
@@ -69,6 +69,12 @@ pub enum Change {
         set: SetAttr,
         guard: Option<Timestamp>,
     },
+    /// Of an origin that has them.
+    SetXattr {
+        object: Reference,
+        name: XattrName,
+        set: SetXattr,
+    },
 }
 
 impl Change {
@@ -84,6 +90,7 @@ impl Change {
             Change::Rmdir { .. } => "rmdir",
             Change::Rename { .. } => "rename",
             Change::Set { .. } => "set",
+            Change::SetXattr { .. } => "set_xattr",
         }
     }
 
@@ -98,7 +105,8 @@ impl Change {
             | Change::Remove { dir, .. }
             | Change::Rmdir { dir, .. }
             | Change::Rename { from_dir: dir, .. }
-            | Change::Set { object: dir, .. } => dir,
+            | Change::Set { object: dir, .. }
+            | Change::SetXattr { object: dir, .. } => dir,
         }
     }
 
@@ -113,6 +121,7 @@ impl Change {
                 CreateHow::Guarded => false,
             },
             Change::Set { guard, .. } => guard.is_none(),
+            Change::SetXattr { set, .. } => matches!(set, SetXattr::To(_)),
             _ => false,
         }
     }
@@ -152,7 +161,7 @@ pub struct Changed {
     /// What was made, named or altered, as it is after it. Always there for what was made; `None` where nothing is
     /// left, and where the origin would have to be asked once more.
     pub object: Option<Object>,
-    /// Of an object whose attributes were set.
+    /// Of an object whose attributes, or extended ones, were set.
     pub before: Option<Before>,
     /// The directory; of a rename, the old one.
     pub dir: Around,

@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use types::{ByteRange, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, FsStat, Name, Result, Stability, Version, XattrName};
 
 use crate::limit::LimitMetrics;
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
@@ -136,9 +136,27 @@ impl OriginMetrics {
 }
 
 /// The calls of the trait.
-pub const KINDS: [&str; 18] = [
-    "root", "lookup", "getattr", "readlink", "readdir", "read", "statfs", "create", "mkdir", "symlink",
-    "mknod", "link", "remove", "rmdir", "rename", "set", "write", "commit",
+pub const KINDS: [&str; 20] = [
+    "root",
+    "lookup",
+    "getattr",
+    "readlink",
+    "readdir",
+    "read",
+    "statfs",
+    "create",
+    "mkdir",
+    "symlink",
+    "mknod",
+    "link",
+    "remove",
+    "rmdir",
+    "rename",
+    "set",
+    "xattrs",
+    "set_xattr",
+    "write",
+    "commit",
 ];
 
 pub struct Count {
@@ -248,6 +266,14 @@ impl Origin for Count {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.run("statfs", self.inner.statfs(object)).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.run("xattrs", self.inner.xattrs(object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{ByteRange, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, FsStat, Name, Result, Stability, Version, XattrName};
 
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
@@ -65,6 +65,14 @@ impl Origin for Delay {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.travel().await.statfs(object).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.travel().await.xattrs(object).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -19,7 +19,7 @@ pub mod retry;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, ByteRange, FsStat, Name, Result, Stability, Turn, Version};
+use types::{Attr, ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Turn, Version, XattrName};
 
 pub use change::{Around, Before, Change, Changed, Committed, Written};
 
@@ -102,6 +102,17 @@ pub trait Origin: Send + Sync + 'static {
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
+
+    /// Whether its objects can have extended attributes.
+    fn has_xattrs(&self) -> bool {
+        false
+    }
+
+    /// All that users gave this object, in no order.
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        let _ = object;
+        Err(Error::new(ErrorKind::NotSupported, "read extended attributes of", self.url()))
+    }
 
     /// Makes one change of names or attributes, durably. An error says that it was not made, or that it may be asked
     /// for again without a difference ([`Change::is_repeatable`]), but for two: `OutcomeUnknown`, and `Io`, after which

@@ -16,7 +16,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Turn, Version};
+use types::{
+    ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Turn, Version, XattrName,
+};
 
 use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
@@ -385,6 +387,14 @@ impl Origin for Limit {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.ask(self.inner.statfs(object)).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.ask(self.inner.xattrs(object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

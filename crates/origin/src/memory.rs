@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{
     ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version, WriteVerifier,
+    XattrName,
 };
 
 use self::contents::Body;
@@ -257,6 +258,16 @@ impl Origin for MemoryOrigin {
         let files_free = files_total - self.lock().count();
         let bytes = 1 << 50;
         Ok(FsStat { bytes_total: bytes, bytes_free: bytes, bytes_available: bytes, files_total, files_free })
+    }
+
+    fn has_xattrs(&self) -> bool {
+        true
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        let mut state = self.lock();
+        let xattrs = &state.inode(id_in(object)?)?.xattrs;
+        Ok(xattrs.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

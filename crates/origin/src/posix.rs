@@ -2,11 +2,13 @@
 //!
 //! A reference is the path below the root together with the inode it led to; every use opens the path beneath the
 //! root without following links and checks that it is still that inode. Renamed objects therefore answer `Stale`
-//! and are found again by name. Changes go the same way: `posix/change.rs` (names), `set.rs` (attributes), `write.rs`.
+//! and are found again by name. Changes go the same way: `posix/change.rs` (names), `set.rs` (attributes), `xattr.rs`
+//! (extended ones), `write.rs`.
 
 mod change;
 mod set;
 mod write;
+mod xattr;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -24,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use types::{
     Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Timestamp, Version,
+    XattrName,
 };
 
 use crate::change::end_of_write;
@@ -67,6 +70,7 @@ struct Inner {
     verifier: AtomicU64,
     stripes: Vec<Mutex<()>>,
     has_proc: bool,
+    has_xattrs: bool,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -122,8 +126,10 @@ impl PosixOrigin {
         let verifier = AtomicU64::new(u64::try_from(since.as_nanos()).unwrap_or(0));
         let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
         let has_proc = Path::new(&set::in_proc(&root)).exists();
+        let has_xattrs = xattr::are_known(&root);
         let path = path.to_owned();
-        let inner = Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc };
+        let inner =
+            Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc, has_xattrs };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
@@ -505,6 +511,15 @@ impl Origin for PosixOrigin {
             })
         })
         .await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        let object = object.clone();
+        self.run(&self.metadata, move |inner| inner.xattrs(&object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Timestamp, Turn, Version};
+use types::{
+    ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Timestamp, Turn, Version, XattrName,
+};
 
 use crate::reconcile::{Seen, Verdict, judge, look};
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
@@ -167,6 +169,14 @@ impl Origin for Retry {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.run(|| self.inner.statfs(object)).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.run(|| self.inner.xattrs(object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -11,7 +11,7 @@ use origin::memory::MemoryOrigin;
 use origin::{
     Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
 };
-use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, XattrName};
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
@@ -197,7 +197,7 @@ impl Far {
             Change::Rename { from_dir, to_dir, .. } => {
                 (*from_dir, *to_dir) = (self.inward(from_dir)?, self.inward(to_dir)?);
             }
-            Change::Set { object, .. } => *object = self.inward(object)?,
+            Change::Set { object, .. } | Change::SetXattr { object, .. } => *object = self.inward(object)?,
         }
         Ok(change)
     }
@@ -287,6 +287,15 @@ impl Origin for Far {
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.begin("statfs").await?;
         self.memory.statfs(&self.inward(object)?).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        true
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.begin("xattrs").await?;
+        self.memory.xattrs(&self.inward(object)?).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

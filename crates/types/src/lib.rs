@@ -12,6 +12,7 @@ pub mod ids;
 pub mod name;
 pub mod range;
 pub mod turn;
+pub mod xattr;
 
 pub use attr::{Attr, FileKind, FsStat, Timestamp, WeakAttr};
 pub use caller::Caller;
@@ -22,3 +23,4 @@ pub use ids::{FileId, JunctionId, Version};
 pub use name::Name;
 pub use range::{BLOCK_SIZE, ByteRange};
 pub use turn::Turn;
+pub use xattr::{SetXattr, XattrName};

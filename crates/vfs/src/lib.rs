@@ -19,6 +19,7 @@ mod renewed;
 mod warm;
 mod write;
 mod writing;
+mod xattr;
 
 use std::collections::HashMap;
 use std::sync::Arc;

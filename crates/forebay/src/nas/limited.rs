@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
 use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
-use types::{ByteRange, Distance, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Distance, FsStat, Name, Result, Stability, Version, XattrName};
 
 pub struct Limited {
     inner: Arc<dyn Origin>,
@@ -75,6 +75,14 @@ impl Origin for Limited {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.request(object, 0, self.inner.statfs(object)).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.request(object, 0, self.inner.xattrs(object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use crate::harness::*;
@@ -191,6 +193,45 @@ fn who_writes_cuts_or_gives_away_a_program_takes_its_setuid() {
     rustix::fs::chownat(CWD, tier.path("given"), Some(Uid::from_raw(5)), None, AtFlags::empty())
         .expect("set");
     assert_eq!(mode("given"), 0o755, "also by root");
+}
+
+#[test]
+fn extended_attributes_are_the_origins() {
+    let Some(tier) = mount_writable("extended_attributes_are_the_origins") else { return };
+    fs::write(tier.path("file"), b"some bytes").expect("written");
+    fs::create_dir(tier.path("dir")).expect("made");
+    let get = |path: std::path::PathBuf, name: &str| {
+        let mut value = [0; 100];
+        rustix::fs::getxattr(path, name, &mut value[..]).map(|length| value[..length].to_vec())
+    };
+    let set = |name: &str, value: &[u8], flags| rustix::fs::setxattr(tier.path("file"), name, value, flags);
+    let any = XattrFlags::empty();
+    if set("user.shot", b"sc010", any) == Err(Errno::OPNOTSUPP) {
+        return testkit::lab::not_run("extended attributes", "the temporary directory has none");
+    }
+    assert_eq!(get(tier.at_origin("file"), "user.shot").expect("there"), b"sc010");
+    assert_eq!(get(tier.path("file"), "user.shot").expect("there"), b"sc010");
+    assert_eq!(rustix::fs::getxattr_query(tier.path("file"), "user.shot"), Ok(5));
+    assert_eq!(rustix::fs::getxattr(tier.path("file"), "user.shot", &mut [0; 4][..]), Err(Errno::RANGE));
+    // What others set is seen at once.
+    rustix::fs::setxattr(tier.at_origin("file"), "user.artist", b"x", any).expect("set");
+    let mut names = [0; 100];
+    let length = rustix::fs::listxattr(tier.path("file"), &mut names[..]).expect("listed");
+    let mut names: Vec<_> = names[..length - 1].split(|byte| *byte == 0).collect();
+    names.sort_unstable();
+    assert_eq!(names, [&b"user.artist"[..], b"user.shot"]);
+    assert_eq!(set("user.shot", b"", XattrFlags::CREATE), Err(Errno::EXIST));
+    assert_eq!(set("user.none", b"", XattrFlags::REPLACE), Err(Errno::NODATA));
+    assert_eq!(set("user.shot", b"sc020", XattrFlags::REPLACE), Ok(()));
+    assert_eq!(rustix::fs::removexattr(tier.path("file"), "user.artist"), Ok(()));
+    assert_eq!(rustix::fs::removexattr(tier.path("file"), "user.artist"), Err(Errno::NODATA));
+    assert_eq!(get(tier.at_origin("file"), "user.shot").expect("there"), b"sc020");
+    assert_eq!(get(tier.path("file"), "user.artist"), Err(Errno::NODATA));
+    rustix::fs::setxattr(tier.path("dir"), "user.a", b"1", any).expect("directories have them too");
+    // Others than those of users there are none.
+    assert_eq!(get(tier.path("file"), "security.capability"), Err(Errno::NODATA));
+    assert_eq!(set("trusted.a", b"1", any), Err(Errno::OPNOTSUPP));
+    assert_eq!(fs::read(tier.path("file")).expect("read"), b"some bytes");
 }
 
 #[test]

@@ -13,7 +13,9 @@ use crate::{Around, Before, Change, Changed, Object, exclusive};
 impl State {
     pub fn apply(&mut self, change: &Change) -> Result<Changed> {
         let (object, dir, to_dir) = match change {
-            Change::Set { object, .. } => (Some(id_in(object)?), None, None),
+            Change::Set { object, .. } | Change::SetXattr { object, .. } => {
+                (Some(id_in(object)?), None, None)
+            }
             Change::Rename { from_dir, to_dir, .. } => (None, Some(id_in(from_dir)?), Some(id_in(to_dir)?)),
             other => (None, Some(id_in(other.place())?), None),
         };
@@ -60,6 +62,11 @@ impl State {
                     return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", id));
                 }
                 self.set(id, set)?;
+                id
+            }
+            Change::SetXattr { object, name, set } => {
+                let id = id_in(object)?;
+                self.set_xattr(id, name, set)?;
                 id
             }
         };

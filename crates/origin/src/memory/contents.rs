@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use types::{Attr, ByteRange, Error, ErrorKind, FileKind, Name, Result, Stability, Timestamp};
+use types::{Attr, ByteRange, Error, ErrorKind, FileKind, Name, Result, Stability, Timestamp, XattrName};
 
 use super::generated;
 
@@ -22,6 +22,7 @@ pub enum Body {
 pub struct Inode {
     pub attr: Attr,
     pub body: Body,
+    pub xattrs: BTreeMap<XattrName, Bytes>,
     /// What a restart would bring back, if that is not what is shown: the file before the first write that nobody
     /// has asked to be stored.
     pub stable: Option<Box<Stable>>,

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use types::{Attr, Error, ErrorKind, FileKind, Name, Result, SetAttr, TimeChange, Timestamp, Version};
+use types::{
+    Attr, Error, ErrorKind, FileKind, Name, Result, SetAttr, SetXattr, TimeChange, Timestamp, Version,
+    XattrName,
+};
 
 use super::contents::{Body, Inode};
 use crate::{Identity, Object, Reference};
@@ -47,7 +50,7 @@ impl State {
         let (atime, mtime, ctime) = (now, now, now);
         let fileid = id;
         let attr = Attr { kind, mode, nlink, uid, gid, size, used, rdev, fsid, fileid, atime, mtime, ctime };
-        self.nodes.insert(id, Inode { attr, body, stable: None });
+        self.nodes.insert(id, Inode { attr, body, xattrs: BTreeMap::new(), stable: None });
         id
     }
 
@@ -199,6 +202,25 @@ impl State {
             }
         }
         Ok(false)
+    }
+
+    pub fn set_xattr(&mut self, id: u64, name: &XattrName, set: &SetXattr) -> Result<()> {
+        let failed = |kind| Err(Error::new(kind, "set an extended attribute of", id));
+        let now = self.tick();
+        let inode = self.inode(id)?;
+        if !inode.attr.is_file() && !inode.attr.is_dir() {
+            return failed(ErrorKind::NotPermitted);
+        }
+        match (set, inode.xattrs.contains_key(name)) {
+            (SetXattr::New(_), true) => return failed(ErrorKind::Exists),
+            (SetXattr::Replace(_) | SetXattr::Remove, false) => return failed(ErrorKind::NotFound),
+            (SetXattr::Remove, true) => drop(inode.xattrs.remove(name)),
+            (SetXattr::To(value) | SetXattr::New(value) | SetXattr::Replace(value), _) => {
+                inode.xattrs.insert(name.clone(), value.clone());
+            }
+        }
+        inode.altered(now);
+        Ok(())
     }
 
     pub fn set(&mut self, id: u64, set: &SetAttr) -> Result<()> {

@@ -97,6 +97,7 @@ impl Inner {
                 Ok(Changed { object, dir, to_dir, ..Changed::default() })
             }
             Change::Set { object, set, guard } => self.set(object, set, *guard),
+            Change::SetXattr { object, name, set } => self.set_xattr(object, name, set),
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use origin::{Around, Before, Change, Changed, Committed, DirCursor, Object, Origin, Reference, Written};
 use types::{
-    Attr, ByteRange, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr, Stability, TimeChange,
-    Timestamp,
+    Attr, ByteRange, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr, SetXattr, Stability,
+    TimeChange, Timestamp, XattrName,
 };
 
 use super::{kind_of, name, pattern};
@@ -25,6 +25,7 @@ pub async fn run_changes(origin: &Arc<dyn Origin>) {
     suite.refuses_a_rename_that_cannot_be().await;
     suite.sets_attributes_and_times().await;
     suite.sets_under_guard().await;
+    suite.keeps_extended_attributes().await;
     suite.cuts_and_lengthens().await;
     suite.writes_where_it_is_told().await;
     suite.tells_its_own_changes_from_others().await;
@@ -65,7 +66,7 @@ impl Changes {
         let (place, other) = (change.place().clone(), to_dir(&change));
         let was = [self.origin.getattr(&place).await.ok(), self.look_at(other).await];
         let changed = self.origin.change(&change).await?;
-        if let Change::Set { .. } = &change {
+        if let Change::Set { .. } | Change::SetXattr { .. } = &change {
             assert_eq!(changed.dir, Around::default(), "a set changes no directory");
             self.check_before(&change, changed.before, was[0].as_ref(), changed.resent);
         } else {
@@ -104,6 +105,44 @@ impl Changes {
             assert!(!resent, "what was before a change that was made twice?");
             assert_eq!(Some(before), was.map(Before::from), "before {}", change.kind());
         }
+    }
+
+    /// Or says that it has none.
+    async fn keeps_extended_attributes(&self) {
+        let file =
+            self.create_in(&self.root, "f", CreateHow::Guarded, SetAttr::default()).await.expect("made");
+        let attribute = |text: &str| XattrName::new(text.as_bytes().to_vec()).expect("a name");
+        let set = async |object: &Object, name: &str, set: SetXattr| {
+            let (object, name) = (object.reference.clone(), attribute(name));
+            self.change(Change::SetXattr { object, name, set }).await
+        };
+        let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+        if !self.origin.has_xattrs() {
+            assert_eq!(kind_of(self.origin.xattrs(&file.reference).await), ErrorKind::NotSupported);
+            let refused = set(&file, "user.a", SetXattr::To(value("1"))).await;
+            assert_eq!(kind_of(refused), ErrorKind::NotSupported);
+            self.remove("f").await.expect("removed");
+            return;
+        }
+        set(&file, "user.a", SetXattr::To(value("1"))).await.expect("set");
+        set(&file, "user.b", SetXattr::New(value(""))).await.expect("set");
+        let again = set(&file, "user.a", SetXattr::New(value("2"))).await;
+        assert_eq!(kind_of(again), ErrorKind::Exists);
+        set(&file, "user.a", SetXattr::Replace(value("3"))).await.expect("set");
+        for lacking in [SetXattr::Replace(value("4")), SetXattr::Remove] {
+            assert_eq!(kind_of(set(&file, "user.c", lacking).await), ErrorKind::NotFound);
+        }
+        let mut all = self.origin.xattrs(&file.reference).await.expect("read");
+        all.sort();
+        assert_eq!(all, [(attribute("user.a"), value("3")), (attribute("user.b"), value(""))]);
+        for name in ["user.a", "user.b"] {
+            set(&file, name, SetXattr::Remove).await.expect("removed");
+        }
+        assert_eq!(self.origin.xattrs(&file.reference).await.expect("read"), []);
+        self.remove("f").await.expect("removed");
+        let gone = set(&file, "user.a", SetXattr::To(value("5"))).await;
+        assert_eq!(kind_of(gone), ErrorKind::Stale);
+        assert_eq!(kind_of(self.origin.xattrs(&file.reference).await), ErrorKind::Stale);
     }
 
     async fn make(&self, change: Change) -> Result<Object> {

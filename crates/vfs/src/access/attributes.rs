@@ -3,7 +3,7 @@
 
 use types::{Attr, Caller, Result, SetAttr, TimeChange};
 
-use super::{demand, is_owner, may_write_bytes, permit};
+use super::{demand, is_guarded, is_owner, may_write_bytes, permit};
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
@@ -83,4 +83,13 @@ pub fn new_attributes(caller: &Caller, dir: &Attr, is_dir: bool, set: &SetAttr) 
 /// A device is a way past every mode bit.
 pub fn demand_device(caller: &Caller) -> Result<()> {
     permit(caller.trusted || caller.uid == 0, "make a device", caller)
+}
+
+/// To set or remove an attribute of users: as to write, and in a directory where only owners take theirs away, as its
+/// owner. Other objects have none: their modes say who may use a device, not who may write to it.
+pub fn demand_set_xattr(caller: &Caller, attr: &Attr) -> Result<()> {
+    const WHAT: &str = "set an extended attribute";
+    permit(attr.is_file() || attr.is_dir(), WHAT, caller)?;
+    permit(!attr.is_dir() || !is_guarded(caller, attr), WHAT, caller)?;
+    demand(may_write_bytes(caller, attr), WHAT, caller)
 }

@@ -14,3 +14,4 @@ mod reads;
 mod writable;
 mod writing;
 mod writing_model;
+mod xattr;
