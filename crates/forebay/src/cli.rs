@@ -87,6 +87,9 @@ pub struct ServeArgs {
     /// machine's disk has it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
+    /// Go on with what can be read of a damaged journal; without, it is shown and takes nothing. Copy it away first
+    #[arg(long)]
+    pub accept_journal_damage: bool,
     /// Print the addresses as JSON once they answer
     #[arg(long)]
     pub json: bool,

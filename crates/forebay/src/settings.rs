@@ -90,7 +90,7 @@ impl Settings {
                 "a cache of {size} bytes is below the floor of {floor}MiB; give --cache-size 20GiB"
             ));
         }
-        let journal = JournalSettings::build(file.journal, &dir)?;
+        let journal = JournalSettings::build(file.journal, &dir, args.accept_journal_damage)?;
         let mut junctions = Vec::new();
         for typed in file.junction {
             let write = write.or(typed.write).unwrap_or_default().0;

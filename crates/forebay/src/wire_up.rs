@@ -160,6 +160,7 @@ fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         utc_offset,
         flush: back.iter().map(|junction| (junction.path.clone(), junction.flush.clone())).collect(),
+        accept_damage: journal.accept_damage,
         hook,
     }))
 }

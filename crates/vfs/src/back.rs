@@ -9,10 +9,11 @@ mod alarms;
 mod bytes;
 mod home;
 mod journal;
-mod locks;
+pub(crate) mod locks;
 mod lost;
 mod names;
 mod operate;
+mod place;
 mod shown;
 mod view;
 
@@ -39,6 +40,8 @@ pub struct Journaling {
     pub utc_offset: i32,
     /// By path of the junction.
     pub flush: HashMap<String, FlushPolicy>,
+    /// Go on with what can be read of a journal that is not what it was.
+    pub accept_damage: bool,
     /// Told each step of the journal.
     pub hook: Option<Hook>,
 }

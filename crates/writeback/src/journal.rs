@@ -1,7 +1,7 @@
 //! The journal as its users see it: append, wait until it is durable, read back, say that it is done.
 //!
-//! One thread commits (one fdatasync for all that wait), another gives room back. All work on the disk is done off
-//! the runtime's threads. Waiting has a deadline or ends with its future; an append that nobody waits for any more
+//! One thread commits (one fdatasync for all that wait), another gives room back. Work on the disk is done off the
+//! runtime's threads, but for small writes into the kernel's memory. Waiting has a deadline or ends with its future; an append that nobody waits for any more
 //! is taken back.
 
 use std::path::PathBuf;
@@ -30,6 +30,12 @@ use crate::{DATA_MAX, SEGMENT_SIZE_MAX};
 
 /// Appends that write at the same time. They take turns anyway; more would only hold threads.
 const APPENDS_MAX: usize = 64;
+/// Bytes of an entry that is written on the caller's thread.
+const AT_ONCE_MAX: usize = 32 << 10;
+/// A write into the kernel's memory that takes longer than this was made to wait...
+const AT_ONCE_PATIENCE: Duration = Duration::from_millis(1);
+/// ...and so may others be, for as long as this.
+const AT_ONCE_PAUSE: Duration = Duration::from_secs(1);
 /// Written and not synced: beyond this a commit begins although nobody waits, so that the one at the end of a segment
 /// has little left to do and the disk is never idle under a stream.
 const UNSYNCED_MAX: u64 = 8 << 20;
@@ -92,6 +98,8 @@ pub struct Journal {
     wanted: Arc<AtomicU64>,
     appends: Arc<Semaphore>,
     room: Arc<Notify>,
+    /// When the kernel last made a writer wait who was not to.
+    waited: Mutex<Option<Instant>>,
     /// When it was last said that it is full.
     said_full: Mutex<Option<Instant>>,
     feeder: Option<Feeder>,
@@ -127,8 +135,8 @@ impl Journal {
         let recovered = Recovered { sequences: log.live_sequences().into_iter(), log: log.clone() };
         let feeder = config.replica.map(|replica| Feeder::start(log.clone(), replica));
         let appends = Arc::new(Semaphore::new(APPENDS_MAX));
-        let said_full = Mutex::default();
-        Ok((Journal { log, committer, keeper, wanted, appends, room, said_full, feeder }, recovered))
+        let (waited, said_full) = (Mutex::default(), Mutex::default());
+        Ok((Journal { log, committer, keeper, wanted, appends, room, waited, said_full, feeder }, recovered))
     }
 
     pub fn metrics(&self) -> &Metrics {
@@ -140,15 +148,14 @@ impl Journal {
         self.log.verifier()
     }
 
-    /// Places where the journal is not what it was. While there are any, everything can be read and nothing written.
+    /// Places where the journal is not what it was, until that is accepted. While there are any, everything can be read and nothing written.
     pub fn damage(&self) -> &[Damage] {
         self.log.damage()
     }
 
-    /// Go on with what is readable, knowing that entries may be missing.
-    pub async fn accept_damage(&self) -> Result<()> {
-        let log = self.log.clone();
-        off_runtime(move || log.accept_damage()).await
+    /// Go on with what is readable, knowing that entries may be missing. On this thread, as the opening.
+    pub fn accept_damage(&self) -> Result<()> {
+        self.log.accept_damage()
     }
 
     /// A write or a sync failed: nothing is accepted before the journal is opened anew.
@@ -207,6 +214,9 @@ impl Journal {
     }
 
     async fn write(&self, head: Bytes, data: Bytes) -> Result<Append> {
+        if let Some(written) = self.write_at_once(&head, &data)? {
+            return Ok(written);
+        }
         let permit = self.appends.clone().acquire_owned().await.expect("never closed");
         let log = self.log.clone();
         let written = tokio::task::spawn_blocking(move || {
@@ -220,6 +230,25 @@ impl Journal {
             self.want(self.log.last_sequence());
         }
         Ok(written.deliver())
+    }
+
+    /// A small entry, on this thread: a thread of its own would cost more than the writing. `None`: it might wait, or
+    /// the kernel has made one wait just now (it does when other programs fill its memory with what is to be written).
+    fn write_at_once(&self, head: &[u8], data: &[u8]) -> Result<Option<Append>> {
+        let calm = || self.waited.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(is_over);
+        if head.len() + data.len() > AT_ONCE_MAX || !calm() {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let written = self.log.append_at_once(head, data)?;
+        if begun.elapsed() > AT_ONCE_PATIENCE {
+            *self.waited.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        let Some((written, unsynced)) = written else { return Ok(None) };
+        if unsynced > UNSYNCED_MAX {
+            self.want(self.log.last_sequence());
+        }
+        Ok(Some(written))
     }
 
     fn want(&self, sequence: u64) {
@@ -309,6 +338,10 @@ impl Journal {
         let log = self.log.clone();
         off_runtime(move || log.close()).await
     }
+}
+
+fn is_over(waited: Instant) -> bool {
+    waited.elapsed() > AT_ONCE_PAUSE
 }
 
 async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

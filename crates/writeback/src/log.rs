@@ -91,6 +91,12 @@ struct Writer {
     owed: Vec<u64>,
 }
 
+impl Writer {
+    fn unsynced_bytes(&self) -> u64 {
+        self.tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
+    }
+}
+
 /// The segment that is being written.
 struct Tail {
     number: u64,
@@ -144,8 +150,12 @@ impl Log {
         self.state.verifier()
     }
 
+    /// That nobody has accepted.
     pub fn damage(&self) -> &[Damage] {
-        &self.damage
+        match self.damage_accepted.get() {
+            Some(()) => &[],
+            None => &self.damage,
+        }
     }
 
     /// Go on with what is readable. The damage is found again at the next open, until its segment has left.
@@ -220,7 +230,7 @@ impl Log {
     pub fn append(&self, head: &[u8], data: &[u8]) -> Result<Append> {
         self.usable()?;
         self.check_lengths(head, data)?;
-        let (head_crc, data_crc) = (crc32c::crc32c(head), segment::data_crc(data, self.sabotage));
+        let crcs = self.crcs(head, data);
         let mut writer = self.writer();
         self.usable()?;
         self.pay_owed(&mut writer)?;
@@ -228,6 +238,37 @@ impl Log {
         if let Some(full) = self.make_room(&mut writer, span)? {
             return Ok(Append::Full(full));
         }
+        self.append_to(&mut writer, head, data, crcs)
+    }
+
+    /// As `append`, where that takes no more than a copy into the kernel's memory: nobody else is writing, and there is
+    /// room in the tail. `None`: it might wait. With the bytes that a commit would have to bring to the disk then.
+    pub fn append_at_once(&self, head: &[u8], data: &[u8]) -> Result<Option<(Append, u64)>> {
+        self.usable()?;
+        self.check_lengths(head, data)?;
+        let crcs = self.crcs(head, data);
+        let Ok(mut writer) = self.writer.try_lock() else { return Ok(None) };
+        self.usable()?;
+        let span = segment::span(head.len() as u64, data.len() as u64);
+        if !writer.reserve || !writer.owed.is_empty() || !self.fits(&writer, span) {
+            return Ok(None);
+        }
+        let outcome = self.append_to(&mut writer, head, data, crcs)?;
+        Ok(Some((outcome, writer.unsynced_bytes())))
+    }
+
+    fn crcs(&self, head: &[u8], data: &[u8]) -> (u32, u32) {
+        (crc32c::crc32c(head), segment::data_crc(data, self.sabotage))
+    }
+
+    /// Where there is room for it in the tail.
+    fn append_to(
+        &self,
+        writer: &mut Writer,
+        head: &[u8],
+        data: &[u8],
+        (head_crc, data_crc): (u32, u32),
+    ) -> Result<Append> {
         let frame = Frame {
             kind: Kind::Entry,
             sequence: writer.next_sequence,
@@ -238,7 +279,7 @@ impl Log {
             covered: 0,
             written_ms: now_ms(),
         };
-        let Some(position) = self.write_record(&mut writer, frame, head, data)? else {
+        let Some(position) = self.write_record(writer, frame, head, data)? else {
             return Ok(Append::Full(Full::Disk));
         };
         writer.next_sequence += 1;

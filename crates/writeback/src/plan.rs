@@ -60,6 +60,7 @@ impl Scope {
 #[derive(Clone, Debug)]
 pub struct Parked {
     pub sequence: u64,
+    pub object: FileId,
     pub error: Error,
     pub again_at: Duration,
 }
@@ -233,7 +234,11 @@ impl Plan {
     pub fn park(&mut self, unit: &Unit, error: &Error, again_at: Duration) {
         self.give_back(unit);
         for sequence in &unit.sequences {
-            self.parked.insert(*sequence, Parked { sequence: *sequence, error: error.clone(), again_at });
+            if let Some(pending) = self.pending.get(sequence) {
+                let object = pending.operation.object();
+                let parked = Parked { sequence: *sequence, object, error: error.clone(), again_at };
+                self.parked.insert(*sequence, parked);
+            }
             if let Some(queue) = self.queues.get_mut(&unit.junction) {
                 queue.ready.remove(sequence);
                 queue.asked.remove(sequence);

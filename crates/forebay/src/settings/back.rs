@@ -20,11 +20,13 @@ const JOURNAL_SIZE_DEFAULT: u64 = 10 << 30;
 pub struct JournalSettings {
     pub dir: PathBuf,
     pub size_max: u64,
+    /// Go on with what can be read of a damaged one.
+    pub accept_damage: bool,
 }
 
 impl JournalSettings {
     /// `cache`: the directory of everything else.
-    pub fn build(typed: config::Journal, cache: &Path) -> Result<JournalSettings> {
+    pub fn build(typed: config::Journal, cache: &Path, accept_damage: bool) -> Result<JournalSettings> {
         let dir = typed.dir.unwrap_or_else(|| cache.join("journal"));
         let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
         let taken = [cache.to_owned(), cache.join("blocks"), cache.join("metadata")];
@@ -35,7 +37,11 @@ impl JournalSettings {
                 cache.join("journal").display()
             ));
         }
-        Ok(JournalSettings { dir, size_max: typed.size.map_or(JOURNAL_SIZE_DEFAULT, |size| size.0) })
+        Ok(JournalSettings {
+            dir,
+            accept_damage,
+            size_max: typed.size.map_or(JOURNAL_SIZE_DEFAULT, |size| size.0),
+        })
     }
 }
 
@@ -119,12 +125,12 @@ mod tests {
     #[test]
     fn the_journal_lies_beside_the_blocks_and_in_nobody_elses_directory() {
         let cache = Path::new("/srv/forebay");
-        let default = JournalSettings::build(config::Journal::default(), cache).expect("right");
+        let default = JournalSettings::build(config::Journal::default(), cache, false).expect("right");
         assert_eq!((default.dir, default.size_max), (cache.join("journal"), 10 << 30));
         let at = |dir: &str| config::Journal { dir: Some(dir.into()), size: None };
         for taken in ["/srv/forebay", "/srv/forebay/blocks", "/srv/forebay/metadata/"] {
-            assert!(JournalSettings::build(at(taken), cache).is_err(), "{taken}");
+            assert!(JournalSettings::build(at(taken), cache, false).is_err(), "{taken}");
         }
-        assert!(JournalSettings::build(at("/nvme/journal"), cache).is_ok());
+        assert!(JournalSettings::build(at("/nvme/journal"), cache, false).is_ok());
     }
 }

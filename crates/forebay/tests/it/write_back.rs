@@ -35,22 +35,26 @@ fn held(dir: &Path) -> Tier {
     Tier::start(dir, &junction)
 }
 
-/// Copied there by libnfs, closed, and so acknowledged; `None` if it is not installed.
-fn put(tier: &Tier, path: &str, bytes: &[u8]) -> Option<()> {
+/// Copied there by libnfs; `None` if it is not installed.
+fn copy(tier: &Tier, path: &str, bytes: &[u8]) -> Option<Output> {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
     std::fs::write(file.path(), bytes).expect("written");
     let port = tier.nfs_port;
     let url = format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}&version=3");
     match Command::new("nfs-cp").arg(file.path()).arg(url).output() {
-        Ok(done) => {
-            assert!(done.status.success(), "{path}: {done:?}");
-            Some(())
-        }
+        Ok(done) => Some(done),
         Err(e) => {
             testkit::lab::not_run("nfs-cp", &format!("Debian's libnfs-utils is not installed ({e})"));
             None
         }
     }
+}
+
+/// Copied, closed, and so acknowledged.
+fn put(tier: &Tier, path: &str, bytes: &[u8]) -> Option<()> {
+    let done = copy(tier, path, bytes)?;
+    assert!(done.status.success(), "{path}: {done:?}");
+    Some(())
 }
 
 fn read(tier: &Tier, path: &str) -> Vec<u8> {
@@ -136,6 +140,37 @@ fn what_was_acknowledged_survives_kill_nine() {
         assert!(std::fs::read(show.join(name)).expect("there now") == content(seed), "other bytes in {name}");
     }
     assert_eq!(std::fs::read_dir(&show).expect("listed").count(), 2, "and nothing else");
+}
+
+#[test]
+fn a_damaged_journal_takes_nothing_until_its_damage_is_accepted() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (mut tier, show) = (held(dir.path()), show_of(dir.path()));
+    let Some(()) = put(&tier, "/show/first", &content(1)) else { return };
+    put(&tier, "/show/second", &content(2));
+    tier.kill_nine();
+    let segment = dir.path().join("cache/journal/00000001.journal");
+    let mut bytes = std::fs::read(&segment).expect("there");
+    let (header, sequence) = (64, 8);
+    bytes[header + sequence] ^= 0xff; // of the first entry
+    std::fs::write(&segment, bytes).expect("written");
+
+    tier.start_again();
+    let damaged = |tier: &Tier| tier.json(&["status"])["journal"]["damaged"].clone();
+    let places = damaged(&tier);
+    assert!(places[0].as_str().is_some_and(|place| place.contains("00000001.journal")), "{places}");
+    assert!(read(&tier, "/show/second") == content(2), "what can be read is shown");
+    let refused = copy(&tier, "/show/third", &content(3)).expect("installed");
+    assert!(!refused.status.success(), "{refused:?}");
+    tier.stop();
+
+    tier.start_again_with(&["--accept-journal-damage"]);
+    assert_eq!(damaged(&tier), Value::from(Vec::<Value>::new()));
+    put(&tier, "/show/third", &content(3));
+    for (name, seed) in [("second", 2), ("third", 3)] {
+        flush(&tier, &[&format!("/show/{name}")]);
+        assert!(std::fs::read(show.join(name)).expect("there now") == content(seed), "other bytes in {name}");
+    }
 }
 
 #[test]
@@ -269,7 +304,7 @@ fn what_the_origin_refuses_is_named_stays_here_and_goes_home_when_that_is_mended
     let Some(()) = put(&tier, "/show/large", &content(10)) else { return };
     let refused = tier.ask(&["flush", "--wait"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(said(&refused).contains("not flushed: operation "), "{}", said(&refused));
+    assert!(said(&refused).contains("not flushed: /show/large (operation "), "{}", said(&refused));
     let told: Value = serde_json::from_slice(&refused.stdout).expect("JSON");
     assert!(told["refused"].as_u64().is_some_and(|refused| refused > 0), "{told}");
     let journal = tier.json(&["status"])["journal"].clone();

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use cache::{Cache, CacheKey};
 use namespace::{Ask, Namespace, New, Node, Old};
 use origin::{Object, Origin, Reference};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
@@ -20,10 +20,13 @@ use writeback::{
 };
 
 use super::alarms::Alarms;
+use super::place;
 use super::shown::{Below, Shown};
 
-/// Bytes given to the cache at a time.
-const LAY_MAX: u64 = 32 << 20;
+/// Bytes of a file given to the cache at a time.
+const LAY_MAX: u64 = 8 << 20;
+/// Files whose bytes are given to the cache at a time: they are in memory then, twice.
+const LAYS_TOGETHER: usize = 2;
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
 /// Directories between an object and the root, at most.
@@ -41,6 +44,7 @@ pub struct BackHome {
     ready: watch::Receiver<bool>,
     /// The origin's verifier of what was written since the last commit; `None`: it was not always the same.
     unstable: Mutex<HashMap<FileId, Option<WriteVerifier>>>,
+    lays: Semaphore,
 }
 
 /// What is kept with an object in the namespace's database.
@@ -87,7 +91,8 @@ impl BackHome {
         alarms: Arc<Alarms>,
         ready: watch::Receiver<bool>,
     ) -> BackHome {
-        BackHome { namespace, cache, shown, journal, alarms, ready, unstable: Mutex::default() }
+        let (unstable, lays) = (Mutex::default(), Semaphore::new(LAYS_TOGETHER));
+        BackHome { namespace, cache, shown, journal, alarms, ready, unstable, lays }
     }
 
     fn note(&self, id: FileId) -> Result<Note> {
@@ -148,6 +153,14 @@ impl BackHome {
         Ok(Found { id, version: after.version, attr: after.attr, target: None })
     }
 
+    fn place_of(&self, id: FileId) -> Option<(FileId, Option<Name>)> {
+        place::place_of(&self.shown, &self.namespace, id)
+    }
+
+    fn path_in(&self, dir: FileId, name: &Name) -> String {
+        place::path_in(&self.shown, &self.namespace, dir, name)
+    }
+
     fn wrote_under(&self, id: FileId, verifier: WriteVerifier) {
         let mut unstable = self.unstable();
         let known = unstable.entry(id).or_insert(Some(verifier));
@@ -172,16 +185,6 @@ impl BackHome {
         }
     }
 
-    /// The directory an object is in, as far as is known.
-    fn parent(&self, id: FileId) -> Option<(FileId, Option<Name>)> {
-        if let Some((dir, name)) = self.shown.altered(id).and_then(|altered| altered.place) {
-            return Some((dir, Some(name)));
-        }
-        let namespace::Found::Node(node) = self.namespace.getattr_known(id).ok()? else { return None };
-        let nowhere = node.parent() == FileId([0; 16]) || node.parent() == id;
-        (!nowhere).then(|| (node.parent(), Name::new(node.name().clone()).ok()))
-    }
-
     /// The object was lost sight of: an origin whose references are paths knows it by its names only, and it may be under
     /// another of them than the one that was thought of.
     async fn look_under_names(&self, id: FileId) -> Result<Option<Found>> {
@@ -195,24 +198,6 @@ impl BackHome {
         Ok(None)
     }
 
-    /// For a person, as far as it is known.
-    pub fn path_of(&self, dir: FileId, name: &Name) -> String {
-        let mut parts = vec![name.as_bytes().escape_ascii().to_string()];
-        let mut at = dir;
-        for _ in 0..DEPTH_MAX {
-            let Some((parent, name)) = self.parent(at) else { break };
-            parts.extend(name.map(|name| name.as_bytes().escape_ascii().to_string()));
-            at = parent;
-        }
-        let junction = self.namespace.getattr_known(at).ok().and_then(|root| {
-            self.namespace.junctions().into_iter().find(|junction| junction.id == root.junction())
-        });
-        let top =
-            junction.map_or_else(String::new, |junction| junction.path.trim_end_matches('/').to_owned());
-        parts.reverse();
-        format!("{top}/{}", parts.join("/"))
-    }
-
     /// The file's bytes are clean now under the version that the flush left: those below it, cut, with what was written
     /// over them. Exactly what was flushed, whatever clients wrote since.
     async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
@@ -222,6 +207,7 @@ impl BackHome {
             Below::Nothing => CacheKey { file: id, version: draft(id, 0), size: 0 },
             Below::Unknown => return Ok(()),
         };
+        let _turn = self.lays.acquire().await.expect("never closed");
         // What lies beyond a cut comes back as zeros.
         if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
             let cut = CacheKey { version: draft(id, 1), size, ..old };
@@ -398,9 +384,9 @@ impl Home for BackHome {
     }
 
     async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
-        let Some((mut dir, Some(name))) = self.parent(object) else { return Ok(None) };
+        let Some((mut dir, Some(name))) = self.place_of(object) else { return Ok(None) };
         for _ in 0..DEPTH_MAX {
-            let above = self.parent(dir);
+            let above = self.place_of(dir);
             if matches!(self.look(dir).await?, Seen::Found(_)) {
                 return Ok(Some((dir, name)));
             }
@@ -447,11 +433,11 @@ impl Home for BackHome {
 
     fn alarm(&self, alarm: Alarm) {
         let what = match &alarm.place {
-            Some((dir, name)) => self.path_of(*dir, name),
-            None => format!("file {}", alarm.object),
+            Some((dir, name)) => self.path_in(*dir, name),
+            None => place::path_of(&self.shown, &self.namespace, alarm.object),
         };
         let beside = match (&alarm.place, &alarm.beside) {
-            (Some((dir, _)), Some(beside)) => format!(", ours is {}", self.path_of(*dir, beside)),
+            (Some((dir, _)), Some(beside)) => format!(", ours is {}", self.path_in(*dir, beside)),
             _ => String::new(),
         };
         self.alarms.raise(alarm.kind, format!("{what}{beside}: {}", alarm.why));

@@ -11,7 +11,7 @@ use namespace::{Found, Namespace};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, warn};
 use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 use writeback::{
     Action, FlushConfig, Flusher, Journal, LocalIds, Operation, Position, RecoveredEntry, SystemClock,
@@ -95,6 +95,10 @@ impl Back {
         config.size_max = journaling.size_max;
         config.hook = journaling.hook.clone();
         let (journal, recovered) = Journal::open(config)?;
+        if journaling.accept_damage && !journal.damage().is_empty() {
+            journal.damage().iter().for_each(|damage| warn!("the journal's damage is accepted: {damage}"));
+            journal.accept_damage()?;
+        }
         let recovered: Vec<_> = recovered.map(decoded).collect::<Result<_>>()?;
         check_junctions(namespace, writing, &journaling, &recovered)?;
         let shown = Arc::new(Shown::new());

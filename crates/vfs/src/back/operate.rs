@@ -10,6 +10,8 @@ use namespace::Namespace;
 use types::{FileId, Result, Timestamp};
 use writeback::{Parked, Scope};
 
+use super::place;
+use super::shown::Shown;
 use super::{Back, JournalLoad, Journaling, JunctionLoad, Unflushed};
 use crate::{Vfs, WritePolicy, Writing};
 
@@ -20,19 +22,34 @@ const DEPTH_MAX: usize = 4096;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A flush that was asked for. Dropping it changes nothing but who waits.
-pub struct Flushing(Option<writeback::Flushing>);
+pub struct Flushing(Option<UnderWay>);
+
+struct UnderWay {
+    flushing: writeback::Flushing,
+    places: Places,
+}
+
+/// Knows where what is refused is.
+#[derive(Clone)]
+struct Places {
+    shown: Arc<Shown>,
+    namespace: Arc<Namespace>,
+}
 
 impl Flushing {
     /// Returns when all that was acknowledged before is at the origin, or is refused there: these, a sentence each.
     /// Waits for as long as an outage lasts.
     pub async fn wait(self) -> Vec<String> {
-        let Some(flushing) = self.0 else { return Vec::new() };
-        flushing.wait().await.iter().map(refusal).collect()
+        let Some(UnderWay { flushing, places }) = self.0 else { return Vec::new() };
+        flushing.wait().await.iter().map(|parked| places.refusal(parked)).collect()
     }
 }
 
-fn refusal(parked: &Parked) -> String {
-    format!("operation {}: {}", parked.sequence, parked.error)
+impl Places {
+    fn refusal(&self, parked: &Parked) -> String {
+        let path = place::path_of(&self.shown, &self.namespace, parked.object);
+        format!("{path} (operation {}): {}", parked.sequence, parked.error)
+    }
 }
 
 impl Vfs {
@@ -60,7 +77,12 @@ impl Vfs {
             Some(path) => self.scope(back, path).await?,
             None => Scope::All,
         };
-        Ok(Flushing(Some(back.flusher.flush(&scope))))
+        let flushing = back.flusher.flush(&scope);
+        Ok(Flushing(Some(UnderWay { flushing, places: self.places(back) })))
+    }
+
+    fn places(&self, back: &Back) -> Places {
+        Places { shown: back.shown.clone(), namespace: self.namespace.clone() }
     }
 
     async fn scope(&self, back: &Back, path: &[u8]) -> Result<Scope> {
@@ -110,12 +132,12 @@ impl Vfs {
             let (dirty_bytes, oldest) = back.flusher.load(junction.id);
             JunctionLoad { path: junction.path, dirty_bytes, oldest: oldest.map(age) }
         });
-        let waiting = back.flusher.waiting();
+        let (waiting, places) = (back.flusher.waiting(), self.places(back));
         let (alarms, conflicts) = back.alarms.all();
         Unflushed {
             junctions: loads.collect(),
             journal: Some(journal_load(back, &back.dir, waiting.operations)),
-            refused: waiting.parked.iter().map(refusal).collect(),
+            refused: waiting.parked.iter().map(|parked| places.refusal(parked)).collect(),
             alarms,
             conflicts,
         }

@@ -64,6 +64,7 @@ fn open_vfs(
         host: "here".into(),
         utc_offset: 0,
         flush: HashMap::from([("/".to_owned(), flush)]),
+        accept_damage: false,
         hook: None,
     };
     let writing = Writing { junctions: policies, ..Writing::default() };

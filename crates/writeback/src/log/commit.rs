@@ -70,7 +70,7 @@ impl Log {
 
     /// Bytes that a commit would have to bring to the disk now.
     pub fn unsynced_bytes(&self) -> u64 {
-        self.writer().tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
+        self.writer().unsynced_bytes()
     }
 
     /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was

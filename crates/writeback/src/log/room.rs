@@ -66,7 +66,7 @@ impl Log {
         self.begin(writer, file)
     }
 
-    fn fits(&self, writer: &Writer, span: u64) -> bool {
+    pub(super) fn fits(&self, writer: &Writer, span: u64) -> bool {
         writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
     }
 

@@ -175,7 +175,7 @@ async fn damage_is_named_and_the_rest_stays_readable_and_nothing_goes_on_unasked
     drop(journal);
     let (journal, _) = opened(dir.path(), 16);
     assert_eq!(journal.damage().len(), 1, "it stays known while nobody accepts it");
-    journal.accept_damage().await.unwrap();
+    journal.accept_damage().unwrap();
     append(&journal, 100..101).await;
     drop(journal);
     let (journal, _) = opened(dir.path(), 16);
@@ -199,7 +199,7 @@ async fn a_lost_state_and_a_lost_last_segment_are_damage_until_accepted() {
             assert_ne!(journal.verifier(), verifier);
         }
         let (journal, recovered) = opened(dir.path(), 16);
-        journal.accept_damage().await.unwrap();
+        journal.accept_damage().unwrap();
         let found = check_all(&journal, recovered).await;
         let next = append(&journal, 100..101).await;
         assert!(next > 100 && found.len() <= 100, "no sequence is given out again");
