@@ -23,6 +23,8 @@ pub use status::status;
 pub use warm::{WarmArgs, warm};
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// A look at a tier that is stopped, or killed and not let go by its mount, would wait for ever.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// One line of the answer.
 macro_rules! say {
@@ -85,7 +87,8 @@ fn agent() -> ureq::Agent {
 }
 
 fn get(args: &ClientArgs, path: &str) -> Result<Value> {
-    answer(args, agent().get(format!("http://{}{path}", args.admin)).call())
+    let asked = agent().get(format!("http://{}{path}", args.admin));
+    answer(args, asked.config().timeout_global(Some(LOOK)).build().call())
 }
 
 fn post(args: &ClientArgs, path: &str, body: &Value) -> Result<Value> {

@@ -6,9 +6,8 @@
 //! the tier (`crash/ledger.rs`, which says what a crash may take); at the end the origin's directory is compared with
 //! the models, byte for byte.
 //!
-//! Programs on a mount take part only with FOREBAY_CRASH_PROGRAMS=1: a tier that is killed while it tells the kernel of
-//! a change, and a program waits for it in that directory, is not let go by the kernel, nor is the program
-//! (docs/SEMANTICS.md, "Through FUSE"); `umount -f` lets both go, and who runs this must be there to do it.
+//! A tier that is killed while it tells the kernel of a change, and a program waits for it in that directory, is not let
+//! go by the kernel, nor is the program (docs/SEMANTICS.md, "Through FUSE"): the mount is aborted then.
 //!
 //! With `cargo test --package forebay --test it -- --nocapture --test-threads=1 crash::`, `FOREBAY_CRASHES` is the number
 //! of crashes over all tests of this file, `FOREBAY_CRASH_SEED` makes the same operations again (not the same timing),
@@ -114,7 +113,6 @@ struct Report {
     stale: u64,
     hidden: u32,
     stuck: u32,
-    left: u32,
     deaths: BTreeMap<String, u32>,
     /// Kills before which the tier was asked what the origin does not have yet, and those at which that was something.
     asked: u32,
@@ -187,7 +185,7 @@ impl Run {
             ));
         }
         if !bed.has_mount {
-            println!("without programs on a mount: FOREBAY_CRASH_PROGRAMS=1, /dev/fuse and root are needed");
+            println!("without programs on a mount: /dev/fuse and root are needed");
         }
         Ok(Run { plan, seed, chance, bed, clients, life: 0 })
     }
@@ -202,7 +200,6 @@ impl Run {
         report.crashes += self.plan.crashes;
         report.hidden += self.bed.hidden;
         report.stuck += self.bed.stuck;
-        report.left += self.bed.left;
         *report.deaths.entry("before it served".to_owned()).or_default() += self.bed.early_deaths;
         for client in &self.clients {
             report.answered += client.answered;
@@ -236,7 +233,7 @@ impl Run {
         let enough = 5 + self.chance.below(150);
         let start = Instant::now();
         while life.answered.load(Ordering::SeqCst) < enough && start.elapsed() < LIFE_MAX {
-            if working.iter().any(JoinHandle::is_finished) || self.bed.tier().ended().is_some() {
+            if working.iter().any(JoinHandle::is_finished) || self.bed.tier().is_dead() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -248,9 +245,10 @@ impl Run {
             report.asked += 1;
             report.dirty += u32::from(operations > 0);
         }
-        let how = match self.bed.tier().ended() {
-            None => "killed".to_owned(),
-            Some(status) => format!("{status}"),
+        let how = match (self.bed.tier().ended(), self.bed.tier().is_dead()) {
+            (None, false) => "killed".to_owned(),
+            (None, true) => "at a step, held by its mount".to_owned(),
+            (Some(status), _) => format!("{status}"),
         };
         *report.deaths.entry(how).or_default() += 1;
         self.bed.kill();

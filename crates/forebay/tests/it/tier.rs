@@ -12,6 +12,9 @@ use serde_json::Value;
 use testkit::ports::free_port;
 
 const START_DEADLINE: Duration = Duration::from_secs(20);
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// States of a process (proc_pid_stat(5)) of which nothing runs any more; idle: it waits for its threads to dump core.
+const DEAD: [char; 3] = ['Z', 'X', 'I'];
 /// Of its log, when a test fails.
 const LOG_LINES: usize = 100;
 
@@ -115,6 +118,14 @@ impl Tier {
         self.process.try_wait().expect("our child")
     }
 
+    /// It answers nobody any more. What it held may not be free yet: a thread of it may wait in the kernel.
+    pub fn is_dead(&mut self) -> bool {
+        let ended = self.ended().is_some();
+        let stat =
+            || std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        ended || stat().rsplit(") ").next().is_none_or(|state| state.starts_with(DEAD))
+    }
+
     fn wait_until_up(&mut self) {
         let start = Instant::now();
         while TcpStream::connect(self.admin).is_err() {
@@ -136,7 +147,11 @@ impl Tier {
 
     /// Start again on the same ports with what is on disk.
     pub fn start_again(&mut self) {
-        self.process = self.serving().spawn().expect("forebay starts");
+        self.start_again_with(&[]);
+    }
+
+    pub fn start_again_with(&mut self, arguments: &[&str]) {
+        self.process = self.serving().args(arguments).spawn().expect("forebay starts");
         self.wait_until_up();
     }
 
@@ -159,11 +174,18 @@ impl Tier {
     }
 
     pub fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("sent");
+        self.try_get(path).expect("answered")
+    }
+
+    /// Of one that may be dead, and held by its mount. (A command would wait for that before it begins: what is started
+    /// closes the files that this process has open there.)
+    pub fn try_get(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.admin)?;
+        stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        answer
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// The value of this line of `/metrics`; 0 if there is none.

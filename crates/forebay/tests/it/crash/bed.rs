@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use origin::{Change, Origin};
 use origin_nfs::NfsOrigin;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use types::Name;
 
 use crate::crash::chance::Chance;
@@ -34,8 +34,6 @@ pub struct Bed {
     pub hidden: u32,
     /// Killed tiers that did not end before their mount was aborted.
     pub stuck: u32,
-    /// Starts that were refused for the mount of a killed tier.
-    pub left: u32,
     dir: tempfile::TempDir,
 }
 
@@ -57,11 +55,9 @@ impl Bed {
             }
             false => None,
         };
-        let wanted = std::env::var_os("FOREBAY_CRASH_PROGRAMS").is_some();
-        let has_mount = wanted && Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+        let has_mount = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
         let ports = Ports::free();
-        let mut bed =
-            Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, stuck: 0, left: 0, dir };
+        let mut bed = Bed { tier: None, ports, disk, has_mount, early_deaths: 0, hidden: 0, stuck: 0, dir };
         bed.configure(plan, chance);
         Ok(bed)
     }
@@ -108,13 +104,6 @@ impl Bed {
                 serves
             }
         };
-        if !serves && self.tier().log_tail().ends_with(&format!("umount {}", self.at("mnt").display())) {
-            // The kernel still knows the attributes of the dead mount's root, so it looks alive.
-            self.left += 1;
-            let _ = rustix::mount::unmount(self.at("mnt"), UnmountFlags::DETACH);
-            self.kill();
-            return self.start(crash_at);
-        }
         if !serves {
             assert!(crash_at.is_some(), "forebay does not start");
             self.early_deaths += 1;
@@ -132,7 +121,8 @@ impl Bed {
     }
 
     /// Dead, and all that it held is free. A thread of it that tells the kernel of a change may wait for a lock of a
-    /// program that waits for an answer of the tier: neither ends before the mount is aborted.
+    /// program that waits for an answer of the tier: neither ends before the mount is aborted. The next start would do
+    /// that; but what is started here closes the files of the mount that this process has open, and waits for that.
     fn bury(&mut self) {
         let (mount, control) = (self.at("mnt"), self.at("control"));
         let Some(tier) = &mut self.tier else { return };
@@ -150,7 +140,7 @@ impl Bed {
 
     /// Start it again if it died at a crash point.
     fn revive(&mut self) -> bool {
-        let dead = self.tier().ended().is_some();
+        let dead = self.tier().is_dead();
         if dead {
             self.kill();
             self.start(None);
@@ -197,14 +187,14 @@ impl Bed {
 
     /// Operations that the origin does not have yet; `None` if the tier is dead, or dies while it is asked.
     pub fn dirty(&mut self) -> Option<u64> {
-        let answer = self.tier().ask(&["status"]);
-        if !answer.status.success() {
+        let answer = self.tier().try_get("/v1/status");
+        let body = answer.as_ref().ok().and_then(|answer| answer.split_once("\r\n\r\n"));
+        let Some((_, body)) = body else {
             std::thread::sleep(STUCK); // the connection goes before the process does
-            let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-            assert!(self.tier().ended().is_some(), "forebay status: {told}");
+            assert!(self.tier().is_dead(), "its status: {answer:?}");
             return None;
-        }
-        let status: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("JSON");
+        };
+        let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
         Some(status["journal"]["operations"].as_u64().expect("written back"))
     }
 
@@ -261,13 +251,12 @@ async fn remove_hidden(nfs: &Arc<NfsOrigin>, sight: &Sight) -> types::Result<u32
     Ok(removed)
 }
 
-/// Everybody who waits for an answer through this mount gets an error.
+/// Everybody who waits for an answer through this mount gets an error. Without a command, which would wait for that.
 fn abort(mount: &Path, control: &Path) {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
     let line = table.lines().find(|line| line.split(' ').nth(4) == mount.to_str());
     let Some(minor) = line.and_then(|line| line.split(' ').nth(2)?.split(':').nth(1)) else { return };
-    let attached = Command::new("mount").args(["-t", "fusectl", "none"]).arg(control).status();
-    assert!(attached.is_ok_and(|status| status.success()), "the kernel's table of mounts is there");
+    rustix::mount::mount("none", control, "fusectl", MountFlags::empty(), None).expect("the kernel has it");
     std::fs::write(control.join(minor).join("abort"), "1").expect("aborted");
     let _ = rustix::mount::unmount(control, UnmountFlags::DETACH);
 }

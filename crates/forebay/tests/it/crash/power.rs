@@ -46,7 +46,9 @@ impl Disk {
                 break;
             }
         }
-        rustix::mount::unmount(&self.mounted, UnmountFlags::empty()).expect("who used it is dead");
+        // Programs may have files of the mount open still that the kernel reads from here. What it does to this image now,
+        // nobody sees.
+        rustix::mount::unmount(&self.mounted, UnmountFlags::DETACH).expect("it is mounted");
         std::fs::rename(&copy, &self.image).expect("renamed");
         self.mount().expect("mounted");
     }

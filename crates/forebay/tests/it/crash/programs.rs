@@ -179,9 +179,15 @@ impl Programs {
     pub fn read(&mut self, tree: &Tree, path: &str) -> Result<Vec<u8>> {
         match self.open.get(&tree.ino(path)) {
             Some((file, _)) => {
-                let mut bytes = vec![0; 1 << 20];
-                let count = file.read_at(&mut bytes, 0)?;
-                bytes.truncate(count);
+                let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
+                // To the end: where the tier dies in the middle of it, what was read so far is answered.
+                loop {
+                    match file.read_at(&mut bytes[at..], at as u64)? {
+                        0 => break,
+                        count => at += count,
+                    }
+                }
+                bytes.truncate(at);
                 Ok(bytes)
             }
             None => fs::read(self.at(path)),
