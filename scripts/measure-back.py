@@ -10,12 +10,14 @@ mount and on the local file system, one after the other:
  - fsync: write of 4 KiB over a file's start and fsync, one process, median of 300
  - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT
  - flush: what the sequential writes of 32 files of 64 MiB left, brought home by `forebay flush --wait`, as a share of the line
-Printed are medians, ratios, and the range of the ratios of single rounds.
+ - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
+   the same for 5 s before it
+Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory.
 """
-import argparse, json, mmap, multiprocessing, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, json, mmap, multiprocessing, os, random, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 MIB = 1 << 20
-CLIENTS, SECONDS, SYNCS, SEQUENTIAL, FILES, FILE = 16, 5, 300, 512, 32, 64
+CLIENTS, SECONDS, SYNCS, SEQUENTIAL, FILES, FILE, KEPT = 16, 5, 300, 512, 32, 64, 256
 
 
 def started(command, log):
@@ -28,6 +30,8 @@ class Stage:
         self.forebay, self.room, self.processes = args.forebay, base, []
         export, self.mount, log = base + "/export", base + "/mnt", base + "/log"
         os.makedirs(export), os.makedirs(self.mount)
+        with open(export + "/kept", "wb") as kept:
+            kept.write(os.urandom(KEPT * MIB))
         with open(base + "/nas.toml", "w") as config:
             config.write('[[nfs.export]]\nclients = ["*"]\nsquash = "none"\n')
         nas = self.start(["serve", "--config", base + "/nas.toml", "--origin", "file://" + export, "--cache",
@@ -49,6 +53,10 @@ class Stage:
         process, line = started([self.forebay, *command], log)
         self.processes.append(process)
         return line
+
+    def peak_mib(self):
+        with open(f"/proc/{self.processes[-1].pid}/status") as status:
+            return int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1)) // 1024
 
     def flush(self):
         began = time.monotonic()
@@ -104,6 +112,31 @@ def sequential(path, mib, direct):
     return mib * MIB / 1e6 / (time.monotonic() - began)
 
 
+def read(path, blocks):
+    fd = os.open(path, os.O_RDONLY)
+    while True:
+        os.pread(fd, 1 << 16, random.randrange(KEPT * MIB >> 16) << 16)
+        blocks.value += 1
+
+
+def reads(stage):
+    """Blocks a second alone, and during a flush."""
+    path, blocks = stage.mount + "/kept", multiprocessing.Value("q", lock=False)
+    with open(path, "rb", 0) as kept:  # now it is in the cache, and in the page cache
+        while kept.read(MIB):
+            pass
+    reader = multiprocessing.Process(target=read, args=(path, blocks))
+    reader.start()
+    time.sleep(1)
+    rates = []
+    for during in (lambda: time.sleep(SECONDS), stage.flush):
+        began, first = time.monotonic(), blocks.value
+        during()
+        rates.append((blocks.value - first) / (time.monotonic() - began))
+    reader.kill(), reader.join()
+    return rates[1], rates[0]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--forebay", default="target/release/forebay")
@@ -113,7 +146,7 @@ def main():
     parser.add_argument("--rate", default="1Gbit")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
-    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line"]}
+    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line", "reads /s"]}
     stage = Stage(args, base)
     try:
         local = base + "/local"
@@ -129,7 +162,10 @@ def main():
                 sequential(f"{stage.mount}/b{n}-{k}", FILE, False)
             rate = FILES * FILE * MIB / stage.flush()
             results["flush of the line"].append((rate, 1e9 / 8))
-            for name in os.listdir(stage.mount):
+            for k in range(FILES // 2):
+                sequential(f"{stage.mount}/r{n}-{k}", FILE, False)
+            results["reads /s"].append(reads(stage))
+            for name in set(os.listdir(stage.mount)) - {"kept"}:
                 os.remove(f"{stage.mount}/{name}")
             stage.flush()
             shutil.rmtree(local)
@@ -140,6 +176,7 @@ def main():
             mine, other = (statistics.median(column) for column in zip(*pairs))
             print(f"{name:18} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
                   f"  ({min(ratios):.3f} to {max(ratios):.3f})")
+        print(f"peak resident of the tier: {stage.peak_mib()} MiB")
     finally:
         stage.stop()
         shutil.rmtree(base, ignore_errors=True)

@@ -184,7 +184,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         draft.warning(warning);
     }
     draft.note(
-        "tasks read and do not write: this version's tier is read-only. Of the study's graph the number of tasks, the sum \
+        "tasks read and do not write. Of the study's graph the number of tasks, the sum \
          of run times on each site and the longest task are published; the rest of its shape is ours.",
     );
     ceiling.tell(&mut draft.file);

@@ -129,7 +129,7 @@ fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
          trip is as measured through the line."
             .into(),
-        "Frames are read and not written: this version's tier is read-only.".into(),
+        "Frames are read and not written.".into(),
     ];
     table
 }
