@@ -7,7 +7,8 @@
 //! the models, byte for byte.
 //!
 //! A tier that is killed while it tells the kernel of a change, and a program waits for it in that directory, is not let
-//! go by the kernel, nor is the program (docs/SEMANTICS.md, "Through FUSE"): the mount is aborted then.
+//! go by the kernel, nor is the program (docs/SEMANTICS.md, "Through FUSE"): the mount is aborted then. Who interrupts these
+//! tests may have to do that himself, with `umount -f`.
 //!
 //! With `cargo test --package forebay --test it -- --nocapture --test-threads=1 crash::`, `FOREBAY_CRASHES` is the number
 //! of crashes over all tests of this file, `FOREBAY_CRASH_SEED` makes the same operations again (not the same timing),
