@@ -51,7 +51,9 @@ impl Alteration {
 
     pub fn apply(&self, attr: &mut Attr) {
         self.set.apply(attr);
-        attr.nlink = self.links.unwrap_or(attr.nlink).saturating_add_signed(self.subdirs);
+        let links = self.links.unwrap_or(attr.nlink);
+        // While a removal is flushed it may be counted on both sides: no links at all would say that the directory is gone.
+        attr.nlink = links.saturating_add_signed(self.subdirs).max(links.min(2));
         attr.ctime = self.ctime.unwrap_or(attr.ctime);
     }
 }
@@ -74,4 +76,24 @@ pub fn made(what: &NewObject, set: &Attributes, now: Timestamp) -> Local {
     let mut attr = Attr { kind, mode, nlink, uid, gid, size, used, rdev, fsid, fileid, atime, mtime, ctime };
     set.apply(&mut attr);
     Local { attr, target }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_whose_removed_subdirectories_are_counted_twice_is_not_gone() {
+        let now = Timestamp { seconds: 1, nanos: 0 };
+        let directory = || made(&NewObject::Directory, &Attributes::default(), now).attr;
+        let removed = Alteration { subdirs: -3, ..Alteration::written(now) };
+        for (before, after) in [(2, 2), (4, 2), (6, 3), (1, 1), (0, 0)] {
+            let mut attr = Attr { nlink: before, ..directory() };
+            removed.apply(&mut attr);
+            assert_eq!(attr.nlink, after, "of {before}");
+        }
+        let mut attr = directory();
+        Alteration::links(0, now).apply(&mut attr);
+        assert_eq!(attr.nlink, 0, "it is gone");
+    }
 }
