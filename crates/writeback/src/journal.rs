@@ -1,8 +1,8 @@
 //! The journal as its users see it: append, wait until it is durable, read back, say that it is done.
 //!
 //! One thread commits (one fdatasync for all that wait), another gives room back. Work on the disk is done off the
-//! runtime's threads, but for small writes into the kernel's memory. Waiting has a deadline or ends with its future; an append that nobody waits for any more
-//! is taken back.
+//! runtime's threads, but for small writes into the kernel's memory. Waiting has a deadline or ends with its future; an
+//! append that nobody waits for any more is taken back.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -148,7 +148,8 @@ impl Journal {
         self.log.verifier()
     }
 
-    /// Places where the journal is not what it was, until that is accepted. While there are any, everything can be read and nothing written.
+    /// Places where the journal is not what it was, until that is accepted. While there are any, everything can be read
+    /// and nothing written.
     pub fn damage(&self) -> &[Damage] {
         self.log.damage()
     }
