@@ -19,8 +19,8 @@ pub struct Config {
     /// Bytes on their way from the origin at any time, over all files; at most a quarter of the quota counts.
     /// Bounds memory.
     pub inflight_max: u64,
-    /// Farthest read-ahead of one reader in bytes; 0 switches it off. How far it goes is measured (latency x rate of
-    /// the origin, twice); this is the bound. 256 MiB is 4.6 Gbit/s at 221 ms.
+    /// Farthest read-ahead of one reader in bytes, at most an eighth of the quota counts; 0 switches it off. How far it
+    /// goes is measured (latency x rate of the origin, twice); this is the bound. 256 MiB is 4.6 Gbit/s at 221 ms.
     pub readahead_max: u64,
     /// Descriptors kept for cached files (each file has two).
     pub open_files_max: usize,

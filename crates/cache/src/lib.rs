@@ -128,6 +128,8 @@ impl Cache {
         if !config.bypass {
             // What is in flight must find room on disk at the same time, beside what is in use.
             config.inflight_max = config.inflight_max.min(config.size_max / 4);
+            // What nobody may ever read must not push out what was read.
+            config.readahead_max = config.readahead_max.min(config.size_max / 8);
         }
         let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
         let cache = Arc::new(Cache {

@@ -159,30 +159,29 @@ impl Prefetcher {
         let distance = origin.as_ref().and_then(|origin| origin.distance()).unwrap_or(Distance::UNKNOWN);
         let window = self.cache.ahead_of_one(distance);
         {
-            let state = self.state();
-            let Some(entry) = state.directories.get(&dir) else { return false };
+            let mut state = self.state();
+            let State { directories, account, .. } = &mut *state;
+            let Some(entry) = directories.get_mut(&dir) else { return false };
             if entry.directory.is_pending(node.id) {
                 return true;
             }
             let most = if entry.visits <= 1 { window.min(ON_SUSPICION_MAX) } else { window };
             let ahead = entry.directory.pending_bytes().saturating_add(head.length);
-            if ahead > most || !state.account.allows(head.length) {
+            if ahead > most || !account.allows(head.length) {
                 return false;
             }
+            // Before it is begun: others come this way meanwhile.
+            entry.directory.fetched(node.id, head.length);
         }
         let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
-        match self.cache.prefetch(&key, head, &source) {
-            Prefetched::Here => true,
-            Prefetched::NoRoom => false,
-            Prefetched::Started => {
-                self.metrics.prefetched_bytes.inc_by(head.length);
-                let mut state = self.state();
-                state.account.fetched(head.length);
-                if let Some(entry) = state.directories.get_mut(&dir) {
-                    entry.directory.fetched(node.id, head.length);
-                }
-                true
-            }
+        let prefetched = self.cache.prefetch(&key, head, &source);
+        let mut state = self.state();
+        if prefetched == Prefetched::Started {
+            self.metrics.prefetched_bytes.inc_by(head.length);
+            state.account.fetched(head.length);
+        } else if let Some(entry) = state.directories.get_mut(&dir) {
+            entry.directory.used(node.id);
         }
+        prefetched != Prefetched::NoRoom
     }
 }

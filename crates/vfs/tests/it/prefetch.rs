@@ -77,6 +77,24 @@ async fn a_file_that_changed_before_it_is_read_is_read_as_it_is_then() {
     assert_eq!(t.read_path(name(5).as_bytes()).await.unwrap(), b"new");
 }
 
+/// A near and quick origin had a small cache filled with files that nobody had asked for yet, and what had been read
+/// made room for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_nobody_asked_for_take_an_eighth_of_the_cache_at_most() {
+    let t = tier(Mode::Cached);
+    t.far.set_distance(Distance { latency: Duration::from_secs(1), rate: 1_000_000_000 });
+    t.far.memory.mkdir(b"dir").unwrap();
+    for n in 0..300 {
+        t.far.memory.generate_file(name(n).as_bytes(), n as u64, 512 << 10).unwrap();
+    }
+    for n in 0..40 {
+        t.read_path(name(n).as_bytes()).await.unwrap();
+    }
+    // Of 256 MiB, in files of one read each; some reads are sent twice.
+    let reads = reads_reach(&t, 121).await;
+    assert!((100..=120).contains(&reads), "{reads} files of which 40 were read");
+}
+
 /// Reads of a version that is kept open were ahead by what is believed of an origin that nobody has measured: 67 MB/s
 /// of a line that gave 308.
 #[tokio::test(flavor = "multi_thread")]
