@@ -11,7 +11,8 @@ mount and on the local file system, one after the other:
  - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT
  - flush: what the sequential writes of 32 files of 64 MiB left, brought home by `forebay flush --wait`, as a share of the line
  - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
-   the same for 5 s before it
+   the same for 5 s before it; and again with the reader on a processor of its own, before and during: there it loses
+   what the flush takes from it, and not what NAS and line, which are elsewhere in earnest, take from this machine
 Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory.
 """
 import argparse, json, mmap, multiprocessing, os, random, re, shutil, signal, statistics, subprocess, sys, tempfile, time
@@ -119,14 +120,21 @@ def read(path, blocks):
         blocks.value += 1
 
 
-def reads(stage):
-    """Blocks a second alone, and during a flush."""
+def bind(pid, processors):
+    subprocess.run(["taskset", "-a", "-p", "-c", processors, str(pid)], check=True, stdout=subprocess.DEVNULL)
+
+
+def reads(stage, apart):
+    """Blocks a second during a flush, and alone. Apart: the reader has the first processor, all others have the rest."""
     path, blocks = stage.mount + "/kept", multiprocessing.Value("q", lock=False)
     with open(path, "rb", 0) as kept:  # now it is in the cache, and in the page cache
         while kept.read(MIB):
             pass
     reader = multiprocessing.Process(target=read, args=(path, blocks))
     reader.start()
+    if apart:
+        bind(reader.pid, "0")
+        [bind(process.pid, f"1-{os.cpu_count() - 1}") for process in stage.processes]
     time.sleep(1)
     rates = []
     for during in (lambda: time.sleep(SECONDS), stage.flush):
@@ -134,6 +142,7 @@ def reads(stage):
         during()
         rates.append((blocks.value - first) / (time.monotonic() - began))
     reader.kill(), reader.join()
+    [bind(process.pid, f"0-{os.cpu_count() - 1}") for process in stage.processes]
     return rates[1], rates[0]
 
 
@@ -146,7 +155,7 @@ def main():
     parser.add_argument("--rate", default="1Gbit")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
-    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line", "reads /s"]}
+    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line", "reads /s", "reads apart /s"]}
     stage = Stage(args, base)
     try:
         local = base + "/local"
@@ -162,9 +171,10 @@ def main():
                 sequential(f"{stage.mount}/b{n}-{k}", FILE, False)
             rate = FILES * FILE * MIB / stage.flush()
             results["flush of the line"].append((rate, 1e9 / 8))
-            for k in range(FILES // 2):
-                sequential(f"{stage.mount}/r{n}-{k}", FILE, False)
-            results["reads /s"].append(reads(stage))
+            for apart, name in [(False, "reads /s"), (True, "reads apart /s")]:
+                for k in range(FILES // 2):
+                    sequential(f"{stage.mount}/r{n}-{apart}-{k}", FILE, False)
+                results[name].append(reads(stage, apart))
             for name in set(os.listdir(stage.mount)) - {"kept"}:
                 os.remove(f"{stage.mount}/{name}")
             stage.flush()

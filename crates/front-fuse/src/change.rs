@@ -152,16 +152,31 @@ impl Shared {
 
     pub async fn rmdir(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let victim = self.known(id, &name);
         let remove = || self.vfs.rmdir(caller, id, &name);
-        match self.persistently(remove).await {
+        let done = match self.persistently(remove).await {
             Err(e) if e.kind() == ErrorKind::NotEmpty => {
                 // Perhaps of a file that was closed a moment ago.
                 let inside = self.patiently(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
                 let waited = self.orphans.none_leaving(inside.id);
                 let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
-                self.persistently(remove).await.map(drop)
+                self.persistently(remove).await
             }
-            done => done.map(drop),
+            done => done,
+        };
+        done?;
+        self.removed(victim);
+        Ok(())
+    }
+
+    /// What has this name, as far as that is known here: the kernel has just looked it up.
+    fn known(&self, dir: FileId, name: &Name) -> Option<Node> {
+        self.vfs.known_child(dir, name).ok().flatten()
+    }
+
+    fn removed(&self, victim: Option<Node>) {
+        if let Some(directory) = victim.filter(|node| node.attr.is_dir()) {
+            self.inodes().removed(directory);
         }
     }
 
@@ -200,6 +215,7 @@ impl Shared {
         (from_id, from): (FileId, &Name),
         (to_dir, to_id, to): (u64, FileId, &Name),
     ) -> Result<()> {
+        let replaced = self.known(to_id, to).filter(|replaced| replaced.id != moved.id);
         let victim = self.open_victim(to_dir, to_id, to).await?;
         let victim = victim.filter(|victim| victim.id != moved.id && !moved.attr.is_dir());
         let mut orphan = None;
@@ -219,7 +235,9 @@ impl Shared {
                 _ => self.hidden(victim.id, orphan),
             }
         }
-        renamed.map(drop)
+        renamed?;
+        self.removed(replaced);
+        Ok(())
     }
 
     /// One more name, so that the file never is without the one that is replaced. Where an origin has no hard links,

@@ -73,6 +73,8 @@ struct Inode<B> {
     /// Of what version the kernel's pages are, if it has any.
     pages: Option<Pages>,
     held: Option<Held<B>>,
+    /// A directory that was removed through this mount: what it is for who has it open.
+    removed: Option<Box<Node>>,
     /// Written through this mount, and not all of it asked to be stored since.
     unstored: bool,
 }
@@ -246,9 +248,22 @@ impl<B: Clone> Inodes<B> {
         Told { node, superseded, moved }
     }
 
+    /// The directory was removed through this mount. No path leads to it, and who has it open may still ask.
+    pub fn removed(&mut self, mut directory: Node) {
+        let number = self.by_file.get(&directory.id);
+        if let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) {
+            directory.attr.nlink = 0;
+            inode.removed = Some(Box::new(directory));
+        }
+    }
+
     /// The version that is open under this number, if one is held.
     pub fn held(&self, number: u64) -> Option<&Node> {
-        let held = self.by_number.get(&number)?.held.as_ref()?;
+        let inode = self.by_number.get(&number)?;
+        if let Some(removed) = &inode.removed {
+            return Some(removed);
+        }
+        let held = inode.held.as_ref()?;
         (!matches!(held.how, How::Following)).then_some(&held.node)
     }
 
@@ -414,7 +429,7 @@ impl<B: Clone> Inodes<B> {
 
 impl<B> Inode<B> {
     fn new(file: FileId, lookups: u64) -> Inode<B> {
-        Inode { file, lookups, place: None, pages: None, held: None, unstored: false }
+        Inode { file, lookups, place: None, pages: None, held: None, removed: None, unstored: false }
     }
 }
 

@@ -16,7 +16,7 @@
 //! `FOREBAY_CRASH_KEEP` keeps the directory of a failure.
 
 mod bed;
-mod chance;
+pub mod chance;
 mod client;
 mod draw;
 mod ledger;

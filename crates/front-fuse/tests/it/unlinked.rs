@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::harness::*;
@@ -53,7 +54,7 @@ fn a_removed_file_goes_on_for_who_has_it_open_and_ends_with_the_last_close() {
     file.write_all(b" and after").expect("written");
     assert_eq!(all(&mut reader), b"before and after");
     file.set_len(3).expect("cut");
-    rustix::fs::fchmod(&file, rustix::fs::Mode::from(0o600)).expect("set");
+    rustix::fs::fchmod(&file, Mode::from(0o600)).expect("set");
     file.sync_all().expect("stored");
     assert_eq!((all(&mut file), file.metadata().expect("told").mode() & 0o777), (b"bef".to_vec(), 0o600));
     // The name is free.
@@ -147,4 +148,27 @@ fn an_unmount_leaves_no_hidden_names() {
     }
     tier.unmount();
     eventually("all are removed", || hidden(&tier, "") == 0);
+}
+
+/// `scandir` asks a directory that it has opened for its attributes: ESTALE, where another thread had removed it since.
+#[test]
+fn a_removed_directory_can_be_asked_about_and_is_empty_for_who_has_it_open() {
+    let name = "a_removed_directory_can_be_asked_about_and_is_empty_for_who_has_it_open";
+    let Some(tier) = mount_writable(name) else { return };
+    for dir in ["removed", "replaced", "other"] {
+        fs::create_dir(tier.path(dir)).expect("made");
+    }
+    let of = |name| rustix::fs::open(tier.path(name), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty());
+    let (removed, replaced) = (of("removed").expect("opened"), of("replaced").expect("opened"));
+    let before = rustix::fs::fstat(&removed).expect("told");
+    fs::remove_dir(tier.path("removed")).expect("removed");
+    fs::rename(tier.path("other"), tier.path("replaced")).expect("replaced");
+    for dir in [removed, replaced] {
+        let now = rustix::fs::fstat(&dir).expect("told");
+        assert_eq!((now.st_nlink, now.st_mode, now.st_uid), (0, before.st_mode, before.st_uid));
+        let names = rustix::fs::Dir::read_from(&dir).expect("opened").count();
+        assert_eq!(names, 0);
+    }
+    assert!(!tier.path("removed").exists() && tier.path("replaced").exists());
+    assert_eq!(fs::metadata(tier.path("replaced")).expect("told").nlink(), 2);
 }

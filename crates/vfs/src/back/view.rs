@@ -74,7 +74,7 @@ impl Vfs {
     }
 
     /// What had this name when anybody looked last.
-    pub(crate) fn known_child(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
+    pub fn known_child(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
         if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
             return known.map(|id| self.object_known(id)).transpose();
         }

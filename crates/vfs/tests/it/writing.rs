@@ -38,10 +38,16 @@ impl Tier {
     /// All bytes that the origin has.
     pub async fn at_the_origin(&self, name: &str) -> Vec<u8> {
         let memory = &self.far.memory;
-        let root = memory.root().await.unwrap();
-        let file = memory.lookup(&root.reference, &Name::new(name.to_owned()).unwrap()).await.unwrap();
-        let range = ByteRange::new(0, file.attr.size);
-        memory.read(&file.reference, file.version, range).await.unwrap().to_vec()
+        let (root, name) = (memory.root().await.unwrap(), Name::new(name.to_owned()).unwrap());
+        loop {
+            let file = memory.lookup(&root.reference, &name).await.unwrap();
+            let range = ByteRange::new(0, file.attr.size);
+            match memory.read(&file.reference, file.version, range).await {
+                // It was being written.
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {}
+                read => return read.unwrap().to_vec(),
+            }
+        }
     }
 }
 
