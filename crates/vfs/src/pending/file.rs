@@ -68,8 +68,8 @@ pub struct State {
     error: Option<Error>,
     /// Writes whose writers wait, with the error that they are to be told.
     waiting: HashMap<u64, Option<Error>>,
-    /// As readers see it.
-    time: Timestamp,
+    /// Of the last write, as readers see it. `None`: it is what the origin says.
+    time: Option<Timestamp>,
     pub closed: bool,
 }
 
@@ -151,7 +151,7 @@ impl File {
             pause_ms: PAUSE_FIRST_MS,
             error: None,
             waiting: HashMap::new(),
-            time: Timestamp::default(),
+            time: None,
             closed: false,
         };
         let (poke, progress) = (Notify::new(), watch::Sender::new(()));
@@ -254,8 +254,7 @@ impl State {
     pub fn view(&self, attr: &Attr) -> Attr {
         let size = self.size();
         // Once it is written to, what the origin says changes with each of our parts, and is nothing to anybody.
-        let written = self.sequence > 0;
-        let (mtime, ctime) = if written { (self.time, self.time) } else { (attr.mtime, attr.ctime) };
+        let (mtime, ctime) = self.time.map_or((attr.mtime, attr.ctime), |time| (time, time));
         Attr { size, used: attr.used.max(self.extents.bytes()), mtime, ctime, ..*attr }
     }
 
@@ -275,7 +274,7 @@ impl State {
         let before = self.view(attr);
         // Later than all that was told before, and not later than what the origin will say.
         let next = after(before.mtime.max(before.ctime));
-        self.time = now.map_or(next, |now| now.max(next));
+        self.time = Some(now.map_or(next, |now| now.max(next)));
         self.sequence += 1;
         self.extents.write(offset, data, self.sequence, stability, now_ms, room);
         self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS);
@@ -508,6 +507,9 @@ impl State {
     /// It was found, while nothing of ours was under way, that the origin has another version.
     pub fn found(&mut self, clean: CacheKey) {
         (self.clean, self.base) = (clean, clean.version);
+        if self.extents.is_empty() {
+            self.time = None;
+        }
     }
 
     /// These writes are lost. Returns whether one of them had been answered.
@@ -531,5 +533,60 @@ pub fn after(time: Timestamp) -> Timestamp {
     match time.nanos {
         999_999_999 => Timestamp { seconds: time.seconds + 1, nanos: 0 },
         nanos => Timestamp { nanos: nanos + 1, ..time },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::FileKind;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanos: 0 }
+    }
+
+    fn attr(seconds: i64) -> Attr {
+        let (atime, mtime, ctime) = (at(seconds), at(seconds), at(seconds));
+        let (kind, rdev) = (FileKind::Regular, (0, 0));
+        Attr {
+            kind,
+            mode: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev,
+            fsid: 1,
+            fileid: 1,
+            atime,
+            mtime,
+            ctime,
+        }
+    }
+
+    /// A time that was set just after a write was told as that of the write, until the file was let go.
+    #[test]
+    fn a_time_that_was_set_after_the_last_write_is_told() {
+        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20);
+        let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+        let mut state = file.lock();
+        state.take(
+            &attr(1),
+            (0, &Bytes::from_static(b"bytes")),
+            Stability::Unstable,
+            (0, Some(at(100))),
+            &Arc::new(room),
+        );
+        assert_eq!(state.view(&attr(2)).mtime, at(100));
+        state.found(clean);
+        assert_eq!(state.view(&attr(2)).mtime, at(100), "its bytes are still to be sent");
+        let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
+        state.extents.failed(part.number);
+        assert_eq!(state.view(&attr(2)).mtime, at(100));
+        state.found(clean);
+        assert_eq!(state.view(&attr(50)).mtime, at(50));
     }
 }
