@@ -3,6 +3,8 @@
 //! The kernel has checked the permission, with the modes it was told, and has taken the umask off; so what is asked
 //! here is done, and what is made is the asking user's.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use fuser::RenameFlags;
 use types::{Caller, CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr};
@@ -31,7 +33,8 @@ impl Shared {
     ) -> Result<(Entry, Node)> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let made = self.persistently(|| self.vfs.create(caller, id, &name, CreateHow::Guarded, set)).await?;
+        let make = || self.vfs.create(caller, id, &name, CreateHow::Guarded, set);
+        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
         Ok((self.entry(dir, id, &name, made.node.clone()), made.node))
     }
 
@@ -48,29 +51,54 @@ impl Shared {
         };
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let made = self.persistently(|| self.vfs.mknod(caller, id, &name, node, set)).await?;
+        let make = || self.vfs.mknod(caller, id, &name, node, set);
+        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
     pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<Entry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let made = self.persistently(|| self.vfs.mkdir(caller, id, &name, set)).await?;
+        let make = || self.vfs.mkdir(caller, id, &name, set);
+        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
     pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<Entry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let make = || self.vfs.symlink(caller, id, &name, target.clone(), SetAttr::default());
-        let made = self.persistently(make).await?;
+        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
     pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<Entry> {
         let (file, id, name) = (self.file(number)?, self.file(dir)?, Name::new(name)?);
-        let made = self.persistently(|| self.vfs.link(caller, file, id, &name)).await?;
+        let make = || self.vfs.link(caller, file, id, &name);
+        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
         self.touched(&made.node);
         Ok(self.made(dir, id, &name, made))
+    }
+
+    /// A change of names, each with what has it: while it goes on the kernel holds their directories, and afterwards it
+    /// knows by itself; so it is not told of them.
+    async fn naming<T>(
+        &self,
+        names: &[(u64, &Name, Option<FileId>)],
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let bytes = |name: &Name| Bytes::copy_from_slice(name.as_bytes());
+        let mut left = Vec::new();
+        for (dir, name, file) in names {
+            let (mut inodes, name) = (self.inodes(), bytes(name));
+            inodes.not_absent(*dir, &name);
+            left.extend(file.filter(|file| inodes.leaves(*file, *dir, &name)).map(|file| (file, *dir, name)));
+        }
+        let changed = change.await;
+        if changed.is_err() {
+            left.iter().for_each(|(file, dir, name)| self.inodes().moved(*file, *dir, name));
+            names.iter().for_each(|(dir, name, _)| self.notices.names(*dir, HashSet::from([bytes(name)])));
+        }
+        changed
     }
 
     fn made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> Entry {
@@ -98,11 +126,14 @@ impl Shared {
 
     pub async fn unlink(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
+        let named = [(dir, &name, self.known(id, &name).map(|node| node.id))];
         let Some(victim) = self.open_victim(dir, id, &name).await? else {
-            return self.persistently(|| self.vfs.remove(caller, id, &name)).await.map(drop);
+            let remove = || self.vfs.remove(caller, id, &name);
+            return self.naming(&named, self.persistently(remove)).await.map(drop);
         };
         let hidden = self.orphans.new_name();
-        self.persistently(|| self.vfs.rename(caller, id, &name, id, &hidden)).await?;
+        let hide = || self.vfs.rename(caller, id, &name, id, &hidden);
+        self.naming(&named, self.persistently(hide)).await?;
         self.hidden(victim.id, Orphan { dir: id, name: hidden });
         Ok(())
     }
@@ -153,18 +184,18 @@ impl Shared {
     pub async fn rmdir(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let victim = self.known(id, &name);
+        let named = [(dir, &name, victim.as_ref().map(|victim| victim.id))];
         let remove = || self.vfs.rmdir(caller, id, &name);
-        let done = match self.persistently(remove).await {
+        match self.naming(&named, self.persistently(remove)).await {
             Err(e) if e.kind() == ErrorKind::NotEmpty => {
                 // Perhaps of a file that was closed a moment ago.
                 let inside = self.patiently(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
                 let waited = self.orphans.none_leaving(inside.id);
                 let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
-                self.persistently(remove).await
+                self.naming(&named, self.persistently(remove)).await?
             }
-            done => done,
+            done => done?,
         };
-        done?;
         self.removed(victim);
         Ok(())
     }
@@ -194,11 +225,17 @@ impl Shared {
             return Err(Error::new(ErrorKind::InvalidArgument, "rename with flags", flags));
         }
         let moved = self.patiently(|| self.vfs.lookup(&self.kernel, from_id, &from)).await?;
+        let replaced = self.known(to_id, &to).filter(|replaced| replaced.id != moved.id);
+        let named =
+            [(from_dir, &from, Some(moved.id)), (to_dir, &to, replaced.as_ref().map(|replaced| replaced.id))];
         if flags.contains(RenameFlags::RENAME_NOREPLACE) {
-            self.rename_to_a_free_name(caller, &moved, (from_id, &from), (to_id, &to)).await?;
+            let rename = self.rename_to_a_free_name(caller, &moved, (from_id, &from), (to_id, &to));
+            self.naming(&named, rename).await?;
         } else {
-            self.rename_over(caller, &moved, (from_id, &from), (to_dir, to_id, &to)).await?;
+            let rename = self.rename_over(caller, &moved, (from_id, &from), (to_dir, to_id, &to));
+            self.naming(&named, rename).await?;
         }
+        self.removed(replaced);
         self.inodes().moved(moved.id, to_dir, &shown);
         let open = self.inodes().is_open(moved.id);
         if open && let Ok(node) = self.vfs.getattr_in_use(moved.id).await {
@@ -215,7 +252,6 @@ impl Shared {
         (from_id, from): (FileId, &Name),
         (to_dir, to_id, to): (u64, FileId, &Name),
     ) -> Result<()> {
-        let replaced = self.known(to_id, to).filter(|replaced| replaced.id != moved.id);
         let victim = self.open_victim(to_dir, to_id, to).await?;
         let victim = victim.filter(|victim| victim.id != moved.id && !moved.attr.is_dir());
         let mut orphan = None;
@@ -235,9 +271,7 @@ impl Shared {
                 _ => self.hidden(victim.id, orphan),
             }
         }
-        renamed?;
-        self.removed(replaced);
-        Ok(())
+        renamed.map(drop)
     }
 
     /// One more name, so that the file never is without the one that is replaced. Where an origin has no hard links,

@@ -137,8 +137,8 @@ impl<B: Clone> Inodes<B> {
         self.by_file.get(&file).copied().unwrap_or_else(|| file.fileid64())
     }
 
-    /// Where the kernel has a file: all its numbers, each with the place where it was looked up.
-    pub fn places_of(&self, file: FileId) -> Option<(u64, Option<(u64, Bytes)>)> {
+    /// Where the kernel has a file: its number, and where it was looked up last.
+    pub fn place_of(&self, file: FileId) -> Option<(u64, Option<(u64, Bytes)>)> {
         let number = *self.by_file.get(&file)?;
         Some((number, self.by_number.get(&number)?.place.clone()))
     }
@@ -183,7 +183,8 @@ impl<B: Clone> Inodes<B> {
         left
     }
 
-    fn not_absent(&mut self, dir: u64, name: &Bytes) {
+    /// The kernel need not be told if the name comes to be there.
+    pub fn not_absent(&mut self, dir: u64, name: &Bytes) {
         let Some(names) = self.absent.get_mut(&dir) else { return };
         self.absent_names -= usize::from(names.remove(name));
         if names.is_empty() {
@@ -196,11 +197,9 @@ impl<B: Clone> Inodes<B> {
         self.absent.get(&dir).is_some_and(|names| names.contains(name))
     }
 
-    /// The directory changed: what may be there now.
-    pub fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
-        let names = self.absent.remove(&dir).unwrap_or_default();
-        self.absent_names -= names.len();
-        names
+    /// Names of the directory that the kernel may hold for absent.
+    pub fn absent_in(&self, dir: u64) -> Vec<Bytes> {
+        self.absent.get(&dir).into_iter().flatten().cloned().collect()
     }
 
     fn free_number(&self, file: FileId) -> u64 {
@@ -229,7 +228,7 @@ impl<B: Clone> Inodes<B> {
             self.by_file.remove(&inode.file);
         }
         self.by_number.remove(&number);
-        self.take_absent(number);
+        self.absent_names -= self.absent.remove(&number).map_or(0, |names| names.len());
     }
 
     /// `node` is what the file is now; what to tell of this inode?
@@ -372,6 +371,13 @@ impl<B: Clone> Inodes<B> {
     pub fn storing(&mut self, number: u64) -> bool {
         let inode = self.by_number.get_mut(&number);
         inode.is_some_and(|inode| std::mem::take(&mut inode.unstored))
+    }
+
+    /// The file is about to lose this name. True if that is where it was looked up.
+    pub fn leaves(&mut self, file: FileId, dir: u64, name: &Bytes) -> bool {
+        let number = self.by_file.get(&file);
+        let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) else { return false };
+        inode.place.take_if(|(place, known_as)| *place == dir && known_as == name).is_some()
     }
 
     /// It has another name now.

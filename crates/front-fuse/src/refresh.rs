@@ -2,10 +2,13 @@
 //! before its timers run out; one asks about files that are open and being written, whose readers ask nobody as
 //! long as the kernel has pages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::task::JoinSet;
+use types::{FileId, Name};
 use vfs::{Changes, Node};
 
 use crate::Shared;
@@ -22,13 +25,36 @@ pub async fn pass_on(shared: Arc<Shared>, mut changes: Changes) {
             None => shared.inodes().all_files(),
         };
         for file in files {
-            let place = shared.inodes().places_of(file);
-            if let Some((number, entry)) = place {
-                shared.notices.object(number, entry);
-                let absent = shared.inodes().take_absent(number);
-                shared.notices.names(number, absent);
+            shared.tell(file).await;
+        }
+    }
+}
+
+impl Shared {
+    /// The object changed. Names that stand for what they stood for are left to the kernel: to take one from it we would
+    /// wait for its directory, which may be held by somebody who waits for an answer of ours.
+    async fn tell(&self, file: FileId) {
+        let Some((number, place)) = self.inodes().place_of(file) else { return };
+        let place = match place {
+            // A version that is held has another number than the one that is looked up next.
+            Some(place) if self.inodes().held(number).is_some() => Some(place),
+            Some((dir, name)) if self.stands_for(dir, &name).await == Some(Some(file)) => None,
+            place => place,
+        };
+        self.notices.object(number, place);
+        let absent = self.inodes().absent_in(number);
+        let mut there = HashSet::new();
+        for name in absent {
+            if self.stands_for(number, &name).await != Some(None) {
+                self.inodes().not_absent(number, &name);
+                there.insert(name);
             }
         }
+        self.notices.names(number, there);
+    }
+
+    async fn stands_for(&self, dir: u64, name: &Bytes) -> Option<Option<FileId>> {
+        self.vfs.stands_for(self.file(dir).ok()?, &Name::new(name.clone()).ok()?).await
     }
 }
 

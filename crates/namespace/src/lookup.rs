@@ -116,6 +116,17 @@ impl Namespace {
         }
     }
 
+    /// What the name stands for, with all that was announced by now; `None` if that would have to be asked for.
+    pub async fn stands_for(self: &Arc<Self>, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        drop(self.in_order().await);
+        let dir = self.load(dir).ok()?;
+        match self.known(&dir, name).ok()? {
+            Known::Present(child) => self.load(child).is_ok().then_some(Some(child)),
+            Known::Absent => Some(None),
+            Known::Outdated(_) | Known::Unknown => None,
+        }
+    }
+
     fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
         let junction = self.junction(dir.junction())?;
         let (rules, now) = (&junction.rules, self.clock.now_ms());

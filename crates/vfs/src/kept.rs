@@ -53,6 +53,14 @@ impl Vfs {
         }
     }
 
+    /// What the name stands for, with all that `changes` has told by now; `None` if that would have to be asked for.
+    pub async fn stands_for(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        match self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+            Some(ours) => Some(ours),
+            None => self.namespace.stands_for(dir, name).await,
+        }
+    }
+
     pub fn changes(&self) -> Changes {
         Changes { receiver: self.namespace.changes() }
     }

@@ -216,6 +216,19 @@ fn open_files_are_found_by_the_directory_of_their_name() {
 }
 
 #[test]
+fn a_file_that_is_to_lose_a_name_is_not_known_by_it() {
+    let mut table = table();
+    let (file, name) = (node(2, 1), Bytes::from_static(b"name"));
+    let number = remember(&mut table, &file);
+    assert!(!table.leaves(file.id, 77, &name) && !table.leaves(file.id, ROOT, &Bytes::from_static(b"other")));
+    assert_eq!(table.place_of(file.id), Some((number, Some((ROOT, name.clone())))));
+    assert!(table.leaves(file.id, ROOT, &name) && !table.leaves(file.id, ROOT, &name));
+    assert_eq!(table.place_of(file.id), Some((number, None)));
+    table.moved(file.id, 77, &name);
+    assert_eq!(table.place_of(file.id), Some((number, Some((77, name)))));
+}
+
+#[test]
 fn what_was_written_after_it_was_last_stored_is_known() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
@@ -233,7 +246,8 @@ fn names_told_to_be_absent_are_known_until_their_directory_changes() {
     remember(&mut table, &node(2, 1));
     assert!(!table.is_perhaps_absent(ROOT, &name("name")), "it is there");
     assert!(table.is_perhaps_absent(ROOT, &name("a")));
-    assert_eq!(table.take_absent(ROOT), [name("a")].into());
+    assert_eq!(table.absent_in(ROOT), [name("a")]);
+    table.not_absent(ROOT, &name("a"));
     assert!(!table.is_perhaps_absent(ROOT, &name("a")));
     let mut left = 0;
     for i in 0..ABSENT_MAX + 10 {

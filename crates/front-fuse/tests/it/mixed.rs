@@ -191,3 +191,26 @@ fn readers_and_writers_in_any_order_see_what_was_written_there() {
     let (here, there) = (fs::read(tier.path("file")), fs::read(tier.at_origin("file")));
     assert_same(&here.expect("read"), &there.expect("there"), "at the end");
 }
+
+/// The kernel was told of every change that came from itself: each cost look-ups of names that it knew, and waited for
+/// directories that its callers held.
+#[test]
+fn what_is_done_here_takes_no_names_from_the_kernel() {
+    const FILES: u64 = 100;
+    let Some(tier) = mount_writable("what_is_done_here_takes_no_names_from_the_kernel") else { return };
+    fs::create_dir_all(tier.path("above/dir")).expect("made");
+    for dir in ["above", "above/dir"] {
+        assert!(!tier.path(dir).join("absent").exists());
+    }
+    let before = tier.metrics.requests();
+    for n in 0..FILES {
+        let path = tier.path("above/dir").join(n.to_string());
+        File::create(&path).expect("made");
+        fs::rename(&path, path.with_extension("renamed")).expect("renamed");
+        fs::remove_file(path.with_extension("renamed")).expect("removed");
+        assert!(!tier.path("above/dir/absent").exists());
+    }
+    let asked = tier.metrics.requests() - before;
+    println!("{asked} requests for {FILES} files");
+    assert!(asked <= FILES * 10, "{asked} requests for {FILES} files");
+}
