@@ -8,7 +8,7 @@ bench relay), a tier with `--write back` whose journal is on the disk of DIR, an
 mount and on the local file system, one after the other:
  - creates: 16 processes, each open(O_CREAT|O_EXCL), write of 4 KiB, close, in one directory, for 5 s
  - fsync: write of 4 KiB over a file's start and fsync, one process, median of 300
- - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT
+ - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT, and once more through the page cache
  - flush: what the sequential writes of 32 files of 64 MiB left, brought home by `forebay flush --wait`, as a share of the line
  - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
    the same for 5 s before it; and again with the reader on a processor of its own, before and during: there it loses
@@ -155,7 +155,8 @@ def main():
     parser.add_argument("--rate", default="1Gbit")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
-    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "flush of the line", "reads /s", "reads apart /s"]}
+    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "same, buffered MB/s", "flush of the line",
+                                     "reads /s", "reads apart /s"]}
     stage = Stage(args, base)
     try:
         local = base + "/local"
@@ -165,6 +166,7 @@ def main():
             results["fsync ms"].append((fsync(f"{stage.mount}/f{n}"), fsync(local + "/f")))
             pair = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False), sequential(local + "/s", SEQUENTIAL, True)
             results["sequential MB/s"].append(pair)
+            results["same, buffered MB/s"].append((pair[0], sequential(local + "/b", SEQUENTIAL, False)))
             shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
             stage.flush()
             for k in range(FILES):
@@ -184,7 +186,7 @@ def main():
         for name, pairs in results.items():
             ratios = [mine / other for mine, other in pairs]
             mine, other = (statistics.median(column) for column in zip(*pairs))
-            print(f"{name:18} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
+            print(f"{name:20} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
                   f"  ({min(ratios):.3f} to {max(ratios):.3f})")
         print(f"peak resident of the tier: {stage.peak_mib()} MiB")
     finally:

@@ -220,7 +220,7 @@ def many_clients(args, base, export):
     for name, what in loads.items():
         bench(args.forebay, "clients", "--target", export, *what, "100")
         for clients in [10, 100, 500]:
-            total = 40_000 if name.startswith("64") else 200_000
+            total = 120_000 if name.startswith("64") else 300_000
             with Stage(args, base, export, "1.9ms", rate=None) as stage:
                 here = [*what, str(total // clients), "--nodes", str(clients), "--workers", "1"]
                 subprocess.run([args.forebay, "warm", "/", "--admin", stage.admin], check=True, stdout=subprocess.DEVNULL,
