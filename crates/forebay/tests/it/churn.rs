@@ -119,7 +119,7 @@ impl Maker {
         let mut done = Vec::new();
         for _ in 0..STEPS {
             let (what, ended, wanted) = self.step();
-            let got = ended.as_ref().map(|()| ()).map_err(std::io::Error::kind);
+            let got = ended.as_ref().copied().map_err(std::io::Error::kind);
             done.push(format!("{what}: {ended:?}"));
             if got != wanted {
                 let last = done.split_off(done.len().saturating_sub(20));
