@@ -6,10 +6,9 @@
 //! the tier (`crash/ledger.rs`, which says what a crash may take); at the end the origin's directory is compared with
 //! the models, byte for byte.
 //!
-//! Programs on a mount take part only with FOREBAY_CRASH_PROGRAMS=1: a tier that is killed while it tells the kernel of
-//! a change, and a program waits for it in that directory, is not let go by the kernel, nor is the program
-//! (docs/SEMANTICS.md, "Through FUSE"): the mount is aborted then. Who interrupts these tests may have to do that himself,
-//! with `umount -f`.
+//! A tier that is killed while it has the kernel forget a name, and a program waits for it in that directory, is not let
+//! go by the kernel, nor is the program (docs/SEMANTICS.md, "Through FUSE"): the mount is aborted then. Who interrupts
+//! these tests may have to do that himself, with `umount -f`.
 //!
 //! With `cargo test --package forebay --test it -- --nocapture --test-threads=1 crash::`, `FOREBAY_CRASHES` is the number
 //! of crashes over all tests of this file, `FOREBAY_CRASH_SEED` makes the same operations again (not the same timing),
@@ -187,7 +186,7 @@ impl Run {
             ));
         }
         if !bed.has_mount {
-            println!("without programs on a mount: FOREBAY_CRASH_PROGRAMS=1, /dev/fuse and root are needed");
+            println!("without programs on a mount: /dev/fuse and root are needed");
         }
         Ok(Run { plan, seed, chance, bed, clients, life: 0 })
     }
