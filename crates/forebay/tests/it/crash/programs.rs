@@ -156,7 +156,8 @@ impl Programs {
     }
 
     fn sync(&mut self, tree: &Tree, path: &str) -> Result<()> {
-        if self.at(path).is_dir() {
+        // Who is killed in between is no file.
+        if fs::metadata(self.at(path))?.is_dir() {
             return File::open(self.at(path))?.sync_all();
         }
         let (ino, file) = self.opened(tree, path)?;
