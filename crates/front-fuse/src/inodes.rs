@@ -113,6 +113,16 @@ pub struct Inodes<B> {
 /// Names that the kernel may hold for absent; if there are more, it is told to forget them all.
 const ABSENT_MAX: usize = 50_000;
 
+/// Absent names of one directory that are looked at one by one when it changes.
+const ABSENT_FEW: usize = 32;
+
+/// Names of one directory that the kernel may hold for absent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Absent {
+    Few(Vec<Bytes>),
+    Many(HashSet<Bytes>),
+}
+
 impl<B: Clone> Inodes<B> {
     pub fn new(root: FileId) -> Inodes<B> {
         let by_file = HashMap::from([(root, ROOT)]);
@@ -197,9 +207,20 @@ impl<B: Clone> Inodes<B> {
         self.absent.get(&dir).is_some_and(|names| names.contains(name))
     }
 
-    /// Names of the directory that the kernel may hold for absent.
-    pub fn absent_in(&self, dir: u64) -> Vec<Bytes> {
-        self.absent.get(&dir).into_iter().flatten().cloned().collect()
+    /// Something changed in the directory: which of its names that the kernel may hold for absent are looked at again.
+    /// More than a few cost more to look at than to ask for again; they are forgotten here, and to be by the kernel.
+    pub fn absent_in(&mut self, dir: u64) -> Absent {
+        match self.absent.get(&dir) {
+            None => Absent::Few(Vec::new()),
+            Some(names) if names.len() <= ABSENT_FEW => Absent::Few(names.iter().cloned().collect()),
+            Some(_) => Absent::Many(self.take_absent(dir)),
+        }
+    }
+
+    fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
+        let names = self.absent.remove(&dir).unwrap_or_default();
+        self.absent_names -= names.len();
+        names
     }
 
     fn free_number(&self, file: FileId) -> u64 {
@@ -228,7 +249,7 @@ impl<B: Clone> Inodes<B> {
             self.by_file.remove(&inode.file);
         }
         self.by_number.remove(&number);
-        self.absent_names -= self.absent.remove(&number).map_or(0, |names| names.len());
+        self.take_absent(number);
     }
 
     /// `node` is what the file is now; what to tell of this inode?

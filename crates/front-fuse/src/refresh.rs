@@ -12,6 +12,7 @@ use types::{FileId, Name};
 use vfs::{Changes, Node};
 
 use crate::Shared;
+use crate::inodes::Absent;
 
 /// How often the open files are looked at; each is asked about only when its freshness is over.
 const ROUND: Duration = Duration::from_secs(1);
@@ -43,14 +44,22 @@ impl Shared {
         };
         self.notices.object(number, place);
         let absent = self.inodes().absent_in(number);
+        let to_forget = match absent {
+            Absent::Few(names) => self.not_absent_any_more(number, names).await,
+            Absent::Many(names) => names,
+        };
+        self.notices.names(number, to_forget);
+    }
+
+    async fn not_absent_any_more(&self, dir: u64, names: Vec<Bytes>) -> HashSet<Bytes> {
         let mut there = HashSet::new();
-        for name in absent {
-            if self.stands_for(number, &name).await != Some(None) {
-                self.inodes().not_absent(number, &name);
+        for name in names {
+            if self.stands_for(dir, &name).await != Some(None) {
+                self.inodes().not_absent(dir, &name);
                 there.insert(name);
             }
         }
-        self.notices.names(number, there);
+        there
     }
 
     async fn stands_for(&self, dir: u64, name: &Bytes) -> Option<Option<FileId>> {

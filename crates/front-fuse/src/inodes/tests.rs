@@ -246,13 +246,25 @@ fn names_told_to_be_absent_are_known_until_their_directory_changes() {
     remember(&mut table, &node(2, 1));
     assert!(!table.is_perhaps_absent(ROOT, &name("name")), "it is there");
     assert!(table.is_perhaps_absent(ROOT, &name("a")));
-    assert_eq!(table.absent_in(ROOT), [name("a")]);
+    assert_eq!(table.absent_in(ROOT), Absent::Few(vec![name("a")]));
     table.not_absent(ROOT, &name("a"));
     assert!(!table.is_perhaps_absent(ROOT, &name("a")));
+    assert_eq!(table.absent_in(ROOT), Absent::Few(vec![]));
     let mut left = 0;
     for i in 0..ABSENT_MAX + 10 {
         let forgotten = table.perhaps_absent(i as u64 % 7, &Bytes::from(i.to_string()));
         left += forgotten.iter().map(|(_, names)| names.len()).sum::<usize>();
     }
     assert_eq!((left, table.absent_names), (ABSENT_MAX, 10));
+}
+
+#[test]
+fn many_absent_names_of_a_directory_that_changes_are_looked_at_once_at_most() {
+    let mut table = table();
+    let names: HashSet<_> = (0..=ABSENT_FEW).map(|i| Bytes::from(i.to_string())).collect();
+    for name in &names {
+        table.perhaps_absent(ROOT, name);
+    }
+    assert_eq!(table.absent_in(ROOT), Absent::Many(names));
+    assert_eq!((table.absent_in(ROOT), table.absent_names), (Absent::Few(vec![]), 0));
 }

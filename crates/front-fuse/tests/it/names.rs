@@ -270,6 +270,11 @@ fn what_another_front_changes_the_kernel_hears_of() {
     fs::write(tier.path("file"), b"old").expect("written");
     assert_eq!(fs::read(tier.path("file")).expect("there"), b"old");
     assert!(!tier.path("new").exists());
+    fs::create_dir(tier.path("dir")).expect("made");
+    // More than are looked at one by one.
+    for n in 0..100 {
+        assert!(!tier.path("dir").join(n.to_string()).exists());
+    }
     let caller = types::Caller { trusted: true, ..types::Caller::root() };
     let (root, of) =
         (tier.vfs.root(), |name: &str| types::Name::new(name.as_bytes().to_vec()).expect("a name"));
@@ -278,11 +283,14 @@ fn what_another_front_changes_the_kernel_hears_of() {
         let data = bytes::Bytes::from_static(b"newer");
         tier.vfs.write(&caller, file, 0, data, types::Stability::FileSync).await.expect("written");
         tier.vfs.mkdir(&caller, root, &of("new"), types::SetAttr::default()).await.expect("made");
+        let dir = tier.vfs.lookup(&caller, root, &of("dir")).await.expect("there").id;
+        tier.vfs.mkdir(&caller, dir, &of("57"), types::SetAttr::default()).await.expect("made");
     });
     // The rule would not ask for 30 s: only being told can show it this early.
     let start = std::time::Instant::now();
     eventually("the bytes are seen", || fs::read(tier.path("file")).expect("there") == b"newer");
     eventually("the name is seen", || tier.path("new").is_dir());
+    eventually("one of many names is seen", || tier.path("dir/57").is_dir());
     assert!(start.elapsed() < Duration::from_secs(25), "by its timer");
     tier.run(tier.vfs.remove(&caller, root, &of("file"))).expect("removed");
     eventually("the name is gone", || !tier.path("file").exists());
