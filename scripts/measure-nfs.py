@@ -2,11 +2,14 @@
 """Warm NFS against nfs-ganesha's VFS export of the same files, by the same client (forebay bench load).
 
     scripts/measure-nfs.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--mib 512] [--only NAME]
+                           [--congestion reno]
 
 Needs root and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; all of it runs in namespaces of its own. Each round
 measures every load on both servers, one after the other, so that noise meets both alike; printed are medians, and the
 median and range of the ratios of single rounds. CPU is the server process's, user and system. The files are in the page
-cache for both.
+cache for both. READs are of what is read, 1 MiB at most; "by 128 KiB": of what Linux asks for behind its default read-ahead.
+Congestion control is reno, which does not pace: over loopback what bbr's pacing costs hides what is measured. (cubic, Debian's,
+may not be chosen in a namespace unless the machine allows it.)
 """
 import argparse, glob, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -17,17 +20,21 @@ GANESHA, TIER = 22149, 22050
 def loads(mib):
     big = ["--files", "1", "--file-size", f"{mib}MiB", "--unit", "block"]
     small = ["--file-size", "4KiB", "--operation", "stat"]
+    one = big + ["--share", "split", "--epochs", "24", "--workers", "4"]
+    four = big + ["--nodes", "4", "--workers", "2", "--epochs", "8"]
     return {
-        "sequential 1 MiB, 1 client": ("big", big + ["--share", "split", "--epochs", "8", "--workers", "4"]),
-        "sequential 1 MiB, 4 clients": ("big", big + ["--nodes", "4", "--workers", "2", "--epochs", "2"]),
+        "sequential 1 MiB, 1 client": ("big", one),
+        "sequential 1 MiB, 4 clients": ("big", four),
+        "sequential 1 MiB by 128 KiB, 1 client": ("big", one),
+        "sequential 1 MiB by 128 KiB, 4 clients": ("big", four),
         "random 64 KiB, 8 clients": ("big", big + ["--nodes", "8", "--workers", "1", "--block", "64KiB", "--order",
-                                                   "uniform", "--draws", "8000"]),
+                                                   "uniform", "--draws", "24000"]),
         "random 4 KiB, 8 clients": ("big", big + ["--nodes", "8", "--workers", "1", "--block", "4KiB", "--order",
-                                                  "uniform", "--draws", "30000"]),
+                                                  "uniform", "--draws", "60000"]),
         "random 4 KiB, 8 clients of 8": ("big", big + ["--nodes", "8", "--workers", "8", "--block", "4KiB", "--order",
-                                                       "uniform", "--draws", "30000"]),
-        "GETATTR, 8 clients": ("few", small + ["--files", "100", "--nodes", "8", "--workers", "8", "--epochs", "400"]),
-        "LOOKUP and GETATTR, 8 clients": ("many", small + ["--files", "20000", "--files-per-directory", "200",
+                                                       "uniform", "--draws", "60000"]),
+        "GETATTR, 8 clients": ("few", small + ["--files", "100", "--nodes", "8", "--workers", "8", "--epochs", "800"]),
+        "LOOKUP and GETATTR, 8 clients": ("many", small + ["--files", "40000", "--files-per-directory", "200",
                                                            "--nodes", "8", "--workers", "8"]),
     }
 
@@ -65,7 +72,8 @@ def bench(forebay, data, load, *place):
     return json.loads(out.stdout)
 
 
-def run(forebay, url, export, data, load):
+def run(forebay, url, export, data, name, load):
+    url += "&rsize=128k" if "by 128 KiB" in name else "&rsize=1m"
     result = bench(forebay, data, load, "--target", url, "--lay-out-at", export)
     values = {m["name"]: m["values"][0] for m in result["measures"]}
     if "rate" not in values:
@@ -80,9 +88,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--only", default="")
+    parser.add_argument("--congestion", default="reno", choices=["reno", "cubic", "bbr"])
     args = parser.parse_args()
     if INSIDE not in os.environ:
-        script = 'ip link set lo up && mount -t tmpfs none /run && exec "$0" "$@"'
+        script = f'ip link set lo up && sysctl -qw net.ipv4.tcp_congestion_control={args.congestion} && ' \
+                 'mount -t tmpfs none /run && exec "$0" "$@"'
         os.execvpe("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh",
                                "-c", script, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
@@ -98,17 +108,17 @@ def main():
     ours = f"nfs://127.0.0.1:{TIER}/?mountport={TIER}"
     servers = {"ganesha": (theirs, processes[1].pid), "forebay": (ours, tier.pid)}
     time.sleep(3)
-    print(f"{'load':32} {'ganesha':>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
+    print(f"{'load':38} {'ganesha':>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
     try:
         for name, (data, load) in chosen.items():
             for url, _ in servers.values():  # warm
-                run(args.forebay, url, export, data, load)
+                run(args.forebay, url, export, data, name, load)
             seen = {server: [] for server in servers}
             for number in range(args.rounds):
                 order = list(servers.items())
                 for server, (url, pid) in order if number % 2 else reversed(order):
                     before = cpu_seconds(pid)
-                    rate, touches = run(args.forebay, url, export, data, load)
+                    rate, touches = run(args.forebay, url, export, data, name, load)
                     used = cpu_seconds(pid) - before
                     seen[server].append((rate, touches, used))
             report(name, load, seen, args.mib)
@@ -136,7 +146,7 @@ def report(name, load, seen, mib):
     scale = 1 if in_bytes else 1e6
     cpu = {server: statistics.median(v[2] for v in all) / volume * scale for server, all in seen.items()}
     unit = "MiB/s" if in_bytes else "/s"
-    print(f"{name:32} {middle['ganesha']:>8.0f} {unit:3} {middle['forebay']:>8.0f} {unit:3}"
+    print(f"{name:38} {middle['ganesha']:>8.0f} {unit:3} {middle['forebay']:>8.0f} {unit:3}"
           f" {statistics.median(ratios):>7.2f} {min(ratios):>6.2f}-{max(ratios):<6.2f}"
           f"  {cpu['ganesha']:.3g} / {cpu['forebay']:.3g}, {cpu['forebay'] / max(cpu['ganesha'], 1e-9):.2f}", flush=True)
 
