@@ -2,8 +2,7 @@
 //!
 //! The rate is the most that was delivered in a round trip of late (as TCP's BBR measures it), and it counts as the
 //! line's only if the line was full when the call was sent: a reader that asks for little must not make the line look
-//! slow. Until it was full once, it is believed to be what most sites have. A burst into an empty line brings nothing for
-//! a latency: what it delivers counts from then, once that has gone on for as long again.
+//! slow. Until it was full once, it is believed to be what most sites have.
 
 use std::time::Duration;
 
@@ -25,8 +24,6 @@ pub struct Sent {
     at: Duration,
     delivered: u64,
     delivered_at: Duration,
-    /// The line was empty; what is sent into it can deliver from this moment on.
-    flows_from: Option<Duration>,
     /// The line was full.
     full: bool,
 }
@@ -37,8 +34,6 @@ pub struct Odometer {
     delivered: u64,
     delivered_at: Duration,
     in_flight: u64,
-    /// Since when something is in flight.
-    busy_since: Duration,
     latency: Best,
     rate: Best,
     /// The line was seen full once.
@@ -77,13 +72,12 @@ impl Odometer {
     /// A call that will bring `bytes` is made.
     pub fn send(&mut self, bytes: u64, now: Duration) -> Sent {
         if self.in_flight == 0 {
-            (self.delivered_at, self.busy_since) = (now, now); // nothing could be delivered while nothing was asked for
+            self.delivered_at = now; // nothing could be delivered while nothing was asked for
         }
         self.in_flight = self.in_flight.saturating_add(bytes);
         let distance = self.distance();
         let full = self.in_flight >= distance.bytes_in(distance.latency);
-        let flows_from = Some(self.busy_since + distance.latency).filter(|from| now < *from);
-        Sent { at: now, delivered: self.delivered, delivered_at: self.delivered_at, flows_from, full }
+        Sent { at: now, delivered: self.delivered, delivered_at: self.delivered_at, full }
     }
 
     /// The call has brought its bytes.
@@ -99,13 +93,7 @@ impl Odometer {
         }
         self.delivered = self.delivered.saturating_add(bytes);
         self.delivered_at = now;
-        let span = match sent.flows_from {
-            None => now.saturating_sub(sent.delivered_at).max(took),
-            Some(from) => now.saturating_sub(from),
-        };
-        if sent.flows_from.is_some() && span < self.distance().latency {
-            return;
-        }
+        let span = now.saturating_sub(sent.delivered_at).max(took);
         let rate = u128::from(self.delivered - sent.delivered) * 1_000_000 / span.as_micros().max(1);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         let known = self.distance().rate;
@@ -180,28 +168,6 @@ mod tests {
                 let got = odometer.distance().rate as f64 / rate as f64;
                 assert!((0.8..1.25).contains(&got), "{rtt} ms, {rate} B/s: {got}");
             }
-        }
-    }
-
-    /// A burst into an empty line was taken for a full line, at a rate that had the empty latency in it; and the less had
-    /// come, the lower: the window shrank, and the line was idle after each first burst.
-    #[test]
-    fn a_burst_into_an_empty_line_does_not_make_it_look_slow() {
-        let (rtt, part) = (ms(221), MIB / 2);
-        for rate in [12_500_000, 125_000_000, 250_000_000] {
-            let mut odometer = Odometer::default();
-            let first = odometer.send(0, Duration::ZERO);
-            odometer.answer(first, 0, rtt);
-            let begun = ms(1000);
-            let burst: Vec<_> = (0..200).map(|_| odometer.send(part, begun)).collect();
-            for (n, sent) in burst.into_iter().enumerate() {
-                let on_line = Duration::from_secs_f64((n + 1) as f64 * part as f64 / rate as f64);
-                odometer.answer(sent, part, begun + rtt + on_line);
-                let told = odometer.distance().rate;
-                let right = told == Distance::UNKNOWN.rate || told.abs_diff(rate) < rate / 10;
-                assert!(right, "{told} after part {n} on a line of {rate}");
-            }
-            assert!(odometer.distance().rate.abs_diff(rate) < rate / 10, "{:?}", odometer.distance());
         }
     }
 
