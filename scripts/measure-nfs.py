@@ -7,9 +7,8 @@
 Needs root and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; all of it runs in namespaces of its own. Each round
 measures every load on both servers, one after the other, so that noise meets both alike; printed are medians, and the
 median and range of the ratios of single rounds. CPU is the server process's, user and system. The files are in the page
-cache for both. READs are of what is read, 1 MiB at most; "by 128 KiB": of what Linux asks for behind its default read-ahead.
-Congestion control is reno, which does not pace: over loopback what bbr's pacing costs hides what is measured. (cubic, Debian's,
-may not be chosen in a namespace unless the machine allows it.)
+cache for both. READs are of 1 MiB at most, in the rows "by 128 KiB" of that: what Linux asks for behind its default read-ahead.
+Congestion control is reno, which does not pace (cubic, Debian's, may not be chosen in a namespace unless the machine allows it).
 """
 import argparse, glob, json, os, shutil, statistics, subprocess, sys, tempfile, time
 

@@ -28,7 +28,8 @@ cargo install --quiet --root "$tools" fsx@0.3.2 pjdfstest@0.2.2
 
 # All that both fronts can do. What goes through pages, what goes around them, and what makes them go. Without
 # posix_fallocate: about once in 200,000 calls this fsx asks for 0 bytes, which no file system allocates, and gives up.
-# Each sendfile leaves a mapping behind in it, and a process may have 65,530: a million operations must have fewer.
+# At its 65,000th sendfile or so it cannot start a thread any more (the kernel's limit of mappings is 65,530): a million
+# operations stay below that; many more do not.
 cat >"$tools/bin/fsx.toml" <<'END'
 [weights]
 read = 10
