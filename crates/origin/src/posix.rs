@@ -6,11 +6,14 @@
 //! (extended ones), `write.rs`.
 
 mod change;
+mod handle;
 mod set;
 mod write;
 mod xattr;
 
 use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use types::{
@@ -71,6 +75,7 @@ struct Inner {
     stripes: Vec<Mutex<()>>,
     has_proc: bool,
     has_xattrs: bool,
+    has_handles: bool,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -94,11 +99,28 @@ struct Stamp {
     /// The file system: its own id if it is the root's, otherwise the device.
     dev: u64,
     ino: u64,
-    /// Nanoseconds of birth; 0 where the file system has none.
-    born: u64,
+    /// Its birth, and its handle on the root's own file system, as far as there are such things.
+    life: u64,
+}
+
+/// What the kernel tells of an inode.
+struct Found {
+    stat: Statx,
+    /// A hash of its handle.
+    handle: Option<u64>,
+}
+
+impl Deref for Found {
+    type Target = Statx;
+
+    fn deref(&self) -> &Statx {
+        &self.stat
+    }
 }
 
 const STAMP_BYTES: usize = 24;
+
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 impl PosixOrigin {
     /// Fails with one line that says what to do if there is no such directory.
@@ -127,9 +149,20 @@ impl PosixOrigin {
         let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
         let has_proc = Path::new(&set::in_proc(&root)).exists();
         let has_xattrs = xattr::are_known(&root);
+        let has_handles = handle::last(&root);
         let path = path.to_owned();
-        let inner =
-            Inner { path, root, home, listings, next_listing, verifier, stripes, has_proc, has_xattrs };
+        let inner = Inner {
+            path,
+            root,
+            home,
+            listings,
+            next_listing,
+            verifier,
+            stripes,
+            has_proc,
+            has_xattrs,
+            has_handles,
+        };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
@@ -204,7 +237,7 @@ impl Inner {
         };
         let (stamp, path) = decode_reference(reference)?;
         let fd = self.open_path(path, flags).map_err(stale)?;
-        let found = self.stamp_of(&stat(&fd).map_err(stale)?);
+        let found = self.stamp_of(&self.look(&fd).map_err(stale)?);
         if found != stamp {
             return Err(Error::new(ErrorKind::Stale, "open", self.shown(reference)));
         }
@@ -229,7 +262,18 @@ impl Inner {
         &self.stripes[SYNC_STRIPES + (inode % SYNC_STRIPES as u64) as usize]
     }
 
-    fn stamp_of(&self, found: &Statx) -> Stamp {
+    fn look(&self, fd: &OwnedFd) -> rustix::io::Result<Found> {
+        let stat = stat(fd)?;
+        let handle = self.is_at_home(&stat).then(|| handle::hash_of(fd, c"")).flatten();
+        Ok(Found { stat, handle })
+    }
+
+    /// On the root's own file system.
+    fn is_at_home(&self, found: &Statx) -> bool {
+        self.has_handles && device(found) == self.home.device
+    }
+
+    fn stamp_of(&self, found: &Found) -> Stamp {
         let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         let birth = found.stx_btime;
         let born = if has_birth {
@@ -239,7 +283,7 @@ impl Inner {
         };
         let device = device(found);
         let dev = if device == self.home.device { self.home.id } else { device };
-        Stamp { dev, ino: found.stx_ino, born }
+        Stamp { dev, ino: found.stx_ino, life: born ^ found.handle.unwrap_or(0) }
     }
 
     fn shown(&self, reference: &Reference) -> String {
@@ -247,7 +291,7 @@ impl Inner {
         format!("{}/{}", self.path.display(), path.unwrap_or_default())
     }
 
-    fn object(&self, path: &[u8], found: &Statx) -> Result<Object> {
+    fn object(&self, path: &[u8], found: &Found) -> Result<Object> {
         let stamp = self.stamp_of(found).encode();
         let reference = [stamp.as_slice(), path].concat();
         if reference.len() > REFERENCE_MAX {
@@ -266,9 +310,12 @@ impl Inner {
         let path = join(dir_path, name);
         let os_name = std::ffi::OsStr::from_bytes(name.as_bytes());
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let found = rustix::fs::statx(dir, os_name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME);
-        let found = found.map_err(|e| Error::io("look up", path.escape_ascii(), e.into()))?;
-        self.object(&path, &found)
+        let failed = |e: Errno| Error::io("look up", path.escape_ascii(), e.into());
+        let stat = rustix::fs::statx(dir, os_name, flags, WANTED).map_err(failed)?;
+        let handle_of = |name: &CStr| Ok(handle::hash_of(dir, name));
+        let handle =
+            if self.is_at_home(&stat) { os_name.into_with_c_str(handle_of).map_err(failed)? } else { None };
+        self.object(&path, &Found { stat, handle })
     }
 
     fn names(&self, dir: &OwnedFd, dir_path: &[u8]) -> Result<Vec<Name>> {
@@ -381,7 +428,7 @@ impl Inner {
 impl Stamp {
     fn encode(self) -> [u8; STAMP_BYTES] {
         let mut out = [0; STAMP_BYTES];
-        for (place, word) in out.chunks_exact_mut(8).zip([self.dev, self.ino, self.born]) {
+        for (place, word) in out.chunks_exact_mut(8).zip([self.dev, self.ino, self.life]) {
             place.copy_from_slice(&word.to_be_bytes());
         }
         out
@@ -393,7 +440,7 @@ fn decode_reference(reference: &Reference) -> Result<(Stamp, &[u8])> {
     let (stamp, path) = reference.0.split_first_chunk::<STAMP_BYTES>().ok_or_else(broken)?;
     let mut words = stamp.chunks_exact(8).map(|c| u64::from_be_bytes(c.try_into().unwrap_or([0; 8])));
     let mut next = || words.next().ok_or_else(broken);
-    Ok((Stamp { dev: next()?, ino: next()?, born: next()? }, path))
+    Ok((Stamp { dev: next()?, ino: next()?, life: next()? }, path))
 }
 
 fn join(dir: &[u8], name: &Name) -> Vec<u8> {
@@ -401,7 +448,7 @@ fn join(dir: &[u8], name: &Name) -> Vec<u8> {
 }
 
 fn stat(fd: &OwnedFd) -> rustix::io::Result<Statx> {
-    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)
 }
 
 fn device(found: &Statx) -> u64 {
@@ -447,7 +494,8 @@ impl Origin for PosixOrigin {
 
     async fn root(&self) -> Result<Object> {
         self.run(&self.metadata, |inner| {
-            let found = stat(&inner.root).map_err(|e| Error::io("open", inner.path.display(), e.into()))?;
+            let found =
+                inner.look(&inner.root).map_err(|e| Error::io("open", inner.path.display(), e.into()))?;
             inner.object(b"", &found)
         })
         .await
@@ -466,7 +514,7 @@ impl Origin for PosixOrigin {
         let object = object.clone();
         self.run(&self.metadata, move |inner| {
             let (fd, path) = inner.open(&object, OFlags::PATH)?;
-            let found = stat(&fd).map_err(|e| Error::io("stat", path.escape_ascii(), e.into()))?;
+            let found = inner.look(&fd).map_err(|e| Error::io("stat", path.escape_ascii(), e.into()))?;
             inner.object(&path, &found)
         })
         .await

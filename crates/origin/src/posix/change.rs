@@ -114,7 +114,7 @@ impl Inner {
     }
 
     fn around(&self, dir: &Dir) -> Around {
-        let after = stat(&dir.fd).ok().and_then(|found| self.object(&dir.path, &found).ok());
+        let after = self.look(&dir.fd).ok().and_then(|found| self.object(&dir.path, &found).ok());
         Around { before: dir.before, after }
     }
 
@@ -242,7 +242,7 @@ impl Inner {
         self.store(fd, &path)?;
         self.store(&dir.fd, &dir.path)?;
         let look = || {
-            let found = stat(fd).map_err(|e| dir.failed("look at the new", name, e))?;
+            let found = self.look(fd).map_err(|e| dir.failed("look at the new", name, e))?;
             self.object(&path, &found)
         };
         look().map_err(|error| Error::doubtful("make", path.escape_ascii(), error))

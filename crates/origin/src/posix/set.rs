@@ -25,7 +25,7 @@ impl Inner {
         }
         apply(&fd, attr.kind, set).map_err(failed)?;
         self.store(&fd, &path)?;
-        let look = || self.object(&path, &stat(&fd).map_err(failed)?);
+        let look = || self.object(&path, &self.look(&fd).map_err(failed)?);
         let object = look().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))?;
         let before = Some(Before::from_weak(attr.weak()));
         Ok(Changed { object: Some(object), before, ..Changed::default() })

@@ -33,7 +33,7 @@ impl Inner {
             let _alone = self.stripe_of_writers(inode).lock().unwrap_or_else(PoisonError::into_inner);
             let before = Version::from_attr(&attr_of(&stat(&fd).map_err(failed)?));
             write_all(&fd, offset, data).map_err(failed)?;
-            (before, self.object(&path, &stat(&fd).map_err(failed)?)?)
+            (before, self.object(&path, &self.look(&fd).map_err(failed)?)?)
         };
         match stability {
             Stability::Unstable => {}
@@ -53,7 +53,7 @@ impl Inner {
             return Err(Error::new(kind, "commit", path.escape_ascii()));
         }
         let verifier = self.sync_object(&fd).map_err(failed)?;
-        let after = Some(self.object(&path, &stat(&fd).map_err(failed)?)?);
+        let after = Some(self.object(&path, &self.look(&fd).map_err(failed)?)?);
         Ok(Committed { verifier, before: Some(Version::from_attr(&attr)), after, resent: false })
     }
 

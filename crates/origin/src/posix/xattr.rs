@@ -51,7 +51,7 @@ impl Inner {
         };
         done.map_err(failed)?;
         self.store(&fd, &path)?;
-        let look = || self.object(&path, &stat(&fd).map_err(failed)?);
+        let look = || self.object(&path, &self.look(&fd).map_err(failed)?);
         let object = look().map_err(|error| Error::doubtful(WHAT, path.escape_ascii(), error))?;
         Ok(Changed { object: Some(object), before, ..Changed::default() })
     }
