@@ -163,6 +163,11 @@ impl Cache {
         Ok(cache)
     }
 
+    /// Some of this version is on disk, or may be soon.
+    pub fn has(&self, key: &CacheKey) -> bool {
+        !self.config.bypass && self.files.open_existing(key).is_some()
+    }
+
     /// Bytes of this version that are on disk.
     pub fn cached_bytes(&self, key: &CacheKey) -> u64 {
         if self.config.bypass {

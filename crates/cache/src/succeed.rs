@@ -112,6 +112,8 @@ impl Cache {
         let file = self.files.open(new).ok()?;
         if let Some(before) = before {
             self.copy(&before, &file, stale);
+            // Who has it open goes on. Nobody else has a use for it, and its version may come to mean other bytes.
+            self.drop_file(old.file, old.version);
         }
         Some(file)
     }

@@ -146,6 +146,11 @@ impl MemoryOrigin {
         self.lock().now = i128::try_from(since.as_nanos()).unwrap_or(0);
     }
 
+    /// What is changed from now on has the time of the change before, as if all was done within a moment.
+    pub fn stop_clock(&self) {
+        self.lock().clock_stands = true;
+    }
+
     /// The server behind it restarts: what was written unstable and not committed is gone, and the verifier is
     /// another one.
     pub fn lose_unsynced(&self) {

@@ -16,22 +16,30 @@ pub const ROOT: u64 = 1;
 pub struct State {
     nodes: HashMap<u64, Inode>,
     next: u64,
-    /// Nanoseconds since 1970; moves by a millisecond with each change.
+    /// Nanoseconds since 1970; moves by a millisecond with each change, unless it stands.
     pub now: i128,
+    pub clock_stands: bool,
     /// How often what was not synced was lost.
     pub starts: u64,
 }
 
 impl State {
     pub fn new() -> State {
-        let mut state =
-            State { nodes: HashMap::new(), next: ROOT, now: 1_700_000_000_000_000_000, starts: 0 };
+        let mut state = State {
+            nodes: HashMap::new(),
+            next: ROOT,
+            now: 1_700_000_000_000_000_000,
+            clock_stands: false,
+            starts: 0,
+        };
         state.add(FileKind::Directory, Body::Dir(BTreeMap::new()));
         state
     }
 
     pub fn tick(&mut self) -> Timestamp {
-        self.now += 1_000_000;
+        if !self.clock_stands {
+            self.now += 1_000_000;
+        }
         let nanos = u32::try_from(self.now.rem_euclid(1_000_000_000)).unwrap_or(0);
         Timestamp { seconds: i64::try_from(self.now.div_euclid(1_000_000_000)).unwrap_or(0), nanos }
     }

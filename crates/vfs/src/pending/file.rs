@@ -93,7 +93,7 @@ pub struct Limits {
 
 #[derive(Debug)]
 pub enum Step {
-    /// Make sure that the origin has `clean` still.
+    /// Make sure that the origin has `clean` still, and put aside what is in the cache of it.
     Look,
     Send(Part),
     /// About all that arrived before.
@@ -387,7 +387,8 @@ impl State {
         }
         self.granted = std::mem::take(&mut self.wants);
         self.epoch += 1;
-        self.let_through = false;
+        // They may have it cached under what it is now.
+        (self.let_through, self.looked) = (false, false);
         Step::Granted
     }
 
@@ -447,11 +448,10 @@ impl State {
         Some(due.saturating_sub(limits.now_ms).max(1))
     }
 
-    /// `clean` was looked at: it is this.
-    pub fn looked(&mut self, clean: Option<CacheKey>) {
+    /// The origin has this version, and what is in the cache of it is under `clean`.
+    pub fn looked(&mut self, base: Version, clean: CacheKey) {
         self.laying = None;
-        self.clean = clean.unwrap_or(self.clean);
-        self.base = self.clean.version;
+        (self.base, self.clean) = (base, clean);
     }
 
     pub fn not_looked(&mut self) {

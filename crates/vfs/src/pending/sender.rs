@@ -10,7 +10,7 @@ use namespace::Found;
 use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
-use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability};
+use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
 
 use super::Pending;
 use super::extents::{Lay, Part};
@@ -31,7 +31,7 @@ const HEALS_MAX: usize = 3;
 
 /// What became of a step.
 enum Done {
-    Looked(Result<Option<CacheKey>>),
+    Looked(Result<(Version, CacheKey)>),
     Sent { number: u64, stability: Stability, answer: Result<Written> },
     Committed { arrivals: u64, answer: Result<Committed> },
     Laid(Result<CacheKey>, Vec<Link>),
@@ -140,7 +140,9 @@ impl Pending {
             }
             Step::LayExact { old, base, links, unsure, lay } => {
                 let verdict = if unsure { None } else { Some(judge(base, &links)) };
-                Done::Laid(self.lay(file.id, old, verdict, lay).await, links)
+                // Nothing was sent: then it is to be what it was.
+                let base = links.is_empty().then_some(base);
+                Done::Laid(self.lay(file.id, (old, base), verdict, lay).await, links)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
         }
@@ -174,30 +176,48 @@ impl Pending {
         }
     }
 
-    /// Whether the origin has what we take it to have, if its answers to writes will not tell. Nothing is cached of most
-    /// files that are written to: then there is nothing to be wrong about.
-    async fn look(&self, file: &File) -> Result<Option<CacheKey>> {
+    /// What the origin has now, before it is written to, and where that is in the cache: under a made-up version until our
+    /// writes are over. The clock of an origin may stand still between two changes of a file (4 ms and more on Linux
+    /// before 6.13): if this tier ends in the middle of a write, what was cached before it must not pass for what is
+    /// there after it, under the same version.
+    async fn look(&self, file: &File) -> Result<(Version, CacheKey)> {
         let clean = file.lock().clean;
-        if self.tells_before(file.junction) || self.cache.cached_bytes(&clean) == 0 {
-            return Ok(None);
+        // Of most files that are written to: then there is nothing to be wrong about.
+        if !self.cache.has(&clean) {
+            return Ok((clean.version, clean));
         }
-        if let Found::Node(node) = self.namespace.getattr_known(file.id)?
-            && self.namespace.age(&node).is_ok_and(|(age_ms, _)| age_ms < LOOKED_LATELY_MS)
-        {
-            return Ok(None);
-        }
-        key_of(&self.namespace.refresh_changed(file.id).await?).map(Some)
+        let now = if self.tells_before(file.junction) || self.was_looked_at(file.id)? {
+            clean
+        } else {
+            key_of(&self.namespace.refresh_changed(file.id).await?)?
+        };
+        let aside = self.draft(&now, now.size);
+        self.cache.succeed(now, aside, Vec::new(), Vec::new()).await;
+        Ok((now.version, aside))
+    }
+
+    /// Lately. Where the origin's answers to writes tell what was before, that is not needed.
+    fn was_looked_at(&self, id: FileId) -> Result<bool> {
+        let Found::Node(node) = self.namespace.getattr_known(id)? else { return Ok(false) };
+        Ok(self.namespace.age(&node).is_ok_and(|(age_ms, _)| age_ms < LOOKED_LATELY_MS))
     }
 
     /// What the origin has now, told to the namespace; and the cache follows if it is ours alone.
-    async fn lay(&self, id: FileId, old: CacheKey, verdict: Option<Verdict>, lay: Lay) -> Result<CacheKey> {
+    async fn lay(
+        &self,
+        id: FileId,
+        (old, base): (CacheKey, Option<Version>),
+        verdict: Option<Verdict>,
+        lay: Lay,
+    ) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
         let known = match last {
             Some(last) => self.namespace.wrote(id, None, last).await?.found,
             None => self.namespace.refresh_changed(id).await?,
         };
         let new = key_of(&known)?;
-        let seen = last.is_none_or(|last| last.version == new.version);
+        let expected = last.map(|last| last.version).or(base);
+        let seen = expected.is_none_or(|version| version == new.version);
         if seen && verdict.is_some_and(|verdict| verdict.alone) {
             self.cache.succeed(old, new, lay.written, lay.unknown).await;
         } else {
@@ -208,7 +228,7 @@ impl Pending {
 
     fn note(&self, file: &Arc<File>, done: Done) {
         match done {
-            Done::Looked(Ok(clean)) => file.lock().looked(clean),
+            Done::Looked(Ok((base, clean))) => file.lock().looked(base, clean),
             Done::Looked(Err(e)) => {
                 let mut state = file.lock();
                 state.not_looked();

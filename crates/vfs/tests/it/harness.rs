@@ -137,6 +137,19 @@ pub async fn patiently<T>(open: impl Fn() -> Result<T>) -> T {
     open().expect("opens once the tier before it is gone")
 }
 
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("readable");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().expect("readable").is_dir() {
+            std::fs::create_dir(&to).expect("made");
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).expect("copied");
+        }
+    }
+}
+
 pub fn rule(rule: Freshness) -> impl FnOnce(&mut Junction) {
     move |junction| (junction.files, junction.directories) = (rule, rule)
 }
@@ -166,6 +179,18 @@ impl Tier {
         drop((vfs, namespace, cache));
         let namespace = patiently(|| open_namespace(dir.path(), &junction, &clock)).await;
         let cache = patiently(|| open_cache(dir.path(), mode)).await;
+        let vfs = Vfs::new(namespace.clone(), cache.clone(), writing.clone());
+        Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
+    }
+
+    /// A tier that starts with the disk as it is now, as if this one had been killed. Nobody is to ask this one any more.
+    pub fn after_a_kill(&self) -> Tier {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        copy(self.dir.path(), dir.path());
+        let (far, clock, mode) = (self.far.clone(), self.clock.clone(), self.mode);
+        let (writing, junction) = (self.writing.clone(), self.junction.clone());
+        let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");
+        let cache = open_cache(dir.path(), mode).expect("opens");
         let vfs = Vfs::new(namespace.clone(), cache.clone(), writing.clone());
         Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
     }

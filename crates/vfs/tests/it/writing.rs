@@ -199,6 +199,32 @@ async fn what_was_written_without_an_answer_is_not_covered_by_what_was_cached() 
     }
 }
 
+/// The clock of the origin stands still meanwhile, as it does for milliseconds at a time on most: a write leaves the
+/// version that was there before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_cached_does_not_pass_for_what_a_killed_tier_wrote_at_the_same_moment() {
+    let t = tier_to_write(Mode::Cached);
+    let id = file(&t, &pattern(1, 50_000)).await;
+    let mut model = t.read_path(b"/file").await.unwrap();
+    let version = || async {
+        let root = t.far.memory.root().await.unwrap().reference;
+        t.far.memory.lookup(&root, &Name::new("file").unwrap()).await.unwrap().version
+    };
+    let before = version().await;
+    t.far.memory.stop_clock();
+    t.far.lose_an_answer();
+    t.unstable(id, 20_000, &[7; 1000]).await;
+    model[20_000..21_000].fill(7);
+    while t.at_the_origin("file").await != model {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    t.far.set_down(true); // the killed one does not send it again
+    let killed = t.after_a_kill();
+    t.far.set_down(false);
+    assert_eq!(version().await, before, "or it shows nothing");
+    assert!(killed.read_path(b"/file").await.unwrap() == model);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_grows_by_many_commits_is_never_read_from_the_origin() {
     let t = tier_to_write(Mode::Cached);
