@@ -176,6 +176,15 @@ impl Cache {
         self.files.open_existing(key).map_or(0, |file| file.present_bytes())
     }
 
+    /// Drop this version of a file; reads that are under way finish, and what is fetched of it now is not kept.
+    pub async fn forget(self: &Arc<Self>, key: CacheKey) {
+        let cache = self.clone();
+        let done = tokio::task::spawn_blocking(move || cache.drop_file(key.file, key.version)).await;
+        if let Err(e) = done {
+            tracing::warn!("forget a version of a file: {e}");
+        }
+    }
+
     /// Drop all versions of a file; reads that are under way finish. Returns the bytes given back.
     pub fn evict_file(&self, file: FileId) -> u64 {
         // Before the count is through, the disk knows more than the books.

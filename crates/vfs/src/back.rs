@@ -14,7 +14,7 @@ mod lost;
 mod names;
 mod operate;
 mod place;
-mod shown;
+pub(crate) mod shown;
 mod view;
 
 use std::collections::HashMap;

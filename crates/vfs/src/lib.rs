@@ -8,6 +8,7 @@ mod attr;
 mod back;
 mod change;
 mod dir;
+mod dirty;
 mod follow;
 mod kept;
 mod metrics;
@@ -112,6 +113,7 @@ pub struct Vfs {
     pending: Arc<pending::Pending>,
     /// Absent: nothing is written `back`.
     back: Option<back::Back>,
+    dirty: dirty::Dirty,
 }
 
 impl Vfs {
@@ -127,9 +129,10 @@ impl Vfs {
         back: Option<back::Back>,
     ) -> Arc<Vfs> {
         let policies = writing.policies(&namespace.junctions());
-        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone());
         let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back })
+        let dirty = dirty::Dirty::new(&pending, back.as_ref());
+        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), dirty.clone());
+        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back, dirty })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {

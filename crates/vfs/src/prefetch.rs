@@ -10,6 +10,7 @@ use cache::{Cache, Prefetched, Source};
 use namespace::{Found, Namespace, Node, Siblings};
 use types::{ByteRange, Distance, FileId, FileKind};
 
+use crate::dirty::Dirty;
 use crate::follow::{Account, Directory, natural};
 use crate::metrics::Metrics;
 use crate::read::{OriginSource, key_of};
@@ -24,6 +25,7 @@ const ON_SUSPICION_MAX: u64 = 1 << 20;
 pub struct Prefetcher {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
+    dirty: Dirty,
     state: Mutex<State>,
     pub metrics: Metrics,
 }
@@ -48,8 +50,8 @@ struct Entry {
 }
 
 impl Prefetcher {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>) -> Arc<Prefetcher> {
-        Arc::new(Prefetcher { namespace, cache, state: Mutex::default(), metrics: Metrics::default() })
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, dirty: Dirty) -> Arc<Prefetcher> {
+        Arc::new(Prefetcher { namespace, cache, dirty, state: Mutex::default(), metrics: Metrics::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -152,7 +154,7 @@ impl Prefetcher {
         let found = Found::Node(node.clone());
         let Ok(key) = key_of(&found) else { return true };
         let head = ByteRange::new(0, key.size.min(HEAD_MAX));
-        if head.is_empty() {
+        if head.is_empty() || self.dirty.has(node.id) {
             return true;
         }
         let origin = self.namespace.origin_of(node).ok().map(|(origin, _)| origin);

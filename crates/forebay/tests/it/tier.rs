@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::ports::free_port;
 
-const START_DEADLINE: Duration = Duration::from_secs(20);
+const START_DEADLINE: Duration = Duration::from_secs(60);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// States of a process (proc_pid_stat(5)) of which nothing runs any more; idle: it waits for its threads to dump core.
 const DEAD: [char; 3] = ['Z', 'X', 'I'];
@@ -247,6 +247,16 @@ fn serving(config: &Path, mount: Option<&Path>, log: &Path) -> Command {
     command
 }
 
+/// The state of each, and where in the kernel it is, as far as that is told.
+fn threads_of(process: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let told = tasks.map(|task| {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        format!("{}{}", read("stat"), read("stack"))
+    });
+    told.collect()
+}
+
 /// Returns when it serves (and has mounted), or has ended.
 fn spawn_to_die(mut command: Command, crash_at: Option<&str>) -> (Child, bool) {
     command.arg("--json").stdout(Stdio::piped());
@@ -260,9 +270,10 @@ fn spawn_to_die(mut command: Command, crash_at: Option<&str>) -> (Child, bool) {
         let _ = told.send(line);
     });
     let Ok(line) = announced.recv_timeout(START_DEADLINE) else {
+        let threads = threads_of(process.id());
         let _ = process.kill();
         let _ = process.wait();
-        panic!("forebay does not come up, and does not end");
+        panic!("forebay does not come up, and does not end; its threads:\n{threads}");
     };
     (process, !line.is_empty())
 }

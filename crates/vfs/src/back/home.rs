@@ -205,7 +205,10 @@ impl BackHome {
         let mut old = match self.shown.below(id) {
             Below::Version(key) => key,
             Below::Nothing => CacheKey { file: id, version: draft(id, 0), size: 0 },
-            Below::Unknown => return Ok(()),
+            Below::Unknown => {
+                self.forget_begun(new).await;
+                return Ok(());
+            }
         };
         let _turn = self.lays.acquire().await.expect("never closed");
         // What lies beyond a cut comes back as zeros.
@@ -229,6 +232,12 @@ impl BackHome {
         }
         self.cache.succeed(old, new, batch, Vec::new()).await;
         Ok(())
+    }
+
+    /// The origin may show a version before it has all bytes of it: the kernel notes the time of a write first. So what was
+    /// fetched while we wrote (ahead of readers, by what a listing told) may be from before.
+    async fn forget_begun(&self, key: CacheKey) {
+        self.cache.forget(key).await;
     }
 
     /// Bytes of `base` that are here go to `copy`, at the origin.
@@ -426,6 +435,12 @@ impl Home for BackHome {
                 tokio::time::timeout(DEADLINE, self.lay(id, &flushed.content, now)).await.unwrap_or(Ok(()))
         {
             tracing::debug!("flushed bytes of {id} are not kept in the cache: {e}");
+            self.forget_begun(CacheKey { file: id, version: now.version, size: now.attr.size }).await;
+        }
+        if now.is_none() && !flushed.content.is_nothing() {
+            // Others were there, too: which version ours became nobody knows.
+            let cache = self.cache.clone();
+            let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
         }
         self.shown.flushed(id, &flushed.sequences, now.map(|now| (now.version, now.attr)));
         self.namespace.tell_changed(id);

@@ -21,11 +21,6 @@ impl Vfs {
         self.back.as_ref().filter(|_| self.write_policy(node.junction) == WritePolicy::Back)
     }
 
-    /// Some of its bytes are not at the origin.
-    pub(crate) fn has_dirty_bytes(&self, id: FileId) -> bool {
-        self.pending.get(id).is_some() || self.back.as_ref().is_some_and(|back| back.shown.has_bytes(id))
-    }
-
     /// The object as clients see it. What is being written to is as we have it: others' changes are found out when our
     /// bytes go to the origin.
     pub(crate) async fn object(&self, id: FileId, ask: Ask) -> Result<Node> {
@@ -35,7 +30,7 @@ impl Vfs {
         if let Some(back) = &self.back {
             back.ready().await;
         }
-        let found = match self.has_dirty_bytes(id) {
+        let found = match self.dirty.has(id) {
             true => self.namespace.getattr_known(id)?,
             false => self.namespace.getattr(id, ask).await?,
         };

@@ -222,6 +222,8 @@ impl Pending {
             self.cache.succeed(old, new, lay.written, lay.unknown).await;
         } else {
             debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
+            // Begun by a reader meanwhile, it may be from before our write: an origin may show the version first.
+            self.cache.forget(new).await;
         }
         Ok(new)
     }

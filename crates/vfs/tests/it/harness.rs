@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use cache::Cache;
 use namespace::{Clock, Freshness, Junction, Namespace};
+use origin::{Origin, Reference};
 use testkit::far_origin::Far;
-use types::{Caller, Error, ErrorKind, FileId, Result};
+use types::{ByteRange, Caller, Error, ErrorKind, FileId, Name, Result};
 use vfs::{Lend, ReadOut, Vfs, WritePolicy, Writing};
 
 /// Past the default ttl of 30 s.
@@ -137,6 +140,19 @@ pub async fn patiently<T>(open: impl Fn() -> Result<T>) -> T {
     open().expect("opens once the tier before it is gone")
 }
 
+struct Direct(Arc<Far>, Reference);
+
+#[async_trait]
+impl cache::Source for Direct {
+    async fn read(&self, key: &cache::CacheKey, range: ByteRange) -> Result<Bytes> {
+        self.0.read(&self.1, key.version, range).await
+    }
+
+    fn read_max(&self) -> u32 {
+        1 << 20
+    }
+}
+
 fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).expect("a directory") {
         let entry = entry.expect("readable");
@@ -193,6 +209,16 @@ impl Tier {
         let cache = open_cache(dir.path(), mode).expect("opens");
         let vfs = Vfs::new(namespace.clone(), cache.clone(), writing.clone());
         Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
+    }
+
+    /// Fetches what the origin has now under the version that it tells, as a reader does who knows of no writer.
+    pub async fn fetch(&self, id: FileId, name: &str) {
+        let root = self.far.root().await.expect("there").reference;
+        let name = Name::new(name.to_owned()).expect("a good name");
+        let found = self.far.lookup(&root, &name).await.expect("there");
+        let key = cache::CacheKey { file: id, version: found.version, size: found.attr.size };
+        let source: Arc<dyn cache::Source> = Arc::new(Direct(self.far.clone(), found.reference));
+        self.cache.warm(&key, &source, |_| {}).await.expect("fetched");
     }
 
     /// The wall clock of the tier.

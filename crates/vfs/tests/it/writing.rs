@@ -1,12 +1,13 @@
 //! Bytes that are written: on their way to the origin, at it, and read back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use origin::Origin;
 use types::{ByteRange, Caller, ErrorKind, FileId, Name, Result, SetAttr, Stability};
-use vfs::{CommitOut, WriteOut};
+use vfs::{CommitOut, WarmMode, WarmProgress, WriteOut};
 
 use crate::harness::{AFTER_TTL, Mode, Tier, in_every_mode, joined, kind, tier, writable_tier};
 
@@ -197,6 +198,38 @@ async fn what_was_written_without_an_answer_is_not_covered_by_what_was_cached() 
         assert_eq!(kind(t.commit(id).await), Some(ErrorKind::NoSpace));
         assert!(t.read_path(b"/file").await.unwrap() == model);
     }
+}
+
+/// As an origin does that shows the version of a write before its bytes; here the clock stands still for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_fetched_while_a_write_was_under_way_is_not_kept_if_its_answer_is_lost() {
+    let t = tier_to_write(Mode::Cached);
+    let mut model = pattern(1, 50_000);
+    let id = file(&t, &model).await;
+    t.far.memory.stop_clock();
+    t.far.fail("write", ErrorKind::Unavailable, 3);
+    t.unstable(id, 20_000, &[7; 1000]).await;
+    model[20_000..21_000].fill(7);
+    eventually("it was tried", || t.far.calls("write") > 0).await;
+    t.fetch(id, "file").await;
+    t.commit(id).await.unwrap();
+    assert_eq!(t.at_the_origin("file").await, model);
+    assert!(t.read_path(b"/file").await.unwrap() == model);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_to_is_not_fetched_before_it_is_asked_for() {
+    let t = tier_to_write(Mode::Cached);
+    let id = file(&t, &pattern(1, 50_000)).await;
+    let progress: Arc<WarmProgress> = Arc::default();
+    t.far.set_down(true);
+    t.unstable(id, 20_000, &[7; 1000]).await;
+    t.vfs.warm(&[b"/file".to_vec()], WarmMode::Data, &progress).await;
+    assert_eq!((t.far.calls("read"), progress.files_done.load(Ordering::Relaxed)), (0, 1));
+    t.far.set_down(false);
+    t.commit(id).await.unwrap();
+    t.vfs.warm(&[b"/file".to_vec()], WarmMode::Data, &Arc::default()).await;
+    assert!(t.far.calls("read") > 0);
 }
 
 /// The clock of the origin stands still meanwhile, as it does for milliseconds at a time on most: a write leaves the
