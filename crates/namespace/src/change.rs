@@ -15,7 +15,9 @@ use types::{
     XattrName,
 };
 
+use crate::heal::{MOVES_MAX, keeps_moving};
 use crate::node::Node;
+use crate::observe::DETACHED;
 use crate::record::Listing;
 use crate::taken::Renamed;
 use crate::{Found, Grafted, Namespace};
@@ -305,7 +307,7 @@ impl Namespace {
         }
     }
 
-    /// With the references that these objects have now; a stale one is healed once.
+    /// With the references that these objects have now; a stale one is healed, as often as it moves meanwhile.
     async fn carry_out(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -315,15 +317,17 @@ impl Namespace {
         let ask = async |change: Change| {
             junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())
         };
-        match ask(build()?).await {
-            Err(e) if e.kind() == ErrorKind::Stale => {
-                for id in ids {
-                    self.heal(*id).await?;
+        for _ in 0..MOVES_MAX {
+            match ask(build()?).await {
+                Err(e) if e.kind() == ErrorKind::Stale => {
+                    for id in ids {
+                        self.heal(*id).await?;
+                    }
                 }
-                ask(build()?).await
+                other => return other,
             }
-            other => other,
         }
+        Err(keeps_moving(ids.first().copied().unwrap_or(DETACHED)))
     }
 
     async fn ask_origin(&self, junction: &Grafted, id: FileId) -> Result<Object> {

@@ -21,6 +21,9 @@ use crate::{Grafted, Namespace};
 /// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
 const DEPTH_MAX: usize = 128;
 
+/// Times that one directory is found again for one question.
+pub(crate) const MOVES_MAX: usize = 8;
+
 /// Longest wait for a rename under way: two that wait for each other's end must not do so for ever.
 const MOVE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -31,6 +34,22 @@ impl Namespace {
         self.heal_flights
             .run(id, Join::Running, move || async move { this.find_again(id, DEPTH_MAX).await })
             .await
+    }
+
+    /// The answer to a question about an object; under its new reference where that is stale, and again if we move it, or
+    /// what is above it, meanwhile.
+    pub async fn ask_healed<T, F: Future<Output = Result<T>> + Send>(
+        self: &Arc<Self>,
+        mut node: Arc<Node>,
+        ask: impl Fn(Arc<Node>) -> F,
+    ) -> Result<T> {
+        for _ in 0..MOVES_MAX {
+            match ask(node.clone()).await {
+                Err(e) if e.kind() == ErrorKind::Stale => node = self.heal(node.id).await?,
+                other => return other,
+            }
+        }
+        Err(keeps_moving(node.id))
     }
 
     async fn find_again(self: &Arc<Self>, id: FileId, depth: usize) -> Result<Arc<Node>> {
@@ -143,18 +162,21 @@ impl Namespace {
         Ok(None)
     }
 
-    /// Look the name up in the parent; a parent that is stale too is found again first.
+    /// Look the name up in the parent; a parent that is stale too is found again first, and again if we move it, or what is
+    /// above it, meanwhile: what is below must not pass for gone.
     async fn look_beside(self: &Arc<Self>, parent: FileId, name: &Name, depth: usize) -> Result<Object> {
-        let parent = self.load(parent)?;
-        let junction = self.junction(parent.junction())?;
-        let first = junction.rules.origin.lookup(&parent.record.reference, name).await;
-        match junction.note(first, self.clock.now_ms()) {
-            Err(e) if e.kind() == ErrorKind::Stale => {
-                let parent = Box::pin(self.find_again(parent.id, depth - 1)).await?;
-                junction.rules.origin.lookup(&parent.record.reference, name).await
+        let mut parent = self.load(parent)?;
+        for _ in 0..MOVES_MAX {
+            let junction = self.junction(parent.junction())?;
+            let found = junction.rules.origin.lookup(&parent.record.reference, name).await;
+            match junction.note(found, self.clock.now_ms()) {
+                Err(e) if e.kind() == ErrorKind::Stale => {
+                    parent = Box::pin(self.find_again(parent.id, depth - 1)).await?;
+                }
+                other => return other,
             }
-            other => other,
         }
+        Err(keeps_moving(parent.id))
     }
 
     /// The same object under another handle? By identity; failing that, by inode number and by contents that did not
@@ -168,6 +190,11 @@ impl Namespace {
         let exported_anew = found.attr.is_dir() && found.attr.fsid != old.attr().fsid;
         same_inode && (found.version == old.version() || exported_anew)
     }
+}
+
+/// Not that it is gone: who asks later is told what it is.
+pub(crate) fn keeps_moving(id: FileId) -> Error {
+    Error::new(ErrorKind::Busy, "ask about what keeps moving,", id)
 }
 
 fn is_absent(error: &Error) -> bool {

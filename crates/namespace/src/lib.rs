@@ -252,10 +252,7 @@ impl Namespace {
             junction.note(answer, self.clock.now_ms())
         };
         self.metrics.misses.inc();
-        let target = match ask(node.clone()).await {
-            Err(e) if e.kind() == types::ErrorKind::Stale => ask(self.heal(node.id).await?).await?,
-            other => other?,
-        };
+        let target = self.ask_healed(node.clone(), ask).await?;
         self.links.insert(node.id, (node.version(), target.clone()));
         Ok(target)
     }
@@ -279,10 +276,7 @@ impl Namespace {
             let answer = junction.rules.origin.xattrs(&node.record.reference).await;
             junction.note(answer, self.clock.now_ms())
         };
-        match ask(node.clone()).await {
-            Err(e) if e.kind() == types::ErrorKind::Stale => ask(self.heal(node.id).await?).await,
-            other => other,
-        }
+        self.ask_healed(node, ask).await
     }
 
     /// Room at the origin; the virtual tree has none of its own.

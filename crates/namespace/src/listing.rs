@@ -243,14 +243,11 @@ impl Namespace {
         self.metrics.listings.inc();
         for _ in 0..UNDISTURBED_TRIES {
             let node = self.node_to_list(dir).await?;
-            let listed = match self.list_at(&node).await {
-                Err(e) if e.kind() == ErrorKind::Stale => {
-                    let node = self.heal(dir).await?;
-                    self.list_at(&node).await?
-                }
-                other => other?,
+            let ask = |node: Arc<Node>| {
+                let this = self.clone();
+                async move { this.list_at(&node).await }
             };
-            if let Some(listing) = listed {
+            if let Some(listing) = self.ask_healed(node, ask).await? {
                 return Ok(listing);
             }
         }

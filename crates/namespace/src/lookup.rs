@@ -212,12 +212,9 @@ impl Namespace {
 
     async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {
         let junction = self.junction(dir.junction())?;
-        let mut answer = junction.rules.origin.lookup(&dir.record.reference, name).await;
-        if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Stale) {
-            let healed = self.heal(dir.id).await?;
-            answer = junction.rules.origin.lookup(&healed.record.reference, name).await;
-        }
-        junction.note(answer, asked.ms)
+        let ask =
+            |dir: Arc<Node>| async move { junction.rules.origin.lookup(&dir.record.reference, name).await };
+        junction.note(self.ask_healed(dir.clone(), ask).await, asked.ms)
     }
 
     fn take_in_lookup(

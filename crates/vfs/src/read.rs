@@ -129,16 +129,10 @@ pub(crate) struct OriginSource {
 #[async_trait]
 impl Source for OriginSource {
     async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
-        let stale = match self.read_once(key, range).await {
-            Err(e) if e.kind() == ErrorKind::Stale => e,
-            other => return other,
+        let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
+            return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));
         };
-        // The reference went stale; find the file again by its name, once.
-        match self.namespace.heal(key.file).await {
-            Ok(_) => self.read_once(key, range).await,
-            Err(e) if e.is_retryable() => Err(e),
-            Err(_) => Err(stale),
-        }
+        self.namespace.ask_healed(node, |node| self.read_once(node, key, range)).await
     }
 
     fn read_max(&self) -> u32 {
@@ -167,10 +161,7 @@ impl OriginSource {
         OriginSource { namespace, origin }
     }
 
-    async fn read_once(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
-        let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
-            return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));
-        };
+    async fn read_once(&self, node: Arc<namespace::Node>, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
         let (origin, reference) = self.namespace.origin_of(&node)?;
         let limit = u64::from(origin.read_max()).max(1);
         if range.length <= limit {

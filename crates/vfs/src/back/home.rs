@@ -118,29 +118,21 @@ impl BackHome {
         Found { id: node.id, version: node.version(), attr: *node.attr(), target }
     }
 
-    fn place_at_origin(&self, id: FileId) -> Result<(Arc<Node>, Arc<dyn Origin>, Reference)> {
-        let namespace::Found::Node(node) = self.namespace.getattr_known(id)? else {
-            return Err(Error::new(ErrorKind::ReadOnly, "flush to", id));
-        };
-        let (origin, reference) = self.namespace.origin_of(&node)?;
-        Ok((node, origin, reference))
-    }
-
-    /// With the reference that the file has now; a stale one is healed once.
+    /// With the reference that the file has now; a stale one is healed.
     async fn at_origin<T, F: Future<Output = Result<T>> + Send>(
         &self,
         id: FileId,
-        ask: impl Fn(Arc<dyn Origin>, Reference) -> F,
+        ask: impl Fn(Arc<dyn Origin>, Reference) -> F + Sync,
     ) -> Result<T> {
-        let (node, origin, reference) = self.place_at_origin(id)?;
-        match self.namespace.noted(&node, ask(origin, reference).await) {
-            Err(e) if e.kind() == ErrorKind::Stale => {
-                self.namespace.heal(id).await?;
-                let (node, origin, reference) = self.place_at_origin(id)?;
-                self.namespace.noted(&node, ask(origin, reference).await)
-            }
-            answer => answer,
-        }
+        let namespace::Found::Node(node) = self.namespace.getattr_known(id)? else {
+            return Err(Error::new(ErrorKind::ReadOnly, "flush to", id));
+        };
+        let (namespace, ask) = (&self.namespace, &ask);
+        let ask = |node: Arc<Node>| async move {
+            let (origin, reference) = namespace.origin_of(&node)?;
+            namespace.noted(&node, ask(origin, reference).await)
+        };
+        namespace.ask_healed(node, ask).await
     }
 
     /// The file as an answer to our write tells it; asked for where it does not tell.

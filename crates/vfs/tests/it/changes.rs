@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use namespace::{Clock, Junction};
 use origin::posix::PosixOrigin;
 use testkit::far_origin::Far;
-use types::{Caller, CreateHow, ErrorKind, NewNode, SetAttr};
+use types::{Caller, CreateHow, ErrorKind, NewNode, Result, SetAttr};
 use vfs::{Access, WritePolicy};
 
 use crate::harness::{AFTER_TTL, kind};
@@ -120,6 +121,49 @@ async fn what_lies_below_a_renamed_directory_keeps_its_handle_also_where_referen
     assert_eq!(t.id("/other/sub/file").await, file);
     assert_eq!(t.vfs.getattr(file).await.unwrap().attr.mode, 0o640);
     assert!(home.path().join("other/sub/new").exists());
+}
+
+/// As an NFS client does that is told to try again.
+async fn later_if_busy<T>(ask: impl AsyncFn() -> Result<T>) -> T {
+    loop {
+        match ask().await {
+            Err(e) if e.kind() == ErrorKind::Busy => tokio::task::yield_now().await,
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_below_a_directory_that_is_renamed_again_and_again_is_never_taken_for_gone() {
+    let home = tempfile::tempdir().unwrap();
+    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Clock::default());
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let mut dir = root;
+    for part in ["top0", "a", "b", "c"] {
+        dir = t.vfs.mkdir(&caller, dir, &name(part), with_mode(0o755)).await.unwrap().node.id;
+    }
+    let file = t.vfs.create(&caller, dir, &name("file"), GUARDED, with_mode(0o600)).await.unwrap().node.id;
+    let target = Bytes::from_static(b"nowhere");
+    let link = t.vfs.symlink(&caller, dir, &name("link"), target.clone(), with_mode(0o777)).await.unwrap();
+    let moved = std::sync::atomic::AtomicBool::new(false);
+    let moving = async {
+        for n in 0..400 {
+            let (from, to) = (name(&format!("top{n}")), name(&format!("top{}", n + 1)));
+            t.vfs.rename(&caller, root, &from, root, &to).await.unwrap();
+        }
+        moved.store(true, std::sync::atomic::Ordering::SeqCst);
+    };
+    let asking = async {
+        while !moved.load(std::sync::atomic::Ordering::SeqCst) {
+            for mode in [0o640, 0o600] {
+                later_if_busy(async || t.vfs.setattr(&caller, file, with_mode(mode), None).await).await;
+            }
+            let read = later_if_busy(async || t.vfs.readlink(&caller, link.node.id).await).await;
+            assert_eq!(read.0, target);
+        }
+    };
+    tokio::join!(moving, asking);
+    assert_eq!(t.id("/top400/a/b/c/file").await, file);
 }
 
 #[tokio::test(flavor = "multi_thread")]
