@@ -67,8 +67,10 @@ impl Namespace {
         let Some((object, (parent, name))) = self.look_under_its_names(junction, &old, depth).await? else {
             // We are moving it, and it is not where it was: it is where it will be known to be soon.
             let moving = self.moving().get(&id).cloned();
-            if let Some(mut end) = moving {
-                let _ = tokio::time::timeout(MOVE_PATIENCE, end.changed()).await;
+            if let Some(mut end) = moving
+                && tokio::time::timeout(MOVE_PATIENCE, end.changed()).await.is_err()
+            {
+                return Err(keeps_moving(id));
             }
             let now = self.load(id)?;
             if (now.record.parent, &now.record.name) != (old.record.parent, &old.record.name) {

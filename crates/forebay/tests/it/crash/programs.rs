@@ -58,7 +58,9 @@ impl Programs {
             }
             Err(e) => e,
         };
-        let gone = [Errno::NOTCONN, Errno::CONNABORTED].map(|errno| Some(errno.raw_os_error()));
+        // The last: of a request that the kernel was handing over when the tier was killed. Who tells it of a tier that
+        // lives on is found out: nobody killed that.
+        let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::IO].map(|errno| Some(errno.raw_os_error()));
         if gone.contains(&done.raw_os_error()) {
             return Told::Unanswered;
         }
