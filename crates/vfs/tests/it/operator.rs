@@ -94,7 +94,8 @@ async fn warming_in_an_outage_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evict_gives_the_bytes_back_and_ends_staleness() {
-    let t = tier_with(Mode::Cached, rule(Freshness::Immutable));
+    // The reader of one file is not to have the next one fetched again.
+    let t = tier_with(Mode::NoReadahead, rule(Freshness::Immutable));
     t.far.memory.mkdir(b"dir").unwrap();
     t.far.memory.write_file(b"dir/a", &[1; 200_000]).unwrap();
     t.far.memory.write_file(b"dir/b", &[2; 200_000]).unwrap();
