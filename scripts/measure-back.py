@@ -2,13 +2,15 @@
 """What programs see of the policy `back` through a FUSE mount, with the origin far away, against the local file system.
 
     scripts/measure-back.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--rtt 200ms] [--rate 1Gbit]
+                            [--only sequential]
 
 All of it on this machine, as root (mount): a NAS (forebay serve over a directory, written through), the line (forebay
 bench relay), a tier with `--write back` whose journal is on the disk of DIR, and a mount of it. Each round does on the
 mount and on the local file system, one after the other:
  - creates: 16 processes, each open(O_CREAT|O_EXCL), write of 4 KiB, close, in one directory, for 5 s
  - fsync: write of 4 KiB over a file's start and fsync, one process, median of 300
- - sequential: 512 MiB in writes of 1 MiB, then fsync; the local one with O_DIRECT, and once more through the page cache
+ - sequential: 512 MiB in writes of 1 MiB, then fsync, by a program that opens with O_DIRECT, here and there; through the
+   page cache here, against O_DIRECT there; and through the page cache here and there
  - flush: what the sequential writes of 32 files of 64 MiB left, brought home by `forebay flush --wait`, as a share of the line
  - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
    the same for 5 s before it; and again with the reader on a processor of its own, before and during: there it loses
@@ -146,6 +148,11 @@ def reads(stage, apart):
     return rates[1], rates[0]
 
 
+def show(n, results):
+    told = ", ".join(f"{name} {r[-1][0]:.4g} and {r[-1][1]:.4g}" for name, r in results.items() if r)
+    print(f"round {n + 1}: {told}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--forebay", default="target/release/forebay")
@@ -153,20 +160,30 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rtt", default="200ms")
     parser.add_argument("--rate", default="1Gbit")
+    parser.add_argument("--only", choices=["sequential"])
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
-    results = {name: [] for name in ["creates /s", "fsync ms", "sequential MB/s", "same, buffered MB/s", "flush of the line",
-                                     "reads /s", "reads apart /s"]}
+    results = {name: [] for name in ["creates /s", "fsync ms", "direct, both MB/s", "cached to direct MB/s",
+                                     "cached, both MB/s", "flush of the line", "reads /s", "reads apart /s"]}
     stage = Stage(args, base)
     try:
         local = base + "/local"
         for n in range(args.rounds):
             os.makedirs(local)
+            both = sequential(f"{stage.mount}/d{n}", SEQUENTIAL, True), sequential(local + "/d", SEQUENTIAL, True)
+            results["direct, both MB/s"].append(both)
+            cached = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False)
+            results["cached to direct MB/s"].append((cached, both[1]))
+            results["cached, both MB/s"].append((cached, sequential(local + "/s", SEQUENTIAL, False)))
+            if args.only:
+                for name in set(os.listdir(stage.mount)) - {"kept"}:
+                    os.remove(f"{stage.mount}/{name}")
+                stage.flush()
+                shutil.rmtree(local)
+                show(n, results)
+                continue
             results["creates /s"].append((creates(f"{stage.mount}/c{n}"), creates(local + "/c")))
             results["fsync ms"].append((fsync(f"{stage.mount}/f{n}"), fsync(local + "/f")))
-            pair = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False), sequential(local + "/s", SEQUENTIAL, True)
-            results["sequential MB/s"].append(pair)
-            results["same, buffered MB/s"].append((pair[0], sequential(local + "/b", SEQUENTIAL, False)))
             shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
             stage.flush()
             for k in range(FILES):
@@ -181,12 +198,11 @@ def main():
                 os.remove(f"{stage.mount}/{name}")
             stage.flush()
             shutil.rmtree(local)
-            print(f"round {n + 1}: " + ", ".join(f"{name} {r[-1][0]:.4g} and {r[-1][1]:.4g}" for name, r in results.items()),
-                  flush=True)
-        for name, pairs in results.items():
+            show(n, results)
+        for name, pairs in ((name, pairs) for name, pairs in results.items() if pairs):
             ratios = [mine / other for mine, other in pairs]
             mine, other = (statistics.median(column) for column in zip(*pairs))
-            print(f"{name:20} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
+            print(f"{name:22} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
                   f"  ({min(ratios):.3f} to {max(ratios):.3f})")
         print(f"peak resident of the tier: {stage.peak_mib()} MiB")
     finally:
