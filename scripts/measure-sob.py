@@ -4,7 +4,8 @@ writes back.
 
     scripts/measure-sob.py [--forebay target/release/forebay] [--dir DIR] [--rtt 69.5ms] [--rate 1Gbit] [-n 3] [--tests 1,2,3,4]
 
-All of it on this machine, without root: a NAS (forebay nas), the line (forebay bench relay), the tiers, and `forebay bench sob`
+All of it on this machine, without root: a NAS (forebay serve over a directory, written
+through), the line (forebay bench relay), the tiers, and `forebay bench sob`
 over NFS as the client of all three. Printed are medians of -n repetitions, and ratios to direct.
 """
 import argparse, json, os, re, shutil, statistics, subprocess, sys, tempfile
@@ -35,7 +36,11 @@ def main():
 
     try:
         os.mkdir(base + "/export")
-        nas = re.search(r"127\.0\.0\.1:\d+", start("nas", base + "/export")).group()
+        with open(base + "/nas.toml", "w") as config:
+            config.write('[[nfs.export]]\nclients = ["*"]\nsquash = "none"\n')
+        nas = json.loads(start("serve", "--config", base + "/nas.toml", "--origin", "file://" + base + "/export", "--cache",
+                               base + "/nas", "--cache-size", "8GiB", "--nfs", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+                               "--json"))["nfs"]
         relay = start("bench", "relay", "--to", nas, "--rtt", args.rtt, "--rate", args.rate)
         relay = re.search(r"127\.0\.0\.1:\d+", relay).group()
         origin = f"nfs://{relay}/?mountport={relay.split(':')[1]}"
