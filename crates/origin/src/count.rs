@@ -272,6 +272,10 @@ impl Origin for Count {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.run("xattrs", self.inner.xattrs(object)).await
     }

@@ -71,6 +71,10 @@ impl Origin for Delay {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.travel().await.xattrs(object).await
     }

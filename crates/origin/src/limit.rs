@@ -393,6 +393,10 @@ impl Origin for Limit {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.ask(self.inner.xattrs(object)).await
     }

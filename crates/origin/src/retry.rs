@@ -175,6 +175,10 @@ impl Origin for Retry {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.run(|| self.inner.xattrs(object)).await
     }

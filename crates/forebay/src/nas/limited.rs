@@ -81,6 +81,10 @@ impl Origin for Limited {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.request(object, 0, self.inner.xattrs(object)).await
     }
