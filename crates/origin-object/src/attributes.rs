@@ -7,6 +7,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, Version};
 
 use crate::store::{Metadata, Stat};
+use crate::times::Changed;
 use crate::url::Config;
 
 /// The type in a mode.
@@ -145,10 +146,11 @@ pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
     }
 }
 
-/// A directory's: it is no object, and nobody notes when something in it changes.
-pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>) -> Attr {
+/// A directory's: it is no object. The times are those of the last change in it that we know of.
+pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>, times: Changed) -> Attr {
     let stored = marker.map(|stat| Stored::of(&stat.metadata)).unwrap_or_default();
-    let time = stored.mtime.or(marker.map(|stat| stat.modified)).unwrap_or_default();
+    // Set by somebody, and nothing happened since.
+    let mtime = stored.mtime.filter(|_| !times.seen).unwrap_or(times.at);
     Attr {
         kind: FileKind::Directory,
         mode: stored.mode.map_or(config.dir_mode, |mode| mode & 0o7777),
@@ -160,9 +162,9 @@ pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>) -> Attr
         rdev: (0, 0),
         fsid: 0,
         fileid: fileid(path),
-        atime: time,
-        mtime: time,
-        ctime: time,
+        atime: mtime,
+        mtime,
+        ctime: times.at,
     }
 }
 

@@ -6,7 +6,6 @@
 //! - attributes are stored with an object by copying it onto itself
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::origin::change::check_target;
 use ::origin::{Before, Change, Changed, Object, Reference};
@@ -18,6 +17,7 @@ use crate::attributes::Stored;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Condition, Metadata};
+use crate::times::now;
 use crate::url::Attributes;
 
 /// Objects of a directory that are copied, or removed, at the same time.
@@ -53,6 +53,12 @@ impl ObjectOrigin {
             }
             _ => e,
         })?;
+        if let Change::Rename { from_dir, to_dir, .. } = change {
+            self.times.changed(from_dir, now());
+            self.times.changed(to_dir, now());
+        } else {
+            self.times.changed(change.place(), now());
+        }
         Ok(Changed { object, ..Changed::default() })
     }
 
@@ -396,9 +402,4 @@ where
         outcome = outcome.and(done.and_then(|done| done));
     }
     outcome
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
 }

@@ -15,6 +15,7 @@ mod profile;
 mod s3;
 mod sign;
 mod store;
+mod times;
 mod tree;
 mod url;
 mod write;

@@ -20,6 +20,7 @@ use crate::keys::{Base, What, what};
 use crate::s3::S3;
 use crate::sign::Environment;
 use crate::store::Stat;
+use crate::times::Times;
 use crate::tree::Tokens;
 use crate::url::{Attributes, Config};
 
@@ -38,6 +39,7 @@ pub struct ObjectOrigin {
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
+    pub(crate) times: Times,
     /// Of what waits in drafts: it is lost when this process ends.
     pub(crate) verifier: AtomicU64,
 }
@@ -65,6 +67,7 @@ impl ObjectOrigin {
             drafts: Mutex::default(),
             turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
             tokens: Tokens::default(),
+            times: Times::new(),
             verifier: AtomicU64::new(u64::from_be_bytes(verifier)),
         }))
     }
@@ -89,10 +92,12 @@ impl ObjectOrigin {
     }
 
     pub(crate) fn directory(&self, reference: &Reference, marker: Option<&Stat>) -> Object {
-        let attr = attributes::of_directory(&self.config, &reference.0, marker);
+        let attr = attributes::of_directory(&self.config, &reference.0, marker, self.times.of(reference));
         let identity =
             Identity(if reference.0.is_empty() { Bytes::from_static(b"/") } else { reference.0.clone() });
-        Object { reference: reference.clone(), identity, attr, version: Version::from_attr(&attr) }
+        // Nothing in it is what this is a version of.
+        let version = attributes::version("directory", 0);
+        Object { reference: reference.clone(), identity, attr, version }
     }
 
     /// `None`: there is no such object now.

@@ -2,7 +2,7 @@
 //!
 //! Both are `object_store`'s; its calls are not used (docs/decisions/0005-own-object-calls.md).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::http::Request;
@@ -68,8 +68,9 @@ impl Place {
         };
         let has = |builder: &AmazonS3Builder, key| builder.get_config_value(&key).is_some();
         let asked = config.profile.clone().or_else(|| std::env::var("AWS_PROFILE").ok());
-        let keys_in_environment = has(&builder, AmazonS3ConfigKey::AccessKeyId) && config.profile.is_none();
-        let profile = profile(asked.as_deref())?;
+        let of_a_file = config.profile.is_some() || config.credentials.is_some();
+        let keys_in_environment = has(&builder, AmazonS3ConfigKey::AccessKeyId) && !of_a_file;
+        let profile = profile(asked.as_deref(), config.credentials.as_deref())?;
         if !keys_in_environment
             && let Some(profile) = &profile
             && let (Some(key_id), Some(secret)) = (&profile.key_id, &profile.secret)
@@ -98,18 +99,24 @@ impl Place {
 }
 
 /// The profile that is asked for, or the one named default if there is one.
-fn profile(asked: Option<&str>) -> Result<Option<Profile>> {
+fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Profile>> {
     let file = |variable: &str, name: &str| {
         let path = std::env::var_os(variable).map(PathBuf::from);
         let path = path.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".aws").join(name)));
         path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
     };
-    let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+    let credentials = match credentials {
+        None => file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        Some(path) => std::fs::read_to_string(path).map_err(|e| {
+            let message = format!("cannot read the credentials in {}: {e}", path.display());
+            Error::new(ErrorKind::Config, "origin", message)
+        })?,
+    };
     let config = file("AWS_CONFIG_FILE", "config");
     let found = Profile::find(asked.unwrap_or("default"), &credentials, &config)?;
     match (asked, found) {
         (Some(name), None) => {
-            let message = format!("there is no profile \"{name}\" in ~/.aws/credentials or ~/.aws/config");
+            let message = format!("there is no profile \"{name}\" in the files of AWS profiles (~/.aws)");
             Err(Error::new(ErrorKind::Config, "origin", message))
         }
         (_, found) => Ok(found),

@@ -10,6 +10,7 @@ use types::{Error, ErrorKind, Name, Result};
 use crate::keys::{Base, Shown, What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Listed, Metadata, Stat};
+use crate::times::{Names, now};
 use crate::url::Attributes;
 
 /// Keys and directories of one page: what stores give at most.
@@ -28,9 +29,19 @@ pub struct Tokens {
 #[derive(Default)]
 struct TokenState {
     last: u64,
-    tokens: VecDeque<(u64, Bytes, String)>,
+    tokens: VecDeque<Kept>,
     /// Of which it was told that they have keys which cannot be shown.
     told: HashSet<Bytes>,
+}
+
+/// A listing that is under way.
+#[derive(Clone)]
+struct Kept {
+    cookie: u64,
+    dir: Bytes,
+    token: String,
+    /// Of the names so far.
+    names: Names,
 }
 
 impl Tokens {
@@ -38,22 +49,21 @@ impl Tokens {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, dir: &Reference, token: String) -> DirCursor {
+    fn keep(&self, dir: &Reference, token: String, names: Names) -> DirCursor {
         let mut state = self.state();
         state.last += 1;
         let cookie = state.last;
-        state.tokens.push_back((cookie, dir.0.clone(), token));
+        state.tokens.push_back(Kept { cookie, dir: dir.0.clone(), token, names });
         if state.tokens.len() > TOKENS_MAX {
             state.tokens.pop_front();
         }
         DirCursor { cookie, verifier: [0; 8] }
     }
 
-    fn find(&self, dir: &Reference, cursor: DirCursor) -> Option<String> {
+    fn find(&self, dir: &Reference, cursor: DirCursor) -> Option<(String, Names)> {
         let state = self.state();
-        let found =
-            state.tokens.iter().find(|(cookie, place, _)| *cookie == cursor.cookie && *place == dir.0);
-        found.map(|(.., token)| token.clone())
+        let found = state.tokens.iter().find(|kept| kept.cookie == cursor.cookie && kept.dir == dir.0);
+        found.map(|kept| (kept.token.clone(), kept.names))
     }
 
     /// True the first time.
@@ -99,9 +109,12 @@ impl ObjectOrigin {
         if what(dir) != What::Directory {
             return Err(Error::new(ErrorKind::NotADirectory, "list", self.place(dir)));
         }
-        let token = match cursor.cookie {
-            0 => None,
-            _ => Some(self.tokens.find(dir, cursor).ok_or_else(|| self.gone("go on listing", dir))?),
+        let (token, mut names) = match cursor.cookie {
+            0 => (None, Names::default()),
+            _ => {
+                let kept = self.tokens.find(dir, cursor).ok_or_else(|| self.gone("go on listing", dir))?;
+                (Some(kept.0), kept.1)
+            }
         };
         let key = self.base.key(dir)?;
         let page = self.store.list(&key, true, token.as_deref(), PAGE).await?;
@@ -153,7 +166,11 @@ impl ObjectOrigin {
             let more = odd.len() - 1;
             tracing::warn!(key, "not shown: {why}; {more} more in this part of {}", self.place(dir));
         }
-        let next = page.next.map(|token| self.tokens.keep(dir, token));
+        entries.iter().for_each(|entry| names.add(&entry.name));
+        if page.next.is_none() {
+            self.times.listed(dir, names, now());
+        }
+        let next = page.next.map(|token| self.tokens.keep(dir, token, names));
         Ok(DirPage { entries, next })
     }
 
@@ -177,12 +194,12 @@ mod tests {
     fn a_cursor_finds_its_own_listing_only() {
         let (a, b) = (Reference(Bytes::from_static(b"a/")), Reference(Bytes::from_static(b"b/")));
         let tokens = Tokens::default();
-        let first = tokens.keep(&a, "one".into());
-        assert_eq!(tokens.find(&a, first).as_deref(), Some("one"));
-        assert_eq!(tokens.find(&b, first), None);
+        let first = tokens.keep(&a, "one".into(), Names::default());
+        assert_eq!(tokens.find(&a, first).map(|(token, _)| token).as_deref(), Some("one"));
+        assert!(tokens.find(&b, first).is_none());
         for _ in 0..TOKENS_MAX {
-            tokens.keep(&b, "more".into());
+            tokens.keep(&b, "more".into(), Names::default());
         }
-        assert_eq!(tokens.find(&a, first), None);
+        assert!(tokens.find(&a, first).is_none());
     }
 }

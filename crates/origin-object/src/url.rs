@@ -1,8 +1,10 @@
 //! `s3://bucket/prefix?endpoint=…&region=…`, both ways.
 
+use std::path::PathBuf;
+
 use types::{Error, ErrorKind, Result};
 
-const S3_FORM: &str = "s3://bucket[/prefix]?endpoint=URL&region=NAME&profile=NAME&addressing=path|virtual\
+const S3_FORM: &str = "s3://bucket[/prefix]?endpoint=URL&region=NAME&profile=NAME&credentials=FILE&addressing=path|virtual\
                        &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
 
 /// Whether a bucket's name stands in the path of a request's URL or in its host.
@@ -30,6 +32,8 @@ pub struct Config {
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub profile: Option<String>,
+    /// In place of `~/.aws/credentials` and of keys in the environment.
+    pub credentials: Option<PathBuf>,
     /// `None`: virtual at AWS, path elsewhere.
     pub addressing: Option<Addressing>,
     pub anonymous: bool,
@@ -75,6 +79,7 @@ impl Config {
             endpoint: None,
             region: None,
             profile: None,
+            credentials: None,
             addressing: None,
             anonymous: false,
             attributes: Attributes::Listed,
@@ -105,6 +110,8 @@ impl Config {
             }
             "region" if !value.is_empty() => self.region = Some(value.to_owned()),
             "profile" if !value.is_empty() => self.profile = Some(value.to_owned()),
+            "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
+            "credentials" => return Err(expected("an absolute path")),
             "addressing" => {
                 self.addressing = Some(match value {
                     "path" => Addressing::Path,
@@ -191,6 +198,7 @@ mod tests {
             ("s3://bucket?endpoint=minio:9000", "http://host[:port]"),
             ("s3://bucket?endpoint=http://", "http://host[:port]"),
             ("s3://bucket?region=", "a name"),
+            ("s3://bucket?credentials=keys", "an absolute path"),
             ("s3://bucket?addressing=both", "path or virtual"),
             ("s3://bucket?mode=999", "in octal"),
             ("s3://bucket?uid=me", "a number"),

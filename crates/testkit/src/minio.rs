@@ -94,6 +94,15 @@ impl Minio {
         format!("http://{}", self.address())
     }
 
+    /// A file of profiles with the keys.
+    pub fn credentials(&self) -> PathBuf {
+        let path = self.dir.path().join("credentials");
+        let text =
+            format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
     /// A new bucket: on one disk it is a directory.
     pub fn make_bucket(&self, name: &str) {
         std::fs::create_dir(self.dir.path().join("data").join(name)).expect("a new bucket");
