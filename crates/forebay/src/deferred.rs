@@ -80,6 +80,10 @@ impl Origin for Deferred {
         !matches!(self.far, Far::Object(_))
     }
 
+    fn identity_is_place(&self) -> bool {
+        matches!(self.far, Far::Object(_))
+    }
+
     async fn root(&self) -> Result<Object> {
         self.connected().await?.root().await
     }

@@ -97,7 +97,7 @@ impl ObjectOrigin {
             Identity(if reference.0.is_empty() { Bytes::from_static(b"/") } else { reference.0.clone() });
         // Nothing in it is what this is a version of.
         let version = attributes::version("directory", 0);
-        Object { reference: reference.clone(), identity, attr, version }
+        Object { reference: reference.clone(), identity: Identity(reference.0.clone()), attr, version }
     }
 
     /// `None`: there is no such object now.
@@ -129,6 +129,10 @@ impl Origin for ObjectOrigin {
 
     fn directories_show_changes(&self) -> bool {
         false
+    }
+
+    fn identity_is_place(&self) -> bool {
+        true
     }
 
     async fn root(&self) -> Result<Object> {

@@ -82,6 +82,12 @@ pub trait Origin: Send + Sync + 'static {
         true
     }
 
+    /// Whether an object's identity is nothing but its place, the reference: then one that is renamed has another one
+    /// afterwards, and what comes to the old place has its old one.
+    fn identity_is_place(&self) -> bool {
+        false
+    }
+
     /// How far it is, if somebody in the stack measures that.
     fn distance(&self) -> Option<types::Distance> {
         None

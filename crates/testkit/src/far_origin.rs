@@ -297,6 +297,10 @@ impl Origin for Far {
         true
     }
 
+    fn identity_is_place(&self) -> bool {
+        true
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.begin("xattrs").await?;
         self.memory.xattrs(&self.inward(object)?).await

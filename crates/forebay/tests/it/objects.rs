@@ -135,3 +135,59 @@ async fn what_others_put_into_the_bucket_shows_after_the_time_that_is_promised()
     })
     .await;
 }
+
+/// What programs that rotate their logs, or save by renaming, do.
+async fn renamed_while_open(name: &str, policy: &str) {
+    with_minio(name, |minio| async move {
+        minio.make_bucket("bucket");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut tier = mounted(&minio, dir.path(), policy);
+        let root = dir.path().join("mnt");
+        let home = |tier: &Tier| {
+            if policy.contains("back") {
+                tier.json(&["flush", "--wait"]);
+            }
+        };
+        fs::create_dir_all(root.join("logs/old")).expect("made");
+        let log = fs::File::create(root.join("logs/log")).expect("made");
+        log.write_all_at(b"one ", 0).expect("written");
+        log.sync_all().expect("stored");
+        home(&tier);
+        fs::rename(root.join("logs/log"), root.join("logs/old/log.1")).expect("renamed");
+        home(&tier);
+        log.write_all_at(b"two ", 4).expect("written");
+        fs::write(root.join("logs/log"), b"another").expect("written");
+        log.write_all_at(b"three", 8).expect("written");
+        log.sync_all().expect("stored");
+        home(&tier);
+        fs::rename(root.join("logs"), root.join("moved")).expect("renamed");
+        home(&tier);
+        fs::create_dir_all(root.join("logs/old")).expect("made again");
+        fs::write(root.join("logs/old/log.1"), b"a third one").expect("written");
+        log.write_all_at(b"!", 13).expect("written");
+        log.sync_all().expect("stored");
+        drop(log);
+        home(&tier);
+        assert_eq!(tier.stop(), Some(0));
+        let other = tempfile::tempdir().expect("temporary directory");
+        let mut second = mounted(&minio, other.path(), "");
+        let seen = |path: &str| fs::read_to_string(other.path().join("mnt").join(path)).expect("read");
+        assert_eq!(seen("moved/old/log.1"), "one two three!");
+        assert_eq!(seen("moved/log"), "another");
+        assert_eq!(seen("logs/old/log.1"), "a third one");
+        second.stop();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_renamed_while_it_is_open_is_the_same_file() {
+    let name = "a_file_that_is_renamed_while_it_is_open_is_the_same_file";
+    renamed_while_open(name, "write = \"through\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_renamed_between_flushes_is_the_same_file() {
+    let name = "a_file_that_is_renamed_between_flushes_is_the_same_file";
+    renamed_while_open(name, "write = \"back\"\nflush_delay = \"1h\"").await;
+}
