@@ -36,8 +36,20 @@ if [ "${1:-run}" = test ]; then
         "rsync:rsync:another one"
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
+        "go:golang-go:builds MinIO"
     )
 fi
+
+# No Debian package has it: built from its Go module, once.
+build_minio() {
+    local tools="${HOME:-/root}/.cache/forebay-tools/bin"
+    if command -v minio >/dev/null || [ -x "$tools/minio" ]; then
+        return
+    fi
+    echo "setup: building MinIO (a real S3 store); this takes some minutes"
+    GOBIN="$tools" GOFLAGS=-modcacherw go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c >/dev/null 2>&1 ||
+        echo "setup: MinIO could not be built; tests that need it will say \"not run\""
+}
 
 # As udev has it; where there is none it may be root's alone, and nobody else could mount.
 if [ "${1:-run}" = test ] && [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
@@ -53,9 +65,9 @@ for entry in "${packages[@]}"; do
         missing+=("$package")
     fi
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
-
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+if [ ${#missing[@]} -eq 0 ]; then
+    :
+elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "setup: installing ${missing[*]}"
     apt-get update -qq
     # Servers that come along must not start on this machine: the lab runs its own.
@@ -66,4 +78,7 @@ else
         exit 1
     fi
     echo "setup: tests that need them will say \"not run\""
+fi
+if [ "${1:-run}" = test ]; then
+    build_minio
 fi

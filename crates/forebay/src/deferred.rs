@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 use origin_nfs::NfsOrigin;
+use origin_object::ObjectOrigin;
 use tokio::sync::OnceCell;
 use tracing::info;
 use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
@@ -15,26 +16,49 @@ use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Versio
 /// A call waits this long for the connection.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Storage that has to be connected to.
+#[derive(Clone, Debug)]
+pub enum Far {
+    Nfs(Box<origin_nfs::Config>),
+    Object(Box<origin_object::Config>),
+}
+
+impl Far {
+    pub fn url(&self) -> String {
+        match self {
+            Far::Nfs(config) => config.url(),
+            Far::Object(config) => config.url(),
+        }
+    }
+
+    pub async fn connect(&self) -> Result<Arc<dyn Origin>> {
+        match self {
+            Far::Nfs(config) => Ok(NfsOrigin::connect(config.as_ref().clone()).await?),
+            Far::Object(config) => Ok(ObjectOrigin::connect(config.as_ref().clone()).await?),
+        }
+    }
+}
+
 pub struct Deferred {
-    config: origin_nfs::Config,
-    origin: OnceCell<Arc<NfsOrigin>>,
+    far: Far,
+    origin: OnceCell<Arc<dyn Origin>>,
 }
 
 impl Deferred {
-    pub fn new(config: origin_nfs::Config) -> Deferred {
-        Deferred { config, origin: OnceCell::new() }
+    pub fn new(far: Far) -> Deferred {
+        Deferred { far, origin: OnceCell::new() }
     }
 
-    async fn connected(&self) -> Result<&NfsOrigin> {
+    async fn connected(&self) -> Result<&dyn Origin> {
         let connect = self.origin.get_or_try_init(|| async {
-            let origin = NfsOrigin::connect(self.config.clone()).await?;
+            let origin = self.far.connect().await?;
             info!(origin = %self.url(), "connected at last");
             Ok::<_, Error>(origin)
         });
         let unreachable =
             |why: String| Error::new(ErrorKind::Unavailable, "connect to", format!("{}: {why}", self.url()));
         match tokio::time::timeout(PATIENCE, connect).await {
-            Ok(Ok(origin)) => Ok(origin),
+            Ok(Ok(origin)) => Ok(origin.as_ref()),
             // Whatever the reason, it may be gone tomorrow: the junction was served before.
             Ok(Err(e)) => Err(unreachable(e.to_string())),
             Err(_) => Err(unreachable("no answer".into())),
@@ -45,11 +69,19 @@ impl Deferred {
 #[async_trait]
 impl Origin for Deferred {
     fn url(&self) -> String {
-        self.config.url()
+        self.far.url()
     }
 
     fn read_max(&self) -> u32 {
         self.origin.get().map_or(1 << 16, |origin| origin.read_max())
+    }
+
+    fn directories_show_changes(&self) -> bool {
+        !matches!(self.far, Far::Object(_))
+    }
+
+    fn identity_is_place(&self) -> bool {
+        matches!(self.far, Far::Object(_))
     }
 
     async fn root(&self) -> Result<Object> {

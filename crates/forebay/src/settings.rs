@@ -14,6 +14,7 @@ use vfs::{FlushPolicy, WritePolicy};
 
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
+use crate::deferred::Far;
 
 pub use back::JournalSettings;
 
@@ -56,7 +57,7 @@ pub struct JunctionSettings {
 #[derive(Clone, Debug)]
 pub enum Store {
     Directory(PathBuf),
-    Nfs(Box<origin_nfs::Config>),
+    Far(Far),
 }
 
 #[derive(Clone, Debug)]
@@ -176,14 +177,15 @@ fn normal_path(typed: &str) -> Result<String> {
 }
 
 fn parse_origin(url: &str) -> Result<Store> {
-    let known = "file:///dir and nfs://host[:port]/export?nconnect=4";
+    let known = "file:///dir, nfs://host[:port]/export?nconnect=4 and s3://bucket/prefix?endpoint=URL";
     match url.split_once("://") {
         Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
         Some(("file", path)) => {
             refuse(format!("file://{path}: the path must be absolute; write file:///{path}"))
         }
-        Some(("nfs", _)) => Ok(Store::Nfs(Box::new(origin_nfs::Config::from_url(url)?))),
-        Some((scheme @ ("s3" | "az" | "azfile" | "gs"), _)) => {
+        Some(("nfs", _)) => Ok(Store::Far(Far::Nfs(Box::new(origin_nfs::Config::from_url(url)?)))),
+        Some(("s3", _)) => Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?)))),
+        Some((scheme @ ("az" | "azfile" | "gs"), _)) => {
             refuse(format!("{scheme}:// origins are not in this version; it knows {known}"))
         }
         Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),

@@ -16,7 +16,6 @@ use origin::count::{Count, OriginMetrics};
 use origin::limit::{Limit, LimitConfig};
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
-use origin_nfs::NfsOrigin;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -211,12 +210,12 @@ async fn open_stores(settings: &Settings, metadata: &Path) -> Result<Vec<Arc<dyn
 /// The real store of a junction. One that cannot be reached is an error at first, and an outage once the junction
 /// has been served: then the tier starts with what it has.
 async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<dyn Origin>> {
-    let config = match &junction.store {
+    let far = match &junction.store {
         Store::Directory(path) => return Ok(Arc::new(PosixOrigin::open(path)?)),
-        Store::Nfs(config) => config.as_ref().clone(),
+        Store::Far(far) => far,
     };
-    let url = config.url();
-    let error = match tokio::time::timeout(FIRST_CONTACT, NfsOrigin::connect(config.clone())).await {
+    let url = far.url();
+    let error = match tokio::time::timeout(FIRST_CONTACT, far.connect()).await {
         Ok(Ok(origin)) => return Ok(origin),
         Ok(Err(e)) => e,
         Err(_) => {
@@ -225,7 +224,7 @@ async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<
     };
     if error.kind() != ErrorKind::Config && namespace::knows_junction(metadata, &junction.path, &url) {
         warn!(junction = %junction.path, "starting with what is cached: {error}");
-        return Ok(Arc::new(Deferred::new(config)));
+        return Ok(Arc::new(Deferred::new(far.clone())));
     }
     Err(error)
 }

@@ -92,6 +92,7 @@ impl Namespace {
             node = Arc::new(Node::as_changed(id, record, node.own));
             self.keep(&node);
         }
+        changes.extend(self.moved(junction, &old, &object.identity));
         changes.extend(self.name_anew(junction.id, &object.identity, id));
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
@@ -107,6 +108,26 @@ impl Namespace {
         }
         self.aliases.write().unwrap_or_else(PoisonError::into_inner).insert(computed, id);
         Some(Change::PutAlias { computed, known: id })
+    }
+
+    /// Where an object's identity is its place, one that moved keeps its id: its new place means that from now on, and its
+    /// old one, if something comes to be there, another.
+    pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<Change> {
+        let before = Identity(old.record.reference.0.clone());
+        if !junction.rules.origin.identity_is_place() || before == *now {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        if self.id_of(junction.id, &before) == old.id {
+            let mut unlike = before.0.to_vec();
+            unlike.push(0); // in no path
+            unlike.extend_from_slice(&old.id.0);
+            unlike.extend_from_slice(&self.changing().own().to_le_bytes());
+            unlike.extend_from_slice(&self.clock.now_ms().to_le_bytes());
+            changes.extend(self.name_anew(junction.id, &before, FileId::derive(junction.id, &unlike)));
+        }
+        changes.extend(self.name_anew(junction.id, now, old.id));
+        changes
     }
 
     /// `id` is from now on one more id of the object known as `known`: the one that its identity and its names lead to.
@@ -187,6 +208,10 @@ impl Namespace {
     fn is_same(&self, junction: &Grafted, old: &Node, found: &Object) -> bool {
         if self.is_known_as(old.id, junction.id, &found.identity) {
             return true;
+        }
+        if junction.rules.origin.identity_is_place() {
+            // The directory it is in was moved.
+            return found.attr.kind == old.attr().kind && found.version == old.version();
         }
         let same_inode = found.attr.fileid == old.attr().fileid && found.attr.kind == old.attr().kind;
         let exported_anew = found.attr.is_dir() && found.attr.fsid != old.attr().fsid;

@@ -301,11 +301,12 @@ impl Namespace {
         let junction = self.junction(dir.junction())?;
         let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
-        let settled = freshness::is_settled(changed, asked.ms);
+        let shown = junction.rules.origin.directories_show_changes();
+        let settled = shown && freshness::is_settled(changed, asked.ms);
         let before = self.slots_of(dir.id).await?;
         let mut seen = HashSet::with_capacity(before.len());
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
-        let mut entries = 0;
+        let (mut entries, mut news) = (0, false);
         loop {
             if self.evictions.load(Ordering::SeqCst) != evictions {
                 return Ok(None);
@@ -314,6 +315,7 @@ impl Namespace {
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
             let order = self.in_order().await;
             let changes = self.take_in(&order, junction, dir.id, &page, asked)?;
+            news |= changes.iter().any(|change| matches!(change, Change::PutEntry { .. }));
             let commit = self.commit_in(order, changes);
             let Some(next) = page.next else {
                 commit.await?;
@@ -326,6 +328,11 @@ impl Namespace {
         }
         if self.evictions.load(Ordering::SeqCst) != evictions {
             return Ok(None);
+        }
+        // Where only a listing tells that names came or went, the directory's times are to be asked for anew.
+        let known = self.listing_of(dir.id)?.is_some();
+        if !shown && known && (news || !before.is_subset(&seen)) {
+            self.load(dir.id)?.distrust();
         }
         let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         self.finish_listing(dir.id, before, &seen, listing).await

@@ -226,7 +226,8 @@ impl Namespace {
         asked: Asked,
     ) -> Result<(Result<Arc<Node>>, Vec<Change>)> {
         let junction = self.junction(dir.junction())?;
-        let settled = freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked.ms);
+        let shown = junction.rules.origin.directories_show_changes();
+        let settled = shown && freshness::is_settled(dir.attr().mtime.max(dir.attr().ctime), asked.ms);
         let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };
         Ok(match answer {
             Ok(object) => {

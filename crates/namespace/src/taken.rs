@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use origin::{Around, Changed, Object};
+use origin::{Around, Changed, Identity, Object, Reference};
 use types::{Error, FileId, Name, Result, Version};
 
 use crate::change::{New, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{DETACHED, InOrder, Place};
+use crate::record::Record;
 use crate::store::Change;
 use crate::{Grafted, Namespace};
 
@@ -116,12 +117,18 @@ impl Namespace {
     ) -> Result<()> {
         let Renamed { from_dir, from, to_dir, to, moved } = *renamed;
         let order = self.in_order().await;
-        let moved = match &told.object {
-            Some(object) => Some(self.id_of(junction.id, &object.identity)),
-            None => moved,
-        };
         let replaced = self.child_of(to_dir, to)?;
         let mut changes = Vec::new();
+        let moved = match &told.object {
+            Some(object) => {
+                if let Some(Ok(old)) = moved.map(|moved| self.load(moved)) {
+                    changes.extend(self.moved(junction, &old, &object.identity));
+                    changes.extend(self.moved_below(junction, &old, &object.reference)?);
+                }
+                Some(self.id_of(junction.id, &object.identity))
+            }
+            None => moved,
+        };
         if replaced.is_some() && replaced == moved {
             // Two names of one file stay both. If the directory changed all the same, they were not that any more.
             let before = told.dir.before.map(|before| before.version);
@@ -162,6 +169,37 @@ impl Namespace {
             changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
         }
         self.finish(order, &[from_dir, to_dir], changes).await
+    }
+
+    /// What is known below a directory that moved, where an object's identity is its place: it moved with it.
+    fn moved_below(&self, junction: &Grafted, old: &Node, now: &Reference) -> Result<Vec<Change>> {
+        let before = &old.record.reference.0;
+        let mut changes = Vec::new();
+        let mut dirs = if junction.rules.origin.identity_is_place() && old.attr().is_dir() && *before != now.0
+        {
+            vec![old.id]
+        } else {
+            Vec::new()
+        };
+        while let Some(dir) = dirs.pop() {
+            let mut after = 0;
+            loop {
+                let piece = self.store.entries_after(dir, after, 4096)?;
+                let Some(last) = piece.last() else { break };
+                after = last.cookie;
+                for node in piece.iter().filter_map(|entry| self.load(entry.child?).ok()) {
+                    let Some(below) = node.record.reference.0.strip_prefix(&before[..]) else { continue };
+                    let reference = Bytes::from([&now.0, below].concat());
+                    changes.extend(self.moved(junction, &node, &Identity(reference.clone())));
+                    let record = Record { reference: Reference(reference), ..node.record.clone() };
+                    changes.push(self.replace(node.id, record));
+                    if node.attr().is_dir() {
+                        dirs.push(node.id);
+                    }
+                }
+            }
+        }
+        Ok(changes)
     }
 
     /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.

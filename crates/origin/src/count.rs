@@ -272,6 +272,14 @@ impl Origin for Count {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
+    fn identity_is_place(&self) -> bool {
+        self.inner.identity_is_place()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.run("xattrs", self.inner.xattrs(object)).await
     }

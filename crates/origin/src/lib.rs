@@ -76,6 +76,18 @@ pub trait Origin: Send + Sync + 'static {
     /// Most bytes that one [`Origin::read`] should ask for.
     fn read_max(&self) -> u32;
 
+    /// Whether a directory's times change when a name in it comes or goes. Where they do not, what is in it has to be
+    /// listed again to be known.
+    fn directories_show_changes(&self) -> bool {
+        true
+    }
+
+    /// Whether an object's identity is nothing but its place, the reference: then one that is renamed has another one
+    /// afterwards, and what comes to the old place has its old one.
+    fn identity_is_place(&self) -> bool {
+        false
+    }
+
     /// How far it is, if somebody in the stack measures that.
     fn distance(&self) -> Option<types::Distance> {
         None

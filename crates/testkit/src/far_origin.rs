@@ -293,6 +293,14 @@ impl Origin for Far {
         true
     }
 
+    fn directories_show_changes(&self) -> bool {
+        true
+    }
+
+    fn identity_is_place(&self) -> bool {
+        true
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.begin("xattrs").await?;
         self.memory.xattrs(&self.inward(object)?).await

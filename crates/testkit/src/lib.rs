@@ -2,6 +2,7 @@
 
 pub mod far_origin;
 pub mod lab;
+pub mod minio;
 pub mod mpi;
 pub mod origin_contract;
 pub mod ports;

@@ -81,6 +81,14 @@ impl Origin for Limited {
         self.inner.has_xattrs()
     }
 
+    fn directories_show_changes(&self) -> bool {
+        self.inner.directories_show_changes()
+    }
+
+    fn identity_is_place(&self) -> bool {
+        self.inner.identity_is_place()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.request(object, 0, self.inner.xattrs(object)).await
     }

@@ -7,6 +7,7 @@ mod lab;
 mod lab_figures;
 mod lab_write;
 mod mount;
+mod objects;
 mod rpcbind;
 mod serve;
 mod tier;

@@ -54,7 +54,7 @@ fn every_wrong_line_says_what_would_be_right() {
     let (at_a, at_b) = (format!("/a={here}"), format!("/a/b={here}"));
     let table: &[(&[&str], &str)] = &[
         (&["--origin", "ftp://nas/export"], "nfs://"),
-        (&["--origin", "s3://bucket"], "not in this version"),
+        (&["--origin", "gs://bucket"], "not in this version"),
         (&["--origin", "nas:/export"], "nfs://"),
         (&["--origin", "file://relative"], "absolute"),
         (&["--origin", "file:///no/such/directory"], "existing directory"),

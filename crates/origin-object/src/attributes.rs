@@ -1,0 +1,219 @@
+//! Mode, owner and times of an object, as s3fs stores them with it: `mode` (decimal, with the file's type), `uid`, `gid`,
+//! `mtime` and `atime` (seconds, a dot, nanoseconds; rclone's `mtime` is the same). Pure.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, Version};
+
+use crate::store::{Metadata, Stat};
+use crate::times::Changed;
+use crate::url::Config;
+
+/// The type in a mode.
+const TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+const SYMLINK: u32 = 0o120_000;
+/// Ours: which exclusive create made the object.
+const VERIFIER: &str = "forebay-create";
+
+/// What names these contents; of objects with the same ETag and size nobody can tell apart what is in them.
+pub fn version(etag: &str, size: u64) -> Version {
+    let mut hasher = SipHasher13::new_with_keys(0x6f62_6a65_6374_0001, 1);
+    hasher.write(etag.trim_start_matches("W/").as_bytes());
+    hasher.write_u64(size);
+    Version(hasher.finish128().as_bytes())
+}
+
+/// A number that stands for the path in the listings of programs.
+pub fn fileid(path: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0x6f62_6a65_6374_0002, 1);
+    hasher.write(path);
+    hasher.finish128().as_u128() as u64
+}
+
+/// What is stored with an object of what a file has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// With the type.
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub mtime: Option<Timestamp>,
+    pub atime: Option<Timestamp>,
+    pub verifier: Option<[u8; 8]>,
+}
+
+impl Stored {
+    /// What does not read as what it should be is as if it were not there.
+    pub fn of(metadata: &Metadata) -> Stored {
+        let number = |name: &str| metadata.get(name)?.trim().parse::<u32>().ok();
+        Stored {
+            mode: metadata.get("mode").and_then(|text| mode(text.trim())),
+            uid: number("uid"),
+            gid: number("gid"),
+            mtime: metadata.get("mtime").and_then(|text| time(text.trim())),
+            atime: metadata.get("atime").and_then(|text| time(text.trim())),
+            verifier: metadata
+                .get(VERIFIER)
+                .and_then(|text| u64::from_str_radix(text, 16).ok())
+                .map(u64::to_be_bytes),
+        }
+    }
+
+    /// All else that is stored stays.
+    pub fn into_metadata(self, mut metadata: Metadata) -> Metadata {
+        let mut put = |name: &str, value: Option<String>| match value {
+            Some(value) => drop(metadata.insert(name.to_owned(), value)),
+            None => drop(metadata.remove(name)),
+        };
+        put("mode", self.mode.map(|mode| mode.to_string()));
+        put("uid", self.uid.map(|uid| uid.to_string()));
+        put("gid", self.gid.map(|gid| gid.to_string()));
+        let text = |time: Timestamp| format!("{}.{:09}", time.seconds, time.nanos);
+        put("mtime", self.mtime.map(text));
+        put("atime", self.atime.map(text));
+        put(VERIFIER, self.verifier.map(|verifier| format!("{:016x}", u64::from_be_bytes(verifier))));
+        metadata
+    }
+
+    /// After `set`, at `now` by the clock of this machine: the store has none that it would put into metadata.
+    pub fn set(mut self, set: &SetAttr, now: Timestamp) -> Stored {
+        let kind = self.mode.map_or(REGULAR, |mode| mode & TYPE);
+        self.mode = set.mode.map(|mode| kind | mode & 0o7777).or(self.mode);
+        self.uid = set.uid.or(self.uid);
+        self.gid = set.gid.or(self.gid);
+        let time = |change, kept| match change {
+            TimeChange::Keep => kept,
+            TimeChange::Now => Some(now),
+            TimeChange::To(time) => Some(time),
+        };
+        self.mtime = time(set.mtime, self.mtime);
+        self.atime = time(set.atime, self.atime);
+        // Real times put an end to it, as at other origins.
+        if set.mtime != TimeChange::Keep || set.atime != TimeChange::Keep {
+            self.verifier = None;
+        }
+        self
+    }
+
+    pub fn is_symlink(&self) -> bool {
+        self.mode.is_some_and(|mode| mode & TYPE == SYMLINK)
+    }
+
+    /// Of a link that is made.
+    pub fn symlink() -> Stored {
+        Stored { mode: Some(SYMLINK | 0o777), ..Stored::default() }
+    }
+}
+
+/// Decimal as s3fs writes it; rclone writes it in octal, which has no 8 and no 9 and six digits.
+fn mode(text: &str) -> Option<u32> {
+    let octal =
+        u32::from_str_radix(text, 8).ok().filter(|mode| matches!(mode & TYPE, REGULAR | SYMLINK | 0o40_000));
+    let decimal = text.parse::<u32>().ok().filter(|mode| mode & !(TYPE | 0o7777) == 0);
+    octal.filter(|_| text.len() >= 6).or(decimal)
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds = seconds.parse().ok()?;
+    if fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let nanos = format!("{fraction:0<9}").parse().ok()?;
+    Some(Timestamp { seconds, nanos })
+}
+
+/// A file's attributes: what is stored with it, else what the store says, else the junction's defaults.
+pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
+    let stored = Stored::of(&stat.metadata);
+    let kind = if stored.is_symlink() { FileKind::Symlink } else { FileKind::Regular };
+    Attr {
+        kind,
+        mode: stored.mode.map_or(config.file_mode, |mode| mode & 0o7777),
+        nlink: 1,
+        uid: stored.uid.unwrap_or(config.uid),
+        gid: stored.gid.unwrap_or(config.gid),
+        size: stat.size,
+        used: stat.size,
+        rdev: (0, 0),
+        fsid: 0,
+        fileid: fileid(path),
+        atime: stored.atime.or(stored.mtime).unwrap_or(stat.modified),
+        mtime: stored.mtime.unwrap_or(stat.modified),
+        ctime: stat.modified,
+    }
+}
+
+/// A directory's: it is no object. The times are those of the last change in it that we know of.
+pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>, times: Changed) -> Attr {
+    let stored = marker.map(|stat| Stored::of(&stat.metadata)).unwrap_or_default();
+    // Set by somebody, and nothing happened since.
+    let mtime = stored.mtime.filter(|_| !times.seen).unwrap_or(times.at);
+    Attr {
+        kind: FileKind::Directory,
+        mode: stored.mode.map_or(config.dir_mode, |mode| mode & 0o7777),
+        nlink: 2,
+        uid: stored.uid.unwrap_or(config.uid),
+        gid: stored.gid.unwrap_or(config.gid),
+        size: 4096,
+        used: 4096,
+        rdev: (0, 0),
+        fsid: 0,
+        fileid: fileid(path),
+        atime: mtime,
+        mtime,
+        ctime: times.at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(pairs: &[(&str, &str)]) -> Metadata {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_s3fs_and_rclone_store_is_understood() {
+        let s3fs = Stored::of(&metadata(&[
+            ("mode", "33200"),
+            ("uid", "1000"),
+            ("gid", "100"),
+            ("mtime", "1595002920.000000123"),
+        ]));
+        assert_eq!((s3fs.mode, s3fs.uid, s3fs.gid), (Some(0o100_660), Some(1000), Some(100)));
+        assert_eq!(s3fs.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 123 }));
+        let rclone = Stored::of(&metadata(&[("mode", "100640"), ("mtime", "1595002920.5")]));
+        assert_eq!(rclone.mode, Some(0o100_640));
+        assert_eq!(rclone.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 500_000_000 }));
+        assert!(Stored::of(&metadata(&[("mode", "41471")])).is_symlink());
+        let nonsense = [("mode", "rw"), ("uid", "-1"), ("mtime", "yesterday"), ("gid", ""), ("atime", "1.x")];
+        assert_eq!(Stored::of(&metadata(&nonsense)), Stored::default());
+    }
+
+    #[test]
+    fn what_is_stored_comes_back_and_what_others_stored_stays() {
+        let stored = Stored {
+            mode: Some(0o100_751),
+            uid: Some(0),
+            gid: Some(u32::MAX),
+            mtime: Some(Timestamp { seconds: -5, nanos: 1 }),
+            atime: Some(Timestamp { seconds: 7, nanos: 0 }),
+            verifier: Some([0, 1, 2, 3, 4, 5, 6, 255]),
+        };
+        let kept = stored.into_metadata(metadata(&[("colour", "blue"), ("mode", "1")]));
+        assert_eq!(Stored::of(&kept), stored);
+        assert_eq!(kept["colour"], "blue");
+        assert_eq!(Stored::default().into_metadata(kept), metadata(&[("colour", "blue")]));
+    }
+
+    #[test]
+    fn contents_are_told_apart_by_etag_and_size() {
+        assert_eq!(version("\"a\"", 1), version("W/\"a\"", 1));
+        assert_ne!(version("\"a\"", 1), version("\"a\"", 2));
+        assert_ne!(version("\"a\"", 1), version("\"b\"", 1));
+    }
+}

@@ -1,0 +1,405 @@
+//! Names and attributes. A store has no directories, no links and no renames: what stands for them is said here.
+//!
+//! - a directory that is made has a marker, an empty object whose key ends with a slash; others are there as long as a
+//!   key begins with them, and get a marker when the last one goes
+//! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both
+//! - attributes are stored with an object by copying it onto itself
+
+use std::sync::Arc;
+
+use ::origin::change::check_target;
+use ::origin::{Before, Change, Changed, Object, Reference};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
+
+use crate::attributes::Stored;
+use crate::keys::{What, child, what};
+use crate::origin::ObjectOrigin;
+use crate::store::{Condition, Metadata};
+use crate::times::now;
+use crate::url::Attributes;
+
+/// Objects of a directory that are copied, or removed, at the same time.
+const TOGETHER: usize = 32;
+/// Longest object that a store copies in one call.
+const COPY_MAX: u64 = 5 << 30;
+/// What tells browsers and other tools that an object stands for a directory.
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+
+impl ObjectOrigin {
+    pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
+        let made = match change {
+            Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await.map(Some),
+            Change::Mkdir { dir, name, set } => self.mkdir(dir, name, set).await.map(Some),
+            Change::Symlink { dir, name, target, set } => {
+                self.symlink(dir, name, target, set).await.map(Some)
+            }
+            Change::Remove { dir, name } => self.remove(dir, name).await.map(|()| None),
+            Change::Rmdir { dir, name } => self.rmdir(dir, name).await.map(|()| None),
+            Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
+                self.rename((from_dir, from), (to_dir, to)).await.map(Some)
+            }
+            Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
+            Change::Mknod { .. } | Change::Link { .. } | Change::SetXattr { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, change.kind(), self.place(change.place())))
+            }
+        };
+        // Who made it cannot be told from who made it before: only what is repeatable may be asked for again.
+        let object = made.map_err(|e| match e.kind() {
+            ErrorKind::Unavailable if !change.is_repeatable() => {
+                Error::doubtful(change.kind(), self.place(change.place()), e)
+            }
+            _ => e,
+        })?;
+        if let Change::Rename { from_dir, to_dir, .. } = change {
+            self.times.changed(from_dir, now());
+            self.times.changed(to_dir, now());
+        } else {
+            self.times.changed(change.place(), now());
+        }
+        Ok(Changed { object, ..Changed::default() })
+    }
+
+    fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
+        let first = Stored { mode: set.mode.map(|mode| kind | mode & 0o7777), verifier, ..Stored::default() };
+        first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new())
+    }
+
+    async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
+        let file = child(&self.base, dir, name, What::File)?;
+        let exists = || Error::new(ErrorKind::Exists, "create", self.place(&file));
+        self.is_there(dir).await?;
+        if self.look_at_directory(&child(&self.base, dir, name, What::Directory)?).await?.is_some() {
+            return Err(exists());
+        }
+        let verifier = match how {
+            CreateHow::Exclusive(verifier) => Some(verifier),
+            CreateHow::Unchecked | CreateHow::Guarded => None,
+        };
+        let key = self.base.key(&file)?;
+        let zeros = Bytes::from(vec![0; usize::try_from(set.size.unwrap_or(0)).unwrap_or(0).min(1 << 20)]);
+        let made =
+            self.store.put(&key, zeros, &self.metadata(REGULAR, set, verifier), Condition::Absent).await;
+        match made {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                let there = self
+                    .look_at_file(&file)
+                    .await?
+                    .ok_or_else(|| Error::new(ErrorKind::Busy, "create", self.place(&file)).with_source(e))?;
+                return match how {
+                    CreateHow::Guarded => Err(exists()),
+                    CreateHow::Exclusive(verifier) => {
+                        let known = self.known.get(&file.0).map(|stat| Stored::of(&stat.metadata).verifier);
+                        if known == Some(Some(verifier)) { Ok(there) } else { Err(exists()) }
+                    }
+                    CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
+                        let size = SetAttr { size: set.size, ..SetAttr::default() };
+                        self.set(&file, &size, None).await?.made()
+                    }
+                    CreateHow::Unchecked => Ok(there),
+                };
+            }
+            Err(e) => return Err(e),
+        }
+        if set.size.is_some_and(|size| size > 1 << 20) {
+            let size = SetAttr { size: set.size, ..SetAttr::default() };
+            return self.set(&file, &size, None).await?.made();
+        }
+        self.look_at_file(&file).await?.ok_or_else(|| self.gone("create", &file))
+    }
+
+    /// A directory that nobody has marked is there only as long as it has something in it.
+    async fn is_there(&self, dir: &Reference) -> Result<()> {
+        if dir.0.is_empty() || self.look_at_directory(dir).await?.is_some() {
+            return Ok(());
+        }
+        Err(self.gone("change", dir))
+    }
+
+    async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Object> {
+        let (file, made) =
+            (child(&self.base, dir, name, What::File)?, child(&self.base, dir, name, What::Directory)?);
+        self.is_there(dir).await?;
+        let (file, directory) = tokio::join!(self.look_at_file(&file), self.look_at_directory(&made));
+        let exists = || Error::new(ErrorKind::Exists, "make directory", self.place(&made));
+        if file?.is_some() || directory?.is_some() {
+            return Err(exists());
+        }
+        let metadata = self.metadata(DIRECTORY, set, None);
+        match self.store.put(&self.base.key(&made)?, Bytes::new(), &metadata, Condition::Absent).await {
+            Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
+            other => other.map(drop),
+        }?;
+        self.look_at_directory(&made).await?.ok_or_else(|| self.gone("make directory", &made))
+    }
+
+    async fn symlink(&self, dir: &Reference, name: &Name, target: &Bytes, set: &SetAttr) -> Result<Object> {
+        check_target(target)?;
+        if self.config.attributes == Attributes::Listed {
+            let why = "symbolic links need ?attributes=stored: a listing does not tell them from files";
+            return Err(Error::new(ErrorKind::NotSupported, "make a link", why));
+        }
+        let link = child(&self.base, dir, name, What::File)?;
+        self.is_there(dir).await?;
+        let exists = || Error::new(ErrorKind::Exists, "make a link", self.place(&link));
+        if self.look_at_directory(&child(&self.base, dir, name, What::Directory)?).await?.is_some() {
+            return Err(exists());
+        }
+        let stored = Stored::symlink().set(&SetAttr { mode: None, ..*set }, now());
+        let metadata = stored.into_metadata(Metadata::new());
+        match self.store.put(&self.base.key(&link)?, target.clone(), &metadata, Condition::Absent).await {
+            Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
+            other => other.map(drop),
+        }?;
+        self.look_at_file(&link).await?.ok_or_else(|| self.gone("make a link", &link))
+    }
+
+    async fn remove(&self, dir: &Reference, name: &Name) -> Result<()> {
+        let file = child(&self.base, dir, name, What::File)?;
+        let (found, directory) = (self.look_at_file(&file), child(&self.base, dir, name, What::Directory)?);
+        if found.await?.is_none() {
+            let kind = match self.look_at_directory(&directory).await? {
+                Some(_) => ErrorKind::IsADirectory,
+                None => ErrorKind::NotFound,
+            };
+            return Err(Error::new(kind, "remove", self.place(&file)));
+        }
+        self.drop_draft(&file).await;
+        self.store.delete(&self.base.key(&file)?).await?;
+        self.known.remove(&file.0);
+        self.keep_directory(dir).await
+    }
+
+    /// What was written to an object that goes, goes with it.
+    async fn drop_draft(&self, file: &Reference) {
+        if let Some(draft) = self.draft(file) {
+            draft.give_up(&self.store).await;
+            self.forget(file, &draft);
+        }
+    }
+
+    /// The last key has left it, perhaps: it stays, as directories do.
+    async fn keep_directory(&self, dir: &Reference) -> Result<()> {
+        if dir.0.is_empty() || self.look_at_directory(dir).await?.is_some() {
+            return Ok(());
+        }
+        match self.store.put(&self.base.key(dir)?, Bytes::new(), &Metadata::new(), Condition::Absent).await {
+            Err(e) if e.kind() == ErrorKind::VersionChanged => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn rmdir(&self, dir: &Reference, name: &Name) -> Result<()> {
+        let gone = child(&self.base, dir, name, What::Directory)?;
+        let key = self.base.key(&gone)?;
+        let page = self.store.list(&key, false, None, 2).await?;
+        if page.objects.iter().any(|object| object.key != key) {
+            return Err(Error::new(ErrorKind::NotEmpty, "remove directory", self.place(&gone)));
+        }
+        if page.objects.is_empty() {
+            let kind = match self.look_at_file(&child(&self.base, dir, name, What::File)?).await? {
+                Some(_) => ErrorKind::NotADirectory,
+                None => ErrorKind::NotFound,
+            };
+            return Err(Error::new(kind, "remove directory", self.place(&gone)));
+        }
+        self.store.delete(&key).await?;
+        self.keep_directory(dir).await
+    }
+
+    async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Object> {
+        let old = self.find(from.0, from.1).await?;
+        self.is_there(to.0).await?;
+        let new = match self.find(to.0, to.1).await {
+            Ok(new) => Some(new),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        if new.as_ref().is_some_and(|new| new.reference == old.reference) {
+            return Ok(old);
+        }
+        let refuse = |kind| Err(Error::new(kind, "rename", self.place(&old.reference)));
+        let is_dir = old.attr.is_dir();
+        match &new {
+            Some(new) if is_dir && !new.attr.is_dir() => return refuse(ErrorKind::NotADirectory),
+            Some(new) if !is_dir && new.attr.is_dir() => return refuse(ErrorKind::IsADirectory),
+            Some(new) if is_dir => {
+                let key = self.base.key(&new.reference)?;
+                let page = self.store.list(&key, false, None, 2).await?;
+                if page.objects.iter().any(|object| object.key != key) {
+                    return refuse(ErrorKind::NotEmpty);
+                }
+            }
+            _ => {}
+        }
+        let to = child(&self.base, to.0, to.1, what(&old.reference))?;
+        if is_dir && to.0.starts_with(&old.reference.0) {
+            return refuse(ErrorKind::InvalidArgument);
+        }
+        if is_dir {
+            self.move_directory(&old.reference, &to).await?;
+        } else {
+            self.drop_draft(&to).await;
+            self.move_file(&old.reference, &to).await?;
+        }
+        self.keep_directory(from.0).await?;
+        self.getattr_of(&to).await
+    }
+
+    async fn getattr_of(&self, reference: &Reference) -> Result<Object> {
+        let found = match what(reference) {
+            What::File => self.look_at_file(reference).await?,
+            What::Directory => self.look_at_directory(reference).await?,
+        };
+        found.ok_or_else(|| self.gone("look at", reference))
+    }
+
+    /// What is being written to it is completed first, and goes with it.
+    async fn move_file(&self, from: &Reference, to: &Reference) -> Result<()> {
+        if let Some(draft) = self.draft(from) {
+            self.complete(from, &draft).await?;
+        }
+        let stat = self.stat(from).await?;
+        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
+        if stat.size > COPY_MAX {
+            let context = format!("{}: a store copies 5 GiB at most", self.place(from));
+            return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
+        }
+        self.store.copy((&key, &stat.etag), &to_key, None).await?;
+        self.store.delete(&key).await?;
+        self.known.remove(&from.0);
+        self.known.remove(&to.0);
+        Ok(())
+    }
+
+    async fn move_directory(&self, from: &Reference, to: &Reference) -> Result<()> {
+        let under_way: Vec<_> =
+            self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
+        for file in under_way {
+            if let Some(draft) = self.draft(&file) {
+                self.complete(&file, &draft).await?;
+            }
+        }
+        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
+        // All copies first: whatever happens on the way, nothing is lost.
+        let mut moved = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
+            let copies = page.objects.iter().map(|object| {
+                let (store, etag) = (self.store.clone(), object.etag.clone());
+                let (from, to) = (object.key.clone(), format!("{to_key}{}", &object.key[key.len()..]));
+                async move { store.copy((&from, &etag), &to, None).await.map(drop) }
+            });
+            some_at_a_time(copies).await?;
+            moved.extend(page.objects.into_iter().map(|object| object.key));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        some_at_a_time(moved.into_iter().map(|key| {
+            let store = self.store.clone();
+            async move { store.delete(&key).await }
+        }))
+        .await?;
+        self.known.clear();
+        Ok(())
+    }
+
+    async fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {
+        let was = match guard {
+            Some(_) => self.getattr_of(object).await?,
+            None => match self.known.get(&object.0) {
+                Some(stat) if what(object) == What::File => self.file(object, &stat),
+                _ => self.getattr_of(object).await?,
+            },
+        };
+        if guard.is_some_and(|ctime| ctime != was.attr.ctime) {
+            return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", self.place(object)));
+        }
+        let before = Some(Before::from(&was));
+        let changed = |after: Object| Changed { object: Some(after), before, ..Changed::default() };
+        if what(object) == What::Directory {
+            return self.describe_directory(object, set).await.map(changed);
+        }
+        let describes = SetAttr { size: None, ..*set } != SetAttr::default();
+        let resizes = set.size.is_some_and(|size| size != was.attr.size || self.draft(object).is_some());
+        if !describes && !resizes {
+            return Ok(changed(was));
+        }
+        if !resizes && self.draft(object).is_none() && was.attr.size <= COPY_MAX {
+            return self.describe(object, set).await.map(changed);
+        }
+        // All in one: what was written, its new length, what is stored with it.
+        for _ in 0..2 {
+            let draft = self.draft_of(object).await?;
+            let metadata = Stored::of(&draft.base.metadata).set(set, now());
+            let sized = match set.size {
+                Some(size) if resizes => draft.resize(size).await,
+                _ => true,
+            };
+            let described =
+                !describes || draft.describe(metadata.into_metadata(draft.base.metadata.clone())).await;
+            let after = self.complete(object, &draft).await?;
+            if sized && described {
+                return Ok(changed(after));
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "set attributes of", self.place(object)))
+    }
+
+    /// Copied onto itself: the store has no other way.
+    async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {
+        let stat = self.stat(object).await?;
+        let key = self.base.key(object)?;
+        let metadata = Stored::of(&stat.metadata).set(set, now()).into_metadata(stat.metadata.clone());
+        let copied = self.store.copy((&key, &stat.etag), &key, Some(&metadata)).await;
+        self.known.remove(&object.0);
+        copied?;
+        self.getattr_of(object).await
+    }
+
+    /// Stored with its marker, which is made if need be.
+    async fn describe_directory(&self, dir: &Reference, set: &SetAttr) -> Result<Object> {
+        if dir.0.is_empty() {
+            return self.look_at_root();
+        }
+        let key = self.base.key(dir)?;
+        let stored = self.store.head(&key).await?.map(|marker| marker.metadata).unwrap_or_default();
+        let mut described = Stored::of(&stored).set(set, now());
+        described.mode = described.mode.map(|mode| DIRECTORY | mode & 0o7777);
+        self.store.put(&key, Bytes::new(), &described.into_metadata(stored), Condition::Always).await?;
+        self.getattr_of(dir).await
+    }
+
+    fn look_at_root(&self) -> Result<Object> {
+        let why = "the top of a bucket has no attributes; give ?uid, ?gid and ?dirmode behind its URL";
+        Err(Error::new(ErrorKind::NotPermitted, "set attributes of", why))
+    }
+}
+
+/// The first error counts; what was begun is finished.
+async fn some_at_a_time<F>(work: impl Iterator<Item = F>) -> Result<()>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let turns = Arc::new(tokio::sync::Semaphore::new(TOGETHER));
+    let mut under_way = JoinSet::new();
+    for one in work {
+        let turn = turns.clone().acquire_owned().await.expect("never closed");
+        under_way.spawn(async move {
+            let _turn = turn;
+            one.await
+        });
+    }
+    let mut outcome = Ok(());
+    while let Some(done) = under_way.join_next().await {
+        let done = done.map_err(|e| Error::new(ErrorKind::Io, "change", "many objects").with_source(e));
+        outcome = outcome.and(done.and_then(|done| done));
+    }
+    outcome
+}

@@ -1,0 +1,444 @@
+//! What is being written to an object: stores take it whole or in large parts, and show it when it is complete.
+//!
+//! Bytes wait in memory until a part is full; that part travels while the next ones fill. A commit brings what is left,
+//! takes from the object what was not written (the store copies it, where it is a whole part), and completes it on the
+//! condition that the object still is what it was when the draft began. Until then everybody sees that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{RwLock, Semaphore};
+use tokio::task::JoinSet;
+use types::{ByteRange, Error, ErrorKind, Result};
+
+use crate::geometry::{PART, PART_LEAST, part_at, parts_of};
+use crate::s3::S3;
+use crate::store::{Condition, Metadata, Part, Stat};
+
+/// Parts on their way at the same time, of all drafts: 16 of 8 MiB at 221 ms are 4.9 Gbit/s.
+pub const PARTS_TOGETHER: usize = 16;
+
+pub struct Draft {
+    key: String,
+    /// The object as it is until this is complete.
+    pub base: Stat,
+    /// Writers side by side, and alone who completes.
+    gate: RwLock<()>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Bytes that the object will have.
+    size: u64,
+    /// Of the base's bytes these, from the first, are still part of it: a cut, and what was behind it stays away.
+    kept: u64,
+    metadata: Metadata,
+    /// Something is to be completed.
+    changed: bool,
+    /// Completed, or given up: who wants to write begins another one.
+    over: bool,
+    upload: Option<String>,
+    parts: BTreeMap<u32, PartState>,
+}
+
+enum PartState {
+    Filling(Filling),
+    /// On its way.
+    Sent,
+    Stored(Part),
+}
+
+struct Filling {
+    bytes: BytesMut,
+    /// Ranges of it that were written, relative to its beginning: apart, in order.
+    written: Vec<(usize, usize)>,
+}
+
+impl Filling {
+    fn new() -> Filling {
+        Filling { bytes: BytesMut::new(), written: Vec::new() }
+    }
+
+    fn write(&mut self, at: usize, data: &[u8]) {
+        let end = at + data.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(data);
+        let (mut from, mut to) = (at, end);
+        self.written.retain(|(a, b)| {
+            let touches = *a <= to && from <= *b;
+            if touches {
+                (from, to) = (from.min(*a), to.max(*b));
+            }
+            !touches
+        });
+        let place = self.written.partition_point(|(a, _)| *a < from);
+        self.written.insert(place, (from, to));
+    }
+
+    fn is_full(&self, length: usize) -> bool {
+        self.written.first() == Some(&(0, length))
+    }
+
+    fn cut(&mut self, length: usize) {
+        self.bytes.truncate(length);
+        self.written.retain_mut(|(from, to)| {
+            *to = (*to).min(length);
+            from < to
+        });
+    }
+
+    /// What was not written, of a part of this length.
+    fn holes(&self, length: usize) -> Vec<(usize, usize)> {
+        let (mut holes, mut at) = (Vec::new(), 0);
+        for (from, to) in &self.written {
+            if at < *from {
+                holes.push((at, *from));
+            }
+            at = *to;
+        }
+        if at < length {
+            holes.push((at, length));
+        }
+        holes
+    }
+}
+
+/// What a write found.
+pub enum Wrote {
+    Taken,
+    /// These bytes lie in a part that the store has already: what was written until now must be completed first.
+    Behind,
+    /// The draft is over.
+    Over,
+}
+
+impl Draft {
+    pub fn new(key: String, base: Stat) -> Arc<Draft> {
+        let state = State {
+            size: base.size,
+            kept: base.size,
+            metadata: base.metadata.clone(),
+            changed: false,
+            over: false,
+            upload: None,
+            parts: BTreeMap::new(),
+        };
+        Arc::new(Draft { key, base, gate: RwLock::new(()), state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes in memory.
+    pub fn held(&self) -> u64 {
+        let state = self.state();
+        let held = state.parts.values().map(|part| match part {
+            PartState::Filling(filling) => filling.bytes.len() as u64,
+            PartState::Sent | PartState::Stored(_) => 0,
+        });
+        held.sum()
+    }
+
+    pub async fn write(&self, store: &S3, turns: &Semaphore, offset: u64, data: &Bytes) -> Result<Wrote> {
+        let _gate = self.gate.read().await;
+        let mut pieces = Vec::new();
+        let end = offset + data.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let (number, part) = part_at(at).ok_or_else(|| {
+                Error::new(ErrorKind::FileTooLarge, "write", format!("{at} bytes into {}", self.key))
+            })?;
+            let until = part.end().min(end);
+            pieces.push((number, part, ByteRange::new(at, until - at)));
+            at = until;
+        }
+        let full = {
+            let mut state = self.state();
+            if state.over {
+                return Ok(Wrote::Over);
+            }
+            let behind =
+                |number| matches!(state.parts.get(number), Some(PartState::Sent | PartState::Stored(_)));
+            if pieces.iter().any(|(number, ..)| behind(number)) {
+                return Ok(Wrote::Behind);
+            }
+            let mut full = Vec::new();
+            for (number, part, range) in &pieces {
+                let place = state.parts.entry(*number).or_insert_with(|| PartState::Filling(Filling::new()));
+                let PartState::Filling(filling) = place else { continue };
+                let from = (range.offset - offset) as usize;
+                filling
+                    .write((range.offset - part.offset) as usize, &data[from..from + range.length as usize]);
+                if filling.is_full(part.length as usize) {
+                    full.push((*number, std::mem::take(&mut filling.bytes).freeze()));
+                    *place = PartState::Sent;
+                }
+            }
+            (state.size, state.changed) = (state.size.max(end), true);
+            full
+        };
+        for (number, bytes) in full {
+            self.send(store, turns, number, bytes).await?;
+        }
+        Ok(Wrote::Taken)
+    }
+
+    /// A part that fails goes back to where it was, so that it can be asked for again.
+    async fn send(&self, store: &S3, turns: &Semaphore, number: u32, bytes: Bytes) -> Result<()> {
+        let sent = async {
+            let upload = self.upload(store).await?;
+            let _turn = turns.acquire().await.expect("never closed");
+            store.part(&self.key, &upload, number, bytes.clone()).await
+        };
+        // The caller may go away in the middle of it.
+        let back = Back { draft: self, number, bytes: Some(bytes.clone()) };
+        let part = sent.await?;
+        back.stored(part);
+        Ok(())
+    }
+
+    /// The upload's id; begun by the first part that is full.
+    async fn upload(&self, store: &S3) -> Result<String> {
+        let known = || self.state().upload.clone();
+        if let Some(upload) = known() {
+            return Ok(upload);
+        }
+        let metadata = self.state().metadata.clone();
+        let upload = store.begin(&self.key, &metadata).await?;
+        let ours = self.state().upload.get_or_insert_with(|| upload.clone()).clone();
+        if ours != upload {
+            // Another part was quicker.
+            let _ = store.abort(&self.key, &upload).await;
+        }
+        Ok(ours)
+    }
+
+    /// Longer with zeros, or shorter, when it is completed. `false`: what the store has of it must be completed first.
+    pub async fn resize(&self, size: u64) -> bool {
+        let _gate = self.gate.write().await;
+        let mut state = self.state();
+        if state.over || state.parts.values().any(|part| !matches!(part, PartState::Filling(_))) {
+            return false;
+        }
+        state.kept = state.kept.min(size);
+        let parts = std::mem::take(&mut state.parts);
+        state.parts = parts
+            .into_iter()
+            .filter_map(|(number, part)| {
+                let (_, range) = parts_of(size).into_iter().find(|(known, _)| *known == number)?;
+                let PartState::Filling(mut filling) = part else { return None };
+                filling.cut(range.length as usize);
+                Some((number, PartState::Filling(filling)))
+            })
+            .collect();
+        (state.size, state.changed) = (size, true);
+        true
+    }
+
+    /// What is stored with it from when it is completed.
+    pub async fn describe(&self, metadata: Metadata) -> bool {
+        let _gate = self.gate.write().await;
+        let mut state = self.state();
+        // An upload has been told already what is stored with it.
+        if state.over || state.upload.is_some() {
+            return false;
+        }
+        (state.metadata, state.changed) = (metadata, true);
+        true
+    }
+
+    /// The new object's ETag and size; `None` if there was nothing to do. Nothing can be written to it afterwards.
+    pub async fn complete(&self, store: &Arc<S3>, turns: &Arc<Semaphore>) -> Result<Option<(String, u64)>> {
+        let _gate = self.gate.write().await;
+        let (size, changed, over) = {
+            let state = self.state();
+            (state.size, state.changed, state.over)
+        };
+        if !changed || over {
+            self.state().over = true;
+            return Ok(None);
+        }
+        let done = if self.state().upload.is_none() && size <= PART {
+            self.put_whole(store, size).await
+        } else {
+            self.complete_parts(store, turns, size).await
+        };
+        match done {
+            Ok(etag) => {
+                self.state().over = true;
+                Ok(Some((etag, size)))
+            }
+            // The object is another one now: what was written on the old one is not for it.
+            Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
+                self.give_up(store).await;
+                Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Take the store's memory of it away.
+    pub async fn give_up(&self, store: &S3) {
+        let upload = {
+            let mut state = self.state();
+            state.over = true;
+            state.parts.clear();
+            state.upload.take()
+        };
+        if let Some(upload) = upload
+            && let Err(e) = store.abort(&self.key, &upload).await
+        {
+            tracing::warn!("an incomplete upload stays at the store: {e}");
+        }
+    }
+
+    async fn put_whole(&self, store: &S3, size: u64) -> Result<String> {
+        let filling = match self.state().parts.remove(&1) {
+            Some(PartState::Filling(filling)) => filling,
+            _ => Filling::new(),
+        };
+        let (kept, metadata) = {
+            let state = self.state();
+            (state.kept, state.metadata.clone())
+        };
+        let whole = ByteRange::new(0, size);
+        let filled = fill(store, &self.key, &self.base, kept, whole, &filling).await;
+        // Whatever comes of it, it can be asked for again.
+        self.state().parts.insert(1, PartState::Filling(filling));
+        store.put(&self.key, filled?, &metadata, Condition::Unchanged(&self.base.etag)).await
+    }
+
+    async fn complete_parts(&self, store: &Arc<S3>, turns: &Arc<Semaphore>, size: u64) -> Result<String> {
+        let upload = self.upload(store).await?;
+        let kept = self.state().kept;
+        let mut sending = JoinSet::new();
+        for (number, range) in parts_of(size) {
+            let filling = match self.state().parts.get(&number) {
+                Some(PartState::Stored(_)) => continue,
+                Some(PartState::Filling(filling)) => {
+                    Filling { bytes: filling.bytes.clone(), written: filling.written.clone() }
+                }
+                // The writer that was to bring it went away.
+                Some(PartState::Sent) => {
+                    let why = format!("a part of {} was never stored", self.key);
+                    return Err(Error::new(ErrorKind::Unavailable, "complete", why));
+                }
+                None => Filling::new(),
+            };
+            let (store, turns, key, base) =
+                (store.clone(), turns.clone(), self.key.clone(), self.base.clone());
+            let upload = upload.clone();
+            sending.spawn(async move {
+                let _turn = turns.acquire().await.expect("never closed");
+                let last = range.end() == size;
+                let whole = range.end() <= kept && (last || range.length >= PART_LEAST);
+                if filling.written.is_empty() && whole {
+                    return store.part_of(&key, (&upload, number), (&key, &base.etag), range).await;
+                }
+                let bytes = fill(&store, &key, &base, kept, range, &filling).await?;
+                store.part(&key, &upload, number, bytes).await
+            });
+        }
+        while let Some(part) = sending.join_next().await {
+            let part =
+                part.map_err(|e| Error::new(ErrorKind::Io, "complete", &self.key).with_source(e))??;
+            self.state().parts.insert(part.number, PartState::Stored(part));
+        }
+        let parts: Vec<Part> = {
+            let state = self.state();
+            let stored = state.parts.values().filter_map(|part| match part {
+                PartState::Stored(part) => Some(part.clone()),
+                PartState::Filling(_) | PartState::Sent => None,
+            });
+            stored.collect()
+        };
+        store.complete(&self.key, &upload, &parts, Condition::Unchanged(&self.base.etag)).await
+    }
+}
+
+/// The bytes of `range`: what was written, the base's where it was not, zeros where that has none.
+async fn fill(
+    store: &S3,
+    key: &str,
+    base: &Stat,
+    kept: u64,
+    range: ByteRange,
+    filling: &Filling,
+) -> Result<Bytes> {
+    let length = range.length as usize;
+    let holes = filling.holes(length);
+    let from_base = |(from, to): &(usize, usize)| {
+        let end = (range.offset + *to as u64).min(kept);
+        let start = range.offset + *from as u64;
+        (start < end).then(|| ByteRange::new(start, end - start))
+    };
+    // One read from the first to the last byte that is needed: a round trip costs more than what lies between.
+    let needed: Vec<ByteRange> = holes.iter().filter_map(from_base).collect();
+    let mut bytes = filling.bytes.clone();
+    bytes.resize(length, 0);
+    if let (Some(first), Some(last)) = (needed.first(), needed.last()) {
+        let all = ByteRange::new(first.offset, last.end() - first.offset);
+        let got = store.get(key, Some(&base.etag), all).await?;
+        for hole in &needed {
+            let (to, from) = ((hole.offset - range.offset) as usize, (hole.offset - all.offset) as usize);
+            let length = hole.length as usize;
+            bytes[to..to + length].copy_from_slice(&got.data[from..from + length]);
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// A part on its way: put back if it does not arrive.
+struct Back<'a> {
+    draft: &'a Draft,
+    number: u32,
+    bytes: Option<Bytes>,
+}
+
+impl Back<'_> {
+    fn stored(mut self, part: Part) {
+        self.bytes = None;
+        self.draft.state().parts.insert(self.number, PartState::Stored(part));
+    }
+}
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        let Some(bytes) = self.bytes.take() else { return };
+        let mut state = self.draft.state();
+        if !state.over {
+            let mut filling = Filling::new();
+            filling.write(0, &bytes);
+            state.parts.insert(self.number, PartState::Filling(filling));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_and_what_was_not_are_known() {
+        let mut filling = Filling::new();
+        filling.write(10, b"ten..");
+        filling.write(0, b"zero");
+        assert_eq!(
+            (filling.written.as_slice(), filling.holes(20)),
+            (&[(0, 4), (10, 15)][..], vec![(4, 10), (15, 20)])
+        );
+        filling.write(4, b"middle");
+        assert_eq!(&filling.bytes[..], b"zeromiddleten..");
+        assert!(filling.is_full(15) && !filling.is_full(16));
+        filling.write(2, b"XX");
+        assert_eq!(filling.written, [(0, 15)]);
+        filling.cut(7);
+        assert_eq!((filling.written.as_slice(), &filling.bytes[..]), (&[(0, 7)][..], &b"zeXXmid"[..]));
+        filling.cut(0);
+        assert_eq!(filling.holes(3), [(0, 3)]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Words of object stores and of HTTP into error kinds, all in this file.
+
+use ::http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use types::{Error, ErrorKind};
+
+use crate::http::Lost;
+
+/// A store's no. What went wrong is its own words; the kind is ours.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub status: StatusCode,
+    /// Empty where the answer had no body (HEAD).
+    pub code: String,
+    pub message: String,
+    /// The bucket's real region, where the store told it.
+    pub region: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "PascalCase", default)]
+struct ErrorBody {
+    code: String,
+    message: String,
+    region: Option<String>,
+}
+
+impl Refusal {
+    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
+        let text = String::from_utf8_lossy(body);
+        let told: ErrorBody = quick_xml::de::from_str(&text).unwrap_or_default();
+        let header = headers.get("x-amz-bucket-region").and_then(|value| value.to_str().ok());
+        let region = told.region.or_else(|| header.map(str::to_owned));
+        Refusal { status, code: told.code, message: told.message, region }
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        use ErrorKind as K;
+        match self.code.as_str() {
+            "NoSuchKey" | "BlobNotFound" => return K::NotFound,
+            "SlowDown" | "TooManyRequests" | "ServerBusy" | "ConditionalRequestConflict" => return K::Busy,
+            "RequestTimeout" | "OperationTimedOut" => return K::Unavailable,
+            "XMinioStorageFull" | "InsufficientCapacity" => return K::NoSpace,
+            "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" => return K::QuotaExceeded,
+            "EntityTooLarge" => return K::FileTooLarge,
+            "KeyTooLongError" => return K::NameTooLong,
+            "NotImplemented" => return K::NotSupported,
+            // They speak of the bucket and of us, not of an object: never "it does not exist".
+            "NoSuchBucket" | "ContainerNotFound" => return K::Unavailable,
+            _ => {}
+        }
+        match self.status.as_u16() {
+            404 => K::NotFound,
+            401 | 403 => K::AccessDenied,
+            409 | 412 | 416 => K::VersionChanged,
+            413 => K::FileTooLarge,
+            429 | 503 => K::Busy,
+            408 | 500 | 502 | 504 => K::Unavailable,
+            501 => K::NotSupported,
+            507 => K::NoSpace,
+            _ => K::Io,
+        }
+    }
+
+    /// What the operator can do about it.
+    fn advice(&self) -> Option<String> {
+        let wrong_region = matches!(self.status.as_u16(), 301 | 307 | 400) && self.region.is_some();
+        if wrong_region {
+            return self.region.as_ref().map(|region| {
+                format!("the bucket is in region {region}: write ?region={region} behind its URL")
+            });
+        }
+        let text = match self.code.as_str() {
+            "InvalidAccessKeyId" => "the store does not know this access key",
+            "SignatureDoesNotMatch" => "the secret does not belong to the access key, or the region is wrong",
+            "ExpiredToken" | "TokenRefreshRequired" => "the session's credentials have expired",
+            "RequestTimeTooSkewed" => "the clock of this machine is wrong: the store refuses its signatures",
+            "NoSuchBucket" => "there is no such bucket",
+            "AccessDenied" | "AllAccessDisabled" => "these credentials may not do that",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    pub fn into_error(self, operation: &'static str, context: impl std::fmt::Display) -> Error {
+        let kind = self.kind();
+        let advice = self.advice().map(|advice| format!(" ({advice})")).unwrap_or_default();
+        let code = if self.code.is_empty() { String::new() } else { format!(" {}", self.code) };
+        let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
+        let said = format!("the store said {}{code}{message}{advice}", self.status.as_u16());
+        Error::new(kind, operation, context).with_source(std::io::Error::other(said))
+    }
+}
+
+/// No answer came to what may be asked for again without a difference.
+pub fn unanswered(operation: &'static str, context: impl std::fmt::Display, lost: Lost) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, context).with_source(lost)
+}
+
+/// Bytes of an answer that are not what the protocol says.
+pub fn garbled(
+    operation: &'static str,
+    context: impl std::fmt::Display,
+    why: impl std::fmt::Display,
+) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, context).with_source(std::io::Error::other(why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, body: &str) -> Refusal {
+        Refusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+    }
+
+    #[test]
+    fn only_a_key_is_ever_not_found() {
+        assert_eq!(refusal(404, "").kind(), ErrorKind::NotFound);
+        assert_eq!(refusal(404, "<Error><Code>NoSuchKey</Code></Error>").kind(), ErrorKind::NotFound);
+        assert_eq!(refusal(404, "<Error><Code>NoSuchBucket</Code></Error>").kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_wrong_region_is_told_with_the_right_one() {
+        let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-3</Region></Error>";
+        let text = refusal(400, body).into_error("list", "bucket").to_string();
+        assert!(text.contains("?region=eu-west-3") && !text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn what_passes_is_retryable_and_what_does_not_is_not() {
+        let kinds = [(503, "SlowDown", true), (500, "InternalError", true), (403, "AccessDenied", false)];
+        for (status, code, retryable) in kinds {
+            let error =
+                refusal(status, &format!("<Error><Code>{code}</Code></Error>")).into_error("get", "k");
+            assert_eq!(error.is_retryable(), retryable, "{error}");
+        }
+        assert!(!refusal(400, "no xml at all <<<").into_error("get", "k").is_retryable());
+    }
+}

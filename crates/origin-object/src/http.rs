@@ -1,0 +1,181 @@
+//! HTTP/1.1 to one store: as many connections as calls are under way, kept open between them.
+//!
+//! Nothing has a deadline for all of its body: a part of 64 MiB on a thin line takes minutes, and is fine. What ends a
+//! call is that nothing moves: no byte of it was taken, no byte of the answer came.
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{Request, Response, header};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use types::{Error, ErrorKind};
+
+/// A connection attempt, without TLS. One lost SYN and one more try at 200 ms distance fit.
+const CONNECT: Duration = Duration::from_secs(3);
+/// With nothing moving for this long a call is given up. Stores take seconds to complete a large upload.
+const STALL: Duration = Duration::from_secs(20);
+/// What a body is given to the connection in, so that its progress shows.
+const FRAME: usize = 256 << 10;
+/// Connections that are kept although idle, and how long: less than what stores wait (AWS: 5 s between requests is
+/// common, MinIO 30 s and more); one that is found closed is dialled anew.
+const IDLE_MAX: usize = 128;
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Why no answer came.
+#[derive(Debug)]
+pub struct Lost {
+    /// The store may have got the request, and done what it asks.
+    pub sent: bool,
+    pub source: Box<dyn StdError + Send + Sync>,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)?;
+        let mut below = self.source.source();
+        while let Some(cause) = below {
+            write!(f, ": {cause}")?;
+            below = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Lost {}
+
+#[derive(Debug)]
+struct Stalled;
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing moved for {} s", STALL.as_secs())
+    }
+}
+
+impl StdError for Stalled {}
+
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
+}
+
+impl Http {
+    /// With the certificate authorities of this machine.
+    pub fn new() -> types::Result<Http> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let builder = HttpsConnectorBuilder::new().with_native_roots();
+        // Without any, plain http still works, and https says what is missing.
+        let connector = match builder {
+            Ok(builder) => builder.https_or_http().enable_http1().wrap_connector(tcp),
+            Err(e) => {
+                let message =
+                    format!("certificate authorities of this machine: {e}; install ca-certificates");
+                return Err(Error::new(ErrorKind::Config, "origin", message));
+            }
+        };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_MAX)
+            .build(connector);
+        Ok(Http { client })
+    }
+
+    /// The head of the answer; its body is still to come.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
+        let moved = Arc::new(AtomicU64::new(0));
+        let request = request.map(|data| Outgoing { data, moved: moved.clone() });
+        let mut answer = std::pin::pin!(self.client.request(request));
+        let mut seen = 0;
+        loop {
+            match tokio::time::timeout(STALL, answer.as_mut()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(e)) => return Err(Lost { sent: !e.is_connect(), source: e.into() }),
+                Err(_) => {
+                    let now = moved.load(Ordering::Relaxed);
+                    if now == seen {
+                        return Err(Lost { sent: true, source: Stalled.into() });
+                    }
+                    seen = now;
+                }
+            }
+        }
+    }
+}
+
+/// All of an answer's body. More than `most` bytes are an error, before they are taken in.
+pub async fn body_of(answer: Response<Incoming>, most: usize) -> Result<Bytes, Lost> {
+    let lost = |source: Box<dyn StdError + Send + Sync>| Lost { sent: true, source };
+    let told = answer.headers().get(header::CONTENT_LENGTH);
+    let told = told.and_then(|told| told.to_str().ok()?.parse::<usize>().ok());
+    let too_long = || lost(format!("an answer of more than {most} bytes").into());
+    if told.is_some_and(|told| told > most) {
+        return Err(too_long());
+    }
+    let mut body = answer.into_body();
+    let mut whole = BytesMut::with_capacity(told.unwrap_or(0));
+    loop {
+        let frame = match tokio::time::timeout(STALL, body.frame()).await {
+            Err(_) => return Err(lost(Stalled.into())),
+            Ok(None) => return Ok(whole.freeze()),
+            Ok(Some(frame)) => frame.map_err(|e| lost(e.into()))?,
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > most {
+            return Err(too_long());
+        }
+        // One frame that is all there is, is not copied.
+        if whole.is_empty() && told == Some(data.len()) {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+}
+
+/// A body that counts what was taken of it.
+#[derive(Debug)]
+pub struct Outgoing {
+    data: Bytes,
+    moved: Arc<AtomicU64>,
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.data.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.data.len().min(FRAME);
+        let frame = self.data.split_to(length);
+        self.moved.fetch_add(length as u64, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.len() as u64)
+    }
+}

@@ -1,0 +1,163 @@
+//! Which key is which path: pure. An object is a file, the part of its key up to a slash is a directory.
+//!
+//! A reference is the path below the URL's prefix: of a file without, of a directory with a slash at its end, of the root
+//! nothing. A key that no path can be is told of and left alone.
+
+use bytes::Bytes;
+use origin::Reference;
+use types::{Error, ErrorKind, Name, Result};
+
+/// Longest key that the stores take, in bytes.
+pub const KEY_MAX: usize = 1024;
+
+/// Where the URL's prefix lies in the bucket: empty, or with a slash at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base(String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    File,
+    Directory,
+}
+
+/// One name of a page of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Name(Name),
+    /// The marker of the directory itself.
+    Itself,
+    /// No path: why not.
+    NoPath(&'static str),
+}
+
+impl Base {
+    /// Of a URL's path, with slashes around it or without.
+    pub fn new(prefix: &str) -> Base {
+        let prefix = prefix.trim_matches('/');
+        Base(if prefix.is_empty() { String::new() } else { format!("{prefix}/") })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The object's key; of a directory that of its marker, and what all keys in it begin with.
+    pub fn key(&self, reference: &Reference) -> Result<String> {
+        let path = std::str::from_utf8(&reference.0).map_err(|_| {
+            let context = "which is not UTF-8: a reference to another kind of origin";
+            Error::new(ErrorKind::InvalidArgument, "use reference", context)
+        })?;
+        Ok(format!("{}{path}", self.0))
+    }
+
+    /// What a name in a listing of `dir` (a key that ends with a slash, or the base) is called.
+    pub fn shown(dir: &str, key: &str) -> Shown {
+        let Some(rest) = key.strip_prefix(dir) else {
+            return Shown::NoPath("it is not in what was asked for");
+        };
+        let name = rest.strip_suffix('/').unwrap_or(rest);
+        match name {
+            "" if rest.is_empty() => Shown::Itself,
+            "" => Shown::NoPath("it has two slashes in a row"),
+            "." | ".." => Shown::NoPath("a part of it is . or .."),
+            name => match Name::new(name.as_bytes().to_vec()) {
+                Ok(name) => Shown::Name(name),
+                Err(_) => Shown::NoPath("a part of it is longer than 255 bytes, or has a NUL"),
+            },
+        }
+    }
+}
+
+pub fn what(reference: &Reference) -> What {
+    match reference.0.last() {
+        None | Some(b'/') => What::Directory,
+        Some(_) => What::File,
+    }
+}
+
+/// The name in the directory. `NotFound` tells apart what cannot be there from what is wrong: a name that is not UTF-8 is
+/// in no bucket.
+pub fn child(base: &Base, dir: &Reference, name: &Name, what: What) -> Result<Reference> {
+    if self::what(dir) != What::Directory {
+        return Err(Error::new(ErrorKind::NotADirectory, "look into", dir.0.escape_ascii()));
+    }
+    let Ok(text) = std::str::from_utf8(name.as_bytes()) else {
+        let context = format!("{name}: keys of object stores are UTF-8");
+        return Err(Error::new(ErrorKind::InvalidArgument, "name", context));
+    };
+    let mut path = Vec::with_capacity(dir.0.len() + text.len() + 1);
+    path.extend_from_slice(&dir.0);
+    path.extend_from_slice(text.as_bytes());
+    if what == What::Directory {
+        path.push(b'/');
+    }
+    if base.0.len() + path.len() > KEY_MAX {
+        let context = format!("{}: a key has at most {KEY_MAX} bytes", path.escape_ascii());
+        return Err(Error::new(ErrorKind::NameTooLong, "name", context));
+    }
+    Ok(Reference(Bytes::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(path: &str) -> Reference {
+        Reference(Bytes::copy_from_slice(path.as_bytes()))
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_path_is_the_key_behind_the_prefix() {
+        for prefix in ["a/b", "/a/b", "a/b/"] {
+            assert_eq!(Base::new(prefix).key(&reference("c/d")).unwrap(), "a/b/c/d");
+            assert_eq!(Base::new(prefix).key(&reference("")).unwrap(), "a/b/");
+        }
+        assert_eq!(Base::new("").key(&reference("")).unwrap(), "");
+    }
+
+    #[test]
+    fn files_and_directories_are_told_apart_by_the_slash() {
+        let base = Base::new("p");
+        let dir = child(&base, &reference(""), &name("d"), What::Directory).unwrap();
+        assert_eq!((dir.clone(), what(&dir)), (reference("d/"), What::Directory));
+        let file = child(&base, &dir, &name("f"), What::File).unwrap();
+        assert_eq!((file.clone(), what(&file)), (reference("d/f"), What::File));
+        let below = child(&base, &file, &name("x"), What::File);
+        assert_eq!(below.unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(what(&reference("")), What::Directory);
+    }
+
+    #[test]
+    fn keys_that_are_no_paths_are_told_of() {
+        let table = [
+            ("d/", "d/", Shown::Itself),
+            ("d/", "d/f", Shown::Name(name("f"))),
+            ("d/", "d/sub/", Shown::Name(name("sub"))),
+            ("", "top", Shown::Name(name("top"))),
+            ("d/", "d//", Shown::NoPath("it has two slashes in a row")),
+            ("", "/", Shown::NoPath("it has two slashes in a row")),
+            ("d/", "d/../", Shown::NoPath("a part of it is . or ..")),
+            ("d/", "d/.", Shown::NoPath("a part of it is . or ..")),
+            ("d/", "e/f", Shown::NoPath("it is not in what was asked for")),
+        ];
+        for (dir, key, expected) in table {
+            assert_eq!(Base::shown(dir, key), expected, "{key} in {dir}");
+        }
+        let long = format!("d/{}", "x".repeat(256));
+        assert!(matches!(Base::shown("d/", &long), Shown::NoPath(_)));
+    }
+
+    #[test]
+    fn what_no_key_can_be_is_refused() {
+        let base = Base::new(&"p".repeat(900));
+        let long = child(&base, &reference(""), &name(&"x".repeat(200)), What::File);
+        assert_eq!(long.unwrap_err().kind(), ErrorKind::NameTooLong);
+        let bytes = Name::new(b"\xff".to_vec()).unwrap();
+        let refused = child(&base, &reference(""), &bytes, What::File);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}

@@ -1,0 +1,24 @@
+//! A bucket as an `Origin`: an object is a file, the part of its key up to a slash is a directory.
+//!
+//! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
+//! here and there become an object); `s3.rs` speaks to the store.
+
+mod attributes;
+mod change;
+mod draft;
+mod errors;
+mod geometry;
+mod http;
+mod keys;
+mod origin;
+mod profile;
+mod s3;
+mod sign;
+mod store;
+mod times;
+mod tree;
+mod url;
+mod write;
+
+pub use origin::ObjectOrigin;
+pub use url::{Addressing, Attributes, Config};

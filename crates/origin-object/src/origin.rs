@@ -1,0 +1,232 @@
+//! The `Origin` calls, and what they share.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
+use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Version};
+
+use crate::attributes;
+use crate::draft::{Draft, PARTS_TOGETHER};
+use crate::http::Http;
+use crate::keys::{Base, What, what};
+use crate::s3::S3;
+use crate::sign::Environment;
+use crate::store::Stat;
+use crate::times::Times;
+use crate::tree::Tokens;
+use crate::url::{Attributes, Config};
+
+/// Most bytes of one read: of a part that is fetched ahead. Connections carry one answer at a time, and each begins
+/// slowly; so parts are larger than an NFS server's.
+const READ_MAX: u32 = 4 << 20;
+/// Objects whose ETag is remembered, so that a read can ask for these contents only.
+const KNOWN_MAX: usize = 100_000;
+
+pub struct ObjectOrigin {
+    pub(crate) config: Config,
+    pub(crate) base: Base,
+    pub(crate) store: Arc<S3>,
+    /// By path: as seen last.
+    pub(crate) known: Cache<Bytes, Arc<Stat>>,
+    pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) tokens: Tokens,
+    pub(crate) times: Times,
+    /// Of what waits in drafts: it is lost when this process ends.
+    pub(crate) verifier: AtomicU64,
+}
+
+impl ObjectOrigin {
+    /// Finds credentials and looks into the bucket. Errors are one line each, for the operator.
+    pub async fn connect(config: Config) -> Result<Arc<ObjectOrigin>> {
+        ObjectOrigin::connect_as(config, None).await
+    }
+
+    /// With these variables instead of the environment's.
+    pub async fn connect_as(config: Config, environment: Option<Environment>) -> Result<Arc<ObjectOrigin>> {
+        let store = Arc::new(S3::new(&config, Http::new()?, environment)?);
+        let base = Base::new(&config.prefix);
+        store.list(base.as_str(), true, None, 1).await?;
+        let mut verifier = [0; 8];
+        let read = std::fs::File::open("/dev/urandom")
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut verifier));
+        read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
+        Ok(Arc::new(ObjectOrigin {
+            config,
+            base,
+            store,
+            known: Cache::new(KNOWN_MAX),
+            drafts: Mutex::default(),
+            turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
+            tokens: Tokens::default(),
+            times: Times::new(),
+            verifier: AtomicU64::new(u64::from_be_bytes(verifier)),
+        }))
+    }
+
+    /// For messages.
+    pub(crate) fn place(&self, reference: &Reference) -> String {
+        format!("{} in {}", reference.0.escape_ascii(), self.config.url())
+    }
+
+    pub(crate) fn file(&self, reference: &Reference, stat: &Stat) -> Object {
+        let mut attr = attributes::of_file(&self.config, &reference.0, stat);
+        if self.config.attributes == Attributes::Listed && attr.kind == FileKind::Symlink {
+            // Which a listing would show as a file.
+            attr.kind = FileKind::Regular;
+        }
+        Object {
+            reference: reference.clone(),
+            identity: Identity(reference.0.clone()),
+            attr,
+            version: attributes::version(&stat.etag, stat.size),
+        }
+    }
+
+    pub(crate) fn directory(&self, reference: &Reference, marker: Option<&Stat>) -> Object {
+        let attr = attributes::of_directory(&self.config, &reference.0, marker, self.times.of(reference));
+        let identity =
+            Identity(if reference.0.is_empty() { Bytes::from_static(b"/") } else { reference.0.clone() });
+        // Nothing in it is what this is a version of.
+        let version = attributes::version("directory", 0);
+        Object { reference: reference.clone(), identity: Identity(reference.0.clone()), attr, version }
+    }
+
+    /// `None`: there is no such object now.
+    pub(crate) async fn look_at_file(&self, reference: &Reference) -> Result<Option<Object>> {
+        let stat = self.store.head(&self.base.key(reference)?).await?;
+        let Some(stat) = stat else {
+            self.known.remove(&reference.0);
+            return Ok(None);
+        };
+        let object = self.file(reference, &stat);
+        self.known.insert(reference.0.clone(), Arc::new(stat));
+        Ok(Some(object))
+    }
+
+    pub(crate) fn gone(&self, operation: &'static str, reference: &Reference) -> Error {
+        Error::new(ErrorKind::Stale, operation, self.place(reference))
+    }
+}
+
+#[async_trait]
+impl Origin for ObjectOrigin {
+    fn url(&self) -> String {
+        self.config.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        READ_MAX
+    }
+
+    fn directories_show_changes(&self) -> bool {
+        false
+    }
+
+    fn identity_is_place(&self) -> bool {
+        true
+    }
+
+    async fn root(&self) -> Result<Object> {
+        let root = Reference(Bytes::new());
+        let page = self.store.list(self.base.as_str(), true, None, 1).await?;
+        drop(page);
+        Ok(self.directory(&root, None))
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.find(dir, name).await
+    }
+
+    async fn getattr(&self, reference: &Reference) -> Result<Object> {
+        match what(reference) {
+            What::File => self.look_at_file(reference).await?,
+            What::Directory if reference.0.is_empty() => Some(self.root().await?),
+            What::Directory => self.look_at_directory(reference).await?,
+        }
+        .ok_or_else(|| self.gone("look at", reference))
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        let object = self.getattr(link).await?;
+        if object.attr.kind != FileKind::Symlink || object.attr.size == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "read link", self.place(link)));
+        }
+        // Longer than a path can be: no link.
+        let length = object.attr.size.min(4096);
+        self.read(link, object.version, ByteRange::new(0, length)).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.list_page(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        if range.length == 0 {
+            return Ok(Bytes::new());
+        }
+        let changed = || Error::new(ErrorKind::VersionChanged, "read", self.place(object));
+        let key = self.base.key(object)?;
+        let known = self.known.get(&object.0);
+        let etag = known.as_deref().filter(|stat| attributes::version(&stat.etag, stat.size) == version);
+        let got = match self.store.get(&key, etag.map(|stat| stat.etag.as_str()), range).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Err(self.gone("read", object)),
+            // Of another version, or longer than this one.
+            Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(changed().with_source(e)),
+            got => got?,
+        };
+        // Whatever was asked for: what came says itself what it is of.
+        if attributes::version(&got.etag, got.size) != version {
+            return Err(changed());
+        }
+        Ok(got.data)
+    }
+
+    async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
+        // A bucket has no end; programs that look for room find this much.
+        let (bytes, files) = (1 << 50, 1 << 40);
+        Ok(FsStat {
+            bytes_total: bytes,
+            bytes_free: bytes,
+            bytes_available: bytes,
+            files_total: files,
+            files_free: files,
+        })
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.make_change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        crate::geometry::PART as u32
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        self.write_draft(object, offset, data, stability).await
+    }
+
+    async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
+        self.commit_draft(object).await
+    }
+}
+
+impl ObjectOrigin {
+    pub(crate) fn drafts(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Arc<Draft>>> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,180 @@
+//! Credentials as the field's tools find them, and signatures with them.
+//!
+//! Both are `object_store`'s; its calls are not used (docs/decisions/0005-own-object-calls.md).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::http::Request;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use object_store::CredentialProvider;
+use object_store::aws::AwsCredential;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsAuthorizer};
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use ring::digest::{self, Digest};
+use types::{Error, ErrorKind, Result};
+
+use crate::http::Http;
+use crate::profile::Profile;
+use crate::url::Config;
+
+type AwsCredentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
+
+/// How requests to a store are signed.
+pub enum Signer {
+    /// Not at all: a public bucket.
+    Nobody,
+    Aws {
+        credentials: AwsCredentials,
+        region: String,
+    },
+}
+
+/// What environment and files say of an S3 store, besides its keys.
+pub struct Place {
+    pub signer: Signer,
+    pub region: String,
+    pub endpoint: Option<String>,
+}
+
+const HASH_AT_ONCE_MAX: usize = 64 << 10;
+const REGION: &str = "us-east-1";
+
+/// Variables that stand for those of this process.
+pub type Environment = [(&'static str, &'static str); 3];
+
+impl Place {
+    /// First what the URL says, then the environment, then the profile, then what the machine is told where it runs
+    /// (web identity, container, instance metadata).
+    pub fn of_s3(config: &Config, http: &Http, environment: Option<Environment>) -> Result<Place> {
+        let wrong = |e: object_store::Error| {
+            Error::new(ErrorKind::Config, "origin", format!("{}: {e}", config.url()))
+        };
+        let mut builder = match environment {
+            None => AmazonS3Builder::from_env(),
+            Some(variables) => {
+                variables.into_iter().fold(AmazonS3Builder::new(), |builder, (name, value)| {
+                    match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    }
+                })
+            }
+        };
+        let has = |builder: &AmazonS3Builder, key| builder.get_config_value(&key).is_some();
+        let asked = config.profile.clone().or_else(|| std::env::var("AWS_PROFILE").ok());
+        let of_a_file = config.profile.is_some() || config.credentials.is_some();
+        let keys_in_environment = has(&builder, AmazonS3ConfigKey::AccessKeyId) && !of_a_file;
+        let profile = profile(asked.as_deref(), config.credentials.as_deref())?;
+        if !keys_in_environment
+            && let Some(profile) = &profile
+            && let (Some(key_id), Some(secret)) = (&profile.key_id, &profile.secret)
+        {
+            builder = builder.with_access_key_id(key_id).with_secret_access_key(secret);
+            if let Some(token) = &profile.token {
+                builder = builder.with_token(token);
+            }
+        }
+        let told = |key| builder.get_config_value(&key);
+        let of_profile = |take: fn(&Profile) -> Option<String>| profile.as_ref().and_then(take);
+        let region = config.region.clone().or_else(|| told(AmazonS3ConfigKey::Region));
+        let region = region.or_else(|| told(AmazonS3ConfigKey::DefaultRegion));
+        let region = region.or_else(|| of_profile(|profile| profile.region.clone()));
+        let region = region.unwrap_or_else(|| REGION.to_owned());
+        let endpoint = config.endpoint.clone().or_else(|| told(AmazonS3ConfigKey::Endpoint));
+        let endpoint = endpoint.or_else(|| of_profile(|profile| profile.endpoint.clone()));
+        if config.anonymous {
+            return Ok(Place { signer: Signer::Nobody, region, endpoint });
+        }
+        let builder = builder.with_bucket_name(&config.bucket).with_region(&region);
+        let store = builder.with_http_connector(Connector(http.clone())).build().map_err(wrong)?;
+        let credentials = store.credentials().clone();
+        Ok(Place { signer: Signer::Aws { credentials, region: region.clone() }, region, endpoint })
+    }
+}
+
+/// The profile that is asked for, or the one named default if there is one.
+fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Profile>> {
+    let file = |variable: &str, name: &str| {
+        let path = std::env::var_os(variable).map(PathBuf::from);
+        let path = path.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".aws").join(name)));
+        path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+    };
+    let credentials = match credentials {
+        None => file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        Some(path) => std::fs::read_to_string(path).map_err(|e| {
+            let message = format!("cannot read the credentials in {}: {e}", path.display());
+            Error::new(ErrorKind::Config, "origin", message)
+        })?,
+    };
+    let config = file("AWS_CONFIG_FILE", "config");
+    let found = Profile::find(asked.unwrap_or("default"), &credentials, &config)?;
+    match (asked, found) {
+        (Some(name), None) => {
+            let message = format!("there is no profile \"{name}\" in the files of AWS profiles (~/.aws)");
+            Err(Error::new(ErrorKind::Config, "origin", message))
+        }
+        (_, found) => Ok(found),
+    }
+}
+
+impl Signer {
+    /// With the body's SHA-256, which the store compares with what arrives. Where nobody signs, TCP has to do.
+    pub async fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
+        let (credentials, region) = match self {
+            Signer::Nobody => return Ok(request),
+            Signer::Aws { credentials, region } => (credentials, region),
+        };
+        let credential = credentials.get_credential().await.map_err(|e| {
+            let advice = "give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or ?anonymous=yes";
+            Error::new(ErrorKind::AccessDenied, "find credentials", advice).with_source(e)
+        })?;
+        let (parts, data) = request.into_parts();
+        let hashed = sha256(data.clone()).await?;
+        let mut unsigned = HttpRequest::from_parts(parts, HttpRequestBody::empty());
+        AwsAuthorizer::new(&credential, "s3", region)
+            .try_authorize(&mut unsigned, Some(hashed.as_ref()))
+            .map_err(|e| Error::new(ErrorKind::Io, "sign", "a request").with_source(e))?;
+        Ok(unsigned.map(|_| data))
+    }
+}
+
+/// Off the runtime's threads where it takes long: 8 MiB are some milliseconds.
+async fn sha256(data: Bytes) -> Result<Digest> {
+    let hash = |data: &[u8]| digest::digest(&digest::SHA256, data);
+    if data.len() <= HASH_AT_ONCE_MAX {
+        return Ok(hash(&data));
+    }
+    let hashed = tokio::task::spawn_blocking(move || hash(&data)).await;
+    hashed.map_err(|e| Error::new(ErrorKind::Io, "hash", "a request").with_source(e))
+}
+
+/// Our connections, for the requests by which `object_store` gets credentials.
+#[derive(Clone, Debug)]
+struct Connector(Http);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Connector {
+    async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let data = body.collect().await?.to_bytes();
+        let answer = self.0.send(Request::from_parts(parts, data)).await.map_err(|lost| {
+            let kind = if lost.sent { HttpErrorKind::Interrupted } else { HttpErrorKind::Connect };
+            HttpError::new(kind, lost)
+        })?;
+        let (parts, body) = answer.into_parts();
+        let body = body.map_err(|e| HttpError::new(HttpErrorKind::Interrupted, e));
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}

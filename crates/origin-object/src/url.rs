@@ -1,0 +1,214 @@
+//! `s3://bucket/prefix?endpoint=…&region=…`, both ways.
+
+use std::path::PathBuf;
+
+use types::{Error, ErrorKind, Result};
+
+const S3_FORM: &str = "s3://bucket[/prefix]?endpoint=URL&region=NAME&profile=NAME&credentials=FILE&addressing=path|virtual\
+                       &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
+
+/// Whether a bucket's name stands in the path of a request's URL or in its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    Path,
+    Virtual,
+}
+
+/// Where a file's mode, owner and times come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// From the listing: size and time of last change; what is stored with an object counts once it was looked at
+    /// singly. A thousand files cost one call.
+    Listed,
+    /// From what is stored with each object, as s3fs keeps it. A file costs a call.
+    Stored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub bucket: String,
+    pub prefix: String,
+    /// `None`: AWS.
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub profile: Option<String>,
+    /// In place of `~/.aws/credentials` and of keys in the environment.
+    pub credentials: Option<PathBuf>,
+    /// `None`: virtual at AWS, path elsewhere.
+    pub addressing: Option<Addressing>,
+    pub anonymous: bool,
+    pub attributes: Attributes,
+    /// Of what says nothing of its owner.
+    pub uid: u32,
+    pub gid: u32,
+    /// Of what says nothing of its mode.
+    pub file_mode: u32,
+    pub dir_mode: u32,
+}
+
+fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Config, "origin", format!("{url}: {why}"))
+}
+
+impl Config {
+    /// Errors say what would be right.
+    pub fn from_url(url: &str) -> Result<Config> {
+        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong(url, format!("expected {S3_FORM}")))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        if bucket.contains('@') {
+            return Err(wrong(
+                url,
+                "keys do not belong into a URL: put them into the environment or a profile",
+            ));
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(fits) {
+            let why = format!(
+                "\"{bucket}\" is no bucket (3 to 63 letters, digits, dots and dashes); expected {S3_FORM}"
+            );
+            return Err(wrong(url, why));
+        }
+        let prefix = prefix.trim_matches('/');
+        if prefix.split('/').any(|part| matches!(part, "." | "..")) || prefix.contains("//") {
+            return Err(wrong(url, "a prefix has no empty parts, no . and no .."));
+        }
+        let mut config = Config {
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+            endpoint: None,
+            region: None,
+            profile: None,
+            credentials: None,
+            addressing: None,
+            anonymous: false,
+            attributes: Attributes::Listed,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            file_mode: 0o644,
+            dir_mode: 0o755,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            config.option(url, pair)?;
+        }
+        Ok(config)
+    }
+
+    fn option(&mut self, url: &str, pair: &str) -> Result<()> {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let expected = |what: &str| wrong(url, format!("{key} '{value}' should be {what}"));
+        let number = || value.parse::<u32>().map_err(|_| expected("a number"));
+        let mode = || {
+            let mode = u32::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o7777);
+            mode.ok_or_else(|| expected("a mode in octal, as 0644"))
+        };
+        match key {
+            "endpoint" => {
+                self.endpoint = Some(
+                    endpoint(value).ok_or_else(|| expected("http://host[:port] or https://host[:port]"))?,
+                )
+            }
+            "region" if !value.is_empty() => self.region = Some(value.to_owned()),
+            "profile" if !value.is_empty() => self.profile = Some(value.to_owned()),
+            "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
+            "credentials" => return Err(expected("an absolute path")),
+            "addressing" => {
+                self.addressing = Some(match value {
+                    "path" => Addressing::Path,
+                    "virtual" => Addressing::Virtual,
+                    _ => return Err(expected("path or virtual")),
+                });
+            }
+            "anonymous" => {
+                self.anonymous = match value {
+                    "" | "yes" => true,
+                    "no" => false,
+                    _ => return Err(expected("yes or no")),
+                };
+            }
+            "attributes" => {
+                self.attributes = match value {
+                    "listed" => Attributes::Listed,
+                    "stored" => Attributes::Stored,
+                    _ => return Err(expected("listed or stored")),
+                };
+            }
+            "uid" => self.uid = number()?,
+            "gid" => self.gid = number()?,
+            "mode" => self.file_mode = mode()?,
+            "dirmode" => self.dir_mode = mode()?,
+            "region" | "profile" => return Err(expected("a name")),
+            _ => return Err(wrong(url, format!("unknown option '{key}'; expected {S3_FORM}"))),
+        }
+        Ok(())
+    }
+
+    /// Which bucket this is, without how it is reached and with no secrets: handles given to clients hang on it.
+    pub fn url(&self) -> String {
+        let mut url = format!("s3://{}", self.bucket);
+        if !self.prefix.is_empty() {
+            url.push('/');
+            url.push_str(&self.prefix);
+        }
+        if let Some(endpoint) = &self.endpoint {
+            url.push_str("?endpoint=");
+            url.push_str(endpoint);
+        }
+        url
+    }
+}
+
+/// Without a slash at its end.
+fn endpoint(value: &str) -> Option<String> {
+    let rest = value.strip_prefix("http://").or_else(|| value.strip_prefix("https://"))?;
+    let host = rest.trim_end_matches('/');
+    let fits =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    let fits = !host.is_empty() && host.bytes().all(fits);
+    fits.then(|| value.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_url_is_understood() {
+        let url = "s3://show-1/a/b/?endpoint=http://10.1.2.3:9000/&region=eu-west-3&profile=farm&addressing=virtual\
+                   &anonymous=no&attributes=stored&uid=7&gid=9&mode=0640&dirmode=0750";
+        let config = Config::from_url(url).unwrap();
+        assert_eq!((config.bucket.as_str(), config.prefix.as_str()), ("show-1", "a/b"));
+        assert_eq!(config.endpoint.as_deref(), Some("http://10.1.2.3:9000"));
+        assert_eq!((config.region.as_deref(), config.profile.as_deref()), (Some("eu-west-3"), Some("farm")));
+        assert_eq!((config.addressing, config.attributes), (Some(Addressing::Virtual), Attributes::Stored));
+        assert_eq!((config.uid, config.gid, config.file_mode, config.dir_mode), (7, 9, 0o640, 0o750));
+        assert_eq!(config.url(), "s3://show-1/a/b?endpoint=http://10.1.2.3:9000");
+        assert_eq!(Config::from_url("s3://bucket").unwrap().url(), "s3://bucket");
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_what_would_be_right() {
+        let mistakes = [
+            ("http://bucket", "expected s3://bucket"),
+            ("s3://", "is no bucket"),
+            ("s3://a b", "is no bucket"),
+            ("s3://key:secret@bucket", "do not belong into a URL"),
+            ("s3://bucket/a//b", "no empty parts"),
+            ("s3://bucket/a/../b", "no .."),
+            ("s3://bucket?endpoint=minio:9000", "http://host[:port]"),
+            ("s3://bucket?endpoint=http://", "http://host[:port]"),
+            ("s3://bucket?region=", "a name"),
+            ("s3://bucket?credentials=keys", "an absolute path"),
+            ("s3://bucket?addressing=both", "path or virtual"),
+            ("s3://bucket?mode=999", "in octal"),
+            ("s3://bucket?uid=me", "a number"),
+            ("s3://bucket?speed=9", "unknown option 'speed'"),
+        ];
+        for (url, told) in mistakes {
+            let error = Config::from_url(url).expect_err(url);
+            assert_eq!(error.kind(), ErrorKind::Config);
+            let text = error.to_string();
+            assert!(text.contains(told) && !text.contains('\n'), "{url}: {text}");
+        }
+    }
+}

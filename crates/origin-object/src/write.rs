@@ -1,0 +1,159 @@
+//! Bytes: written into a draft, an object when they are committed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::origin::{Committed, Object, Reference, Written};
+use bytes::Bytes;
+use types::{Error, ErrorKind, Result, Stability, Version, WriteVerifier};
+
+use crate::attributes;
+use crate::draft::{Draft, Wrote};
+use crate::keys::{What, what};
+use crate::origin::ObjectOrigin;
+use crate::store::Stat;
+
+/// Bytes that wait in memory, of all drafts; beyond it one that has most is completed.
+const HELD_MAX: u64 = 256 << 20;
+/// A write that meets a draft that has just been completed begins another; so often, where others keep completing.
+const TRIES: u32 = 16;
+
+impl ObjectOrigin {
+    /// As it is now, by what was seen last: an outdated draft is found out when it is completed.
+    pub(crate) async fn stat(&self, reference: &Reference) -> Result<Arc<Stat>> {
+        if let Some(known) = self.known.get(&reference.0) {
+            return Ok(known);
+        }
+        self.look_at_file(reference).await?.ok_or_else(|| self.gone("write to", reference))?;
+        self.known.get(&reference.0).ok_or_else(|| self.gone("write to", reference))
+    }
+
+    pub(crate) fn draft(&self, reference: &Reference) -> Option<Arc<Draft>> {
+        self.drafts().get(&reference.0).cloned()
+    }
+
+    pub(crate) async fn draft_of(&self, reference: &Reference) -> Result<Arc<Draft>> {
+        if what(reference) == What::Directory {
+            return Err(Error::new(ErrorKind::IsADirectory, "write to", self.place(reference)));
+        }
+        if let Some(draft) = self.draft(reference) {
+            return Ok(draft);
+        }
+        let stat = self.stat(reference).await?;
+        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone());
+        Ok(self.drafts().entry(reference.0.clone()).or_insert(fresh).clone())
+    }
+
+    pub(crate) async fn write_draft(
+        &self,
+        reference: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        ::origin::change::end_of_write(offset, data.len())?;
+        let verifier = self.verifier();
+        let mut before = None;
+        for _ in 0..TRIES {
+            let draft = self.draft_of(reference).await?;
+            let base = self.file(reference, &draft.base);
+            let before = *before.get_or_insert(base.version);
+            match draft.write(&self.store, &self.turns, offset, &data).await? {
+                Wrote::Taken => {}
+                Wrote::Behind => {
+                    self.complete(reference, &draft).await?;
+                    continue;
+                }
+                Wrote::Over => {
+                    self.forget(reference, &draft);
+                    continue;
+                }
+            }
+            self.make_room().await?;
+            if stability == Stability::Unstable {
+                // The object is still what it was.
+                let (before, after) = (Some(before), Some(base));
+                return Ok(Written { stability, verifier, before, after, resent: false });
+            }
+            let after = self.complete(reference, &draft).await?;
+            let (stability, before) = (Stability::FileSync, Some(before));
+            return Ok(Written { stability, verifier, before, after: Some(after), resent: false });
+        }
+        Err(Error::new(ErrorKind::Busy, "write to", self.place(reference)))
+    }
+
+    pub(crate) async fn commit_draft(&self, reference: &Reference) -> Result<Committed> {
+        let Some(draft) = self.draft(reference) else {
+            let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("commit", reference))?;
+            return Ok(Committed {
+                verifier: self.verifier(),
+                before: None,
+                after: Some(object),
+                resent: false,
+            });
+        };
+        let before = version_of(&draft.base);
+        let after = self.complete(reference, &draft).await?;
+        Ok(Committed { verifier: self.verifier(), before: Some(before), after: Some(after), resent: false })
+    }
+
+    /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
+    /// was written to it is lost: it is to be written again.
+    pub(crate) async fn complete(&self, reference: &Reference, draft: &Arc<Draft>) -> Result<Object> {
+        let completed = draft.complete(&self.store, &self.turns).await;
+        if completed.as_ref().is_ok()
+            || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
+        {
+            self.forget(reference, draft);
+            self.known.remove(&reference.0);
+        }
+        if completed.is_err() && self.draft(reference).is_none() {
+            self.lose();
+        }
+        let made = completed?;
+        let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("store", reference))?;
+        if let Some((etag, size)) = made
+            && attributes::version(&etag, size) != object.version
+        {
+            // Others were quicker than our look. What we stored is known by name only.
+            tracing::debug!("{} was changed right after it was stored", self.place(reference));
+        }
+        Ok(object)
+    }
+
+    pub(crate) fn verifier(&self) -> WriteVerifier {
+        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    }
+
+    /// Something that was taken is not there any more: whoever commits is told by another verifier, and writes again.
+    pub(crate) fn lose(&self) {
+        self.verifier.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn forget(&self, reference: &Reference, draft: &Arc<Draft>) {
+        let mut drafts = self.drafts();
+        if drafts.get(&reference.0).is_some_and(|known| Arc::ptr_eq(known, draft)) {
+            drafts.remove(&reference.0);
+        }
+    }
+
+    async fn make_room(&self) -> Result<()> {
+        let fullest = {
+            let drafts = self.drafts();
+            let held: Vec<_> = drafts.iter().map(|(path, draft)| (draft.held(), path, draft)).collect();
+            if held.iter().map(|(bytes, ..)| bytes).sum::<u64>() <= HELD_MAX {
+                return Ok(());
+            }
+            let fullest = held.into_iter().max_by_key(|(bytes, ..)| *bytes);
+            fullest.map(|(_, path, draft)| (Reference(path.clone()), draft.clone()))
+        };
+        if let Some((reference, draft)) = fullest {
+            self.complete(&reference, &draft).await?;
+        }
+        Ok(())
+    }
+}
+
+fn version_of(stat: &Stat) -> Version {
+    attributes::version(&stat.etag, stat.size)
+}

@@ -1,0 +1,119 @@
+//! A store that answers what no real one would, and one with keys that no path can be.
+
+use std::sync::{Arc, Mutex};
+
+use origin::{DirCursor, Origin};
+use origin_object::{Config, ObjectOrigin};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use types::{ByteRange, ErrorKind, Version};
+
+use crate::store::{name, root};
+
+type Answers = Arc<Mutex<Box<dyn FnMut(&str) -> Vec<u8> + Send>>>;
+
+/// Answers each request (its head is given) with what `answer` says, and closes the connection.
+async fn serve(answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config, Answers) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let answers: Answers = Arc::new(Mutex::new(Box::new(answer)));
+    let shared = answers.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answers = shared.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let Ok(byte) = stream.read_u8().await else { return };
+                    head.push(byte);
+                }
+                let answer =
+                    (answers.lock().expect("nobody panics with it"))(&String::from_utf8_lossy(&head));
+                let _ = stream.write_all(&answer).await;
+            });
+        }
+    });
+    let url = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&anonymous=yes");
+    (Config::from_url(&url).expect("a URL"), answers)
+}
+
+fn ok(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+        .into_bytes()
+}
+
+const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_no_path_can_be_do_not_hide_the_others() {
+    let object = |key: &str| {
+        format!(
+            "<Contents><Key>{key}</Key><Size>3</Size><LastModified>2026-01-02T03:04:05.678Z</LastModified>\
+             <ETag>&quot;e&quot;</ETag></Contents>"
+        )
+    };
+    let objects: String =
+        ["good", "..", ".", &"long".repeat(99), "also+good%21", "both"].map(object).concat();
+    let prefixes: String = ["/", "../", "both/", "dir/"]
+        .map(|prefix| format!("<CommonPrefixes><Prefix>{prefix}</Prefix></CommonPrefixes>"))
+        .concat();
+    let page = format!(
+        "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{objects}{prefixes}</ListBucketResult>"
+    );
+    let (config, _) = serve(move |_| ok(&page)).await;
+    let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+    let page = origin.readdir(&root(), DirCursor::default()).await.expect("listed");
+    let mut names: Vec<_> = page.entries.iter().map(|entry| entry.name.to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["also good!", "both", "dir", "good"]);
+    let both = page.entries.iter().find(|entry| entry.name == name("both")).expect("listed");
+    assert!(both.object.as_ref().expect("with attributes").attr.is_dir());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_make_no_sense_are_errors() {
+    let head =
+        |more: &str| format!("HTTP/1.1 206 Partial Content\r\nConnection: close\r\n{more}\r\n").into_bytes();
+    let etag = "ETag: \"e\"\r\n";
+    let with = |more: &[u8], body: &[u8]| {
+        [&head(&format!("{etag}{}", String::from_utf8_lossy(more))), body].concat()
+    };
+    let wrong: Vec<(&str, Vec<u8>)> = vec![
+        ("nothing at all", Vec::new()),
+        ("no HTTP", b"hello\r\n\r\n".to_vec()),
+        ("a huge length", with(b"Content-Range: bytes 0-9/10\r\nContent-Length: 99999999999999\r\n", b"")),
+        ("fewer bytes", with(b"Content-Range: bytes 0-9/10\r\nContent-Length: 10\r\n", b"12345")),
+        ("more bytes", with(b"Content-Range: bytes 0-9/10\r\nContent-Length: 11\r\n", b"12345678901")),
+        ("another range", with(b"Content-Range: bytes 5-14/20\r\nContent-Length: 10\r\n", b"1234567890")),
+        ("no range", with(b"Content-Length: 10\r\n", b"1234567890")),
+        ("no number", with(b"Content-Range: bytes 0-9/many\r\nContent-Length: 10\r\n", b"1234567890")),
+        ("another object", with(b"Content-Range: bytes 0-9/10\r\nContent-Length: 10\r\n", b"1234567890")),
+    ];
+    for (what, bytes) in wrong {
+        let (config, answers) = serve(|_| ok(EMPTY)).await;
+        let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+        *answers.lock().expect("free") = Box::new(move |_| bytes.clone());
+        let file = origin::Reference(bytes::Bytes::from_static(b"file"));
+        let read = origin.read(&file, Version([1; 16]), ByteRange::new(0, 10)).await;
+        let error = read.expect_err(what);
+        let expected = if what == "another object" { Some(ErrorKind::VersionChanged) } else { None };
+        assert!(expected.is_none_or(|kind| error.kind() == kind), "{what}: {error:?}");
+        let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale);
+        assert!(!absent, "{what} is no proof that it is gone: {error:?}");
+    }
+    for page in [
+        "",
+        "<",
+        "<ListBucketResult>",
+        "<html></html>",
+        "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
+    ] {
+        let (config, answers) = serve(|_| ok(EMPTY)).await;
+        let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+        *answers.lock().expect("free") = Box::new(move |_| ok(page));
+        let listed = origin.readdir(&root(), DirCursor::default()).await;
+        if let Ok(page) = listed {
+            assert!(page.entries.is_empty() && page.next.is_none());
+        }
+    }
+}

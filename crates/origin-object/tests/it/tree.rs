@@ -1,0 +1,253 @@
+//! Names, listings, attributes, reads.
+
+use origin::{Change, DirCursor, Origin};
+use origin_object::Config;
+use testkit::minio::with_minio;
+use types::{ByteRange, CreateHow, ErrorKind, FileKind, SetAttr, TimeChange, Timestamp};
+
+use crate::store::{
+    Bucket, connect, create, find, list, mkdir, name, names, overwrite, pattern, put, read_all, root,
+};
+
+fn kind<T: std::fmt::Debug>(result: types::Result<T>) -> ErrorKind {
+    result.expect_err("must fail").kind()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_files_and_slashes_are_directories() {
+    with_minio("objects_are_files_and_slashes_are_directories", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        let show = mkdir(&origin, &root(), "show").await.expect("made").reference;
+        let shot = mkdir(&origin, &show, "shot 1+é").await.expect("made").reference;
+        put(&origin, &shot, "frame 1&2.exr", b"pixels").await;
+        put(&origin, &root(), "top", b"").await;
+        let fresh = bucket.origin("").await;
+        assert_eq!(names(&fresh, &root()).await, ["show", "top"]);
+        let frame = find(&fresh, "show/shot 1+é/frame 1&2.exr").await.expect("found");
+        assert_eq!((frame.attr.kind, frame.attr.size, frame.attr.nlink), (FileKind::Regular, 6, 1));
+        assert_eq!(read_all(&fresh, &frame).await.expect("read"), "pixels");
+        let again = fresh.getattr(&frame.reference).await.expect("still there");
+        assert_eq!(
+            (again.identity.clone(), again.version, again.attr),
+            (frame.identity, frame.version, frame.attr)
+        );
+        let listed = list(&fresh, &shot).await;
+        let listed = listed[0].object.as_ref().expect("listed with its attributes");
+        assert_eq!(
+            (&listed.identity, listed.version, listed.attr),
+            (&again.identity, again.version, again.attr)
+        );
+        // A bucket below a prefix is that part of it.
+        let url = bucket.url("show/shot 1+é", "");
+        let below = connect(Config::from_url(&url).expect("a URL")).await.expect("connected");
+        assert_eq!(names(&below, &root()).await, ["frame 1&2.exr"]);
+
+        assert_eq!(kind(fresh.lookup(&root(), &name("missing")).await), ErrorKind::NotFound);
+        assert_eq!(kind(fresh.lookup(&again.reference, &name("x")).await), ErrorKind::NotADirectory);
+        assert_eq!(
+            kind(fresh.readdir(&again.reference, DirCursor::default()).await),
+            ErrorKind::NotADirectory
+        );
+        assert_eq!(kind(fresh.readlink(&again.reference).await), ErrorKind::InvalidArgument);
+        let bytes = types::Name::new(b"\xff".to_vec()).expect("a name");
+        assert_eq!(kind(fresh.lookup(&root(), &bytes).await), ErrorKind::NotFound);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_listing_comes_page_by_page() {
+    with_minio("a_long_listing_comes_page_by_page", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        let dir = mkdir(&origin, &root(), "many").await.expect("made").reference;
+        let mut made = tokio::task::JoinSet::new();
+        for at in 0..2_500 {
+            let (origin, dir) = (origin.clone(), dir.clone());
+            made.spawn(async move { create(&origin, &dir, &format!("f{at}")).await.map(drop) });
+            if at % 64 == 0 {
+                while let Some(made) = made.try_join_next() {
+                    made.expect("no panic").expect("made");
+                }
+            }
+        }
+        while let Some(made) = made.join_next().await {
+            made.expect("no panic").expect("made");
+        }
+        let (mut all, mut pages, mut cursor) = (Vec::new(), 0, Some(DirCursor::default()));
+        while let Some(at) = cursor {
+            let page = origin.readdir(&dir, at).await.expect("listed");
+            all.extend(page.entries.into_iter().map(|entry| entry.name.to_string()));
+            (cursor, pages) = (page.next, pages + 1);
+        }
+        all.sort();
+        let mut expected: Vec<_> = (0..2_500).map(|at| format!("f{at}")).collect();
+        expected.sort();
+        assert_eq!(all, expected);
+        assert_eq!(pages, 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_bytes_of_the_version_that_is_asked_for_are_given() {
+    with_minio("only_bytes_of_the_version_that_is_asked_for_are_given", |minio| async {
+        let bucket = Bucket::new(minio);
+        let (ours, theirs) = (bucket.origin("").await, bucket.origin("").await);
+        let bytes = pattern(300_001, 1);
+        let file = put(&ours, &root(), "file", &bytes).await;
+        for (offset, length) in [(0, 300_001), (0, 1), (1, 65_535), (300_000, 1), (7, 0)] {
+            let range = ByteRange::new(offset, length);
+            let read = theirs.read(&file.reference, file.version, range).await.expect("read");
+            assert!(read == bytes[offset as usize..range.end() as usize], "{length} bytes from {offset}");
+        }
+        for (length, seed) in [(300_001, 2), (10, 3), (400_000, 4)] {
+            let old = find(&ours, "file").await.expect("found");
+            let new = overwrite(&theirs, &file.reference, &pattern(length, seed)).await;
+            assert_eq!(kind(read_all(&ours, &old).await), ErrorKind::VersionChanged, "{length}");
+            // Who has never seen the old one does not take the new one's bytes for it.
+            assert_eq!(
+                kind(read_all(&*bucket.origin("").await, &old).await),
+                ErrorKind::VersionChanged,
+                "{length}"
+            );
+            assert_eq!(new.identity, old.identity);
+            assert!(
+                read_all(&ours, &find(&ours, "file").await.expect("found")).await.expect("read")
+                    == pattern(length, seed)
+            );
+        }
+        let last = find(&ours, "file").await.expect("found");
+        theirs.change(&Change::Remove { dir: root(), name: name("file") }).await.expect("removed");
+        assert_eq!(kind(read_all(&ours, &last).await), ErrorKind::Stale);
+        assert_eq!(kind(ours.getattr(&last.reference).await), ErrorKind::Stale);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_come_go_and_move_as_files_do() {
+    with_minio("names_come_go_and_move_as_files_do", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        let a = mkdir(&origin, &root(), "a").await.expect("made").reference;
+        assert_eq!(kind(mkdir(&origin, &root(), "a").await), ErrorKind::Exists);
+        assert_eq!(kind(create(&origin, &root(), "a").await), ErrorKind::Exists);
+        put(&origin, &a, "f", b"one").await;
+        assert_eq!(kind(create(&origin, &a, "f").await), ErrorKind::Exists);
+        assert_eq!(kind(mkdir(&origin, &a, "f").await), ErrorKind::Exists);
+        let change = |change: Change| {
+            let origin = origin.clone();
+            async move { origin.change(&change).await }
+        };
+        let rmdir = |dir, text| change(Change::Rmdir { dir, name: name(text) });
+        let remove = |dir, text| change(Change::Remove { dir, name: name(text) });
+        assert_eq!(kind(rmdir(root(), "a").await), ErrorKind::NotEmpty);
+        assert_eq!(kind(rmdir(a.clone(), "f").await), ErrorKind::NotADirectory);
+        assert_eq!(kind(remove(root(), "a").await), ErrorKind::IsADirectory);
+        assert_eq!(kind(remove(root(), "b").await), ErrorKind::NotFound);
+        let rename = |from_dir, from, to_dir, to| {
+            change(Change::Rename { from_dir, from: name(from), to_dir, to: name(to), identity: None })
+        };
+        let b = mkdir(&origin, &a, "b").await.expect("made").reference;
+        put(&origin, &b, "deep", b"two").await;
+        rename(a.clone(), "f", b.clone(), "g").await.expect("renamed");
+        assert_eq!(names(&origin, &b).await, ["deep", "g"]);
+        assert_eq!(kind(rename(root(), "a", b.clone(), "x").await), ErrorKind::InvalidArgument);
+        rename(root(), "a", root(), "z").await.expect("renamed");
+        let fresh = bucket.origin("").await;
+        assert_eq!(names(&fresh, &root()).await, ["z"]);
+        let moved = find(&fresh, "z/b/g").await.expect("moved");
+        assert_eq!(read_all(&fresh, &moved).await.expect("read"), "one");
+        let z = find(&origin, "z").await.expect("found").reference;
+        assert_eq!(kind(rename(z.clone(), "b", root(), "z").await), ErrorKind::NotEmpty);
+        // A directory stays when the last file in it goes, as directories do.
+        let b = find(&origin, "z/b").await.expect("found").reference;
+        for text in ["deep", "g"] {
+            remove(b.clone(), text).await.expect("removed");
+        }
+        assert_eq!(names(&*bucket.origin("").await, &b).await, [""; 0]);
+        rmdir(z, "b").await.expect("removed");
+        rmdir(root(), "z").await.expect("removed");
+        assert_eq!(names(&origin, &root()).await, [""; 0]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mode_owner_and_times_are_stored_with_an_object() {
+    with_minio("mode_owner_and_times_are_stored_with_an_object", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("&attributes=stored").await;
+        let time = Timestamp { seconds: 1_595_002_920, nanos: 123_456_789 };
+        let file = put(&origin, &root(), "file", b"bytes").await;
+        let set = SetAttr {
+            mode: Some(0o640),
+            uid: Some(12),
+            gid: Some(34),
+            mtime: TimeChange::To(time),
+            ..SetAttr::default()
+        };
+        let change = Change::Set { object: file.reference.clone(), set, guard: None };
+        let changed = origin.change(&change).await.expect("set");
+        assert_eq!(changed.before.map(|before| before.version), Some(file.version));
+        let target = bytes::Bytes::from_static(b"../else/where");
+        let link = Change::Symlink { dir: root(), name: name("link"), target, set: SetAttr::default() };
+        origin.change(&link).await.expect("made");
+        let dir = mkdir(&origin, &root(), "dir").await.expect("made");
+        let set = SetAttr { mode: Some(0o2775), ..SetAttr::default() };
+        origin.change(&Change::Set { object: dir.reference, set, guard: None }).await.expect("set");
+
+        let fresh = bucket.origin("&attributes=stored").await;
+        let found = find(&fresh, "file").await.expect("found");
+        assert_eq!(
+            (found.attr.mode, found.attr.uid, found.attr.gid, found.attr.mtime),
+            (0o640, 12, 34, time)
+        );
+        assert_eq!(read_all(&fresh, &found).await.expect("read"), "bytes");
+        let link = find(&fresh, "link").await.expect("found");
+        assert_eq!((link.attr.kind, link.attr.mode), (FileKind::Symlink, 0o777));
+        assert_eq!(fresh.readlink(&link.reference).await.expect("a link"), "../else/where");
+        assert_eq!(find(&fresh, "dir").await.expect("found").attr.mode, 0o2775);
+        assert!(list(&fresh, &root()).await.iter().all(|entry| entry.object.is_none()), "each is asked for");
+
+        // An exclusive create is known again by whoever asks for it once more.
+        let how = CreateHow::Exclusive([1, 2, 3, 4, 5, 6, 7, 8]);
+        let set = SetAttr::default();
+        let exclusive = Change::Create { dir: root(), name: name("once"), how, set };
+        let first = origin.change(&exclusive).await.expect("made").made().expect("told");
+        let second = fresh.change(&exclusive).await.expect("the same").made().expect("told");
+        assert_eq!((first.identity, first.version), (second.identity, second.version));
+        let how = CreateHow::Exclusive([0; 8]);
+        let other = Change::Create { dir: root(), name: name("once"), how, set };
+        assert_eq!(kind(fresh.change(&other).await), ErrorKind::Exists);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_the_way_to_a_bucket_is_one_clear_line() {
+    with_minio("what_is_wrong_with_the_way_to_a_bucket_is_one_clear_line", |minio| async {
+        let bucket = Bucket::new(minio);
+        let config = Config::from_url(&bucket.url("", "")).expect("a URL");
+        let good = testkit::minio::environment();
+        let wrong_key = [("AWS_ACCESS_KEY_ID", "nobody"), good[1], good[2]];
+        let wrong_secret = [good[0], ("AWS_SECRET_ACCESS_KEY", "guessed-and-wrong"), good[2]];
+        let nowhere = format!("s3://no-such-bucket?endpoint={}", bucket.minio.endpoint());
+        let nowhere = Config::from_url(&nowhere).expect("a URL");
+        let dead = Config::from_url("s3://bucket?endpoint=http://127.0.0.1:9").expect("a URL");
+        for (config, keys, told) in [
+            (&config, wrong_key, "does not know this access key"),
+            (&config, wrong_secret, "the secret does not belong to the access key"),
+            (&nowhere, good, "there is no such bucket"),
+            (&dead, good, "onnect"),
+        ] {
+            let error = origin_object::ObjectOrigin::connect_as(config.clone(), Some(keys)).await;
+            let text = error.err().expect("refused").to_string();
+            assert!(text.contains(told) && !text.contains('\n'), "{told}: {text}");
+            assert!(!text.contains("guessed-and-wrong") && !text.contains(good[1].1), "a secret: {text}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,190 @@
+//! Bytes that are written here and there become an object, or nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use origin::{Change, Origin, Reference};
+use origin_object::ObjectOrigin;
+use testkit::minio::with_minio;
+use testkit::origin_contract::seed;
+use types::{ByteRange, ErrorKind, SetAttr, Stability};
+
+use crate::store::{Bucket, create, find, name, names, overwrite, pattern, put, read_all, root};
+
+const MIB: usize = 1 << 20;
+const ALL: ByteRange = ByteRange { offset: 0, length: 0 };
+
+async fn write(
+    origin: &ObjectOrigin,
+    file: &Reference,
+    offset: usize,
+    bytes: &[u8],
+) -> types::Result<origin::Written> {
+    origin.write(file, offset as u64, Bytes::copy_from_slice(bytes), Stability::Unstable).await
+}
+
+async fn resize(origin: &ObjectOrigin, file: &Reference, size: usize) {
+    let set = SetAttr { size: Some(size as u64), ..SetAttr::default() };
+    origin.change(&Change::Set { object: file.clone(), set, guard: None }).await.expect("resized");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_written_in_any_order_are_one_object_when_they_are_committed() {
+    with_minio("parts_written_in_any_order_are_one_object_when_they_are_committed", |minio| async {
+        let bucket = Bucket::new(minio);
+        let (origin, eyes) = (bucket.origin("").await, bucket.origin("").await);
+        let bytes = Arc::new(pattern(37 * MIB + 12_345, 7));
+        let file = create(&origin, &root(), "file").await.expect("made");
+        let mut writes = tokio::task::JoinSet::new();
+        for at in 0..38 {
+            let (origin, bytes, file) = (origin.clone(), bytes.clone(), file.reference.clone());
+            writes.spawn(async move {
+                let from = (at * 7 % 38) * MIB;
+                let to = (from + MIB).min(bytes.len());
+                write(&origin, &file, from, &bytes[from..to]).await
+            });
+        }
+        while let Some(written) = writes.join_next().await {
+            let written = written.expect("no panic").expect("written");
+            assert_eq!((written.before, written.stability), (Some(file.version), Stability::Unstable));
+        }
+        // Nobody sees any of it yet.
+        assert_eq!(find(&eyes, "file").await.expect("there").attr.size, 0);
+        let committed = origin.commit(&file.reference, ALL).await.expect("committed");
+        let after = committed.after.expect("told");
+        assert_eq!((committed.before, after.attr.size), (Some(file.version), bytes.len() as u64));
+        let seen = find(&eyes, "file").await.expect("there");
+        assert_eq!((seen.version, &seen.identity), (after.version, &file.identity));
+        assert!(read_all(&eyes, &seen).await.expect("read") == *bytes);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_change_of_a_large_object_leaves_the_rest_of_it() {
+    with_minio("a_small_change_of_a_large_object_leaves_the_rest_of_it", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        let mut bytes = pattern(41 * MIB, 3);
+        let file = put(&origin, &root(), "file", &bytes).await.reference;
+        for (at, length) in [(17 * MIB + 5, 3), (0, 1), (40 * MIB, 2 * MIB), (9 * MIB, 16 * MIB)] {
+            let new = pattern(length, at as u64);
+            write(&origin, &file, at, &new).await.expect("written");
+            bytes.resize(bytes.len().max(at + length), 0);
+            bytes[at..at + length].copy_from_slice(&new);
+            origin.commit(&file, ALL).await.expect("committed");
+            let fresh = bucket.origin("").await;
+            let seen = find(&fresh, "file").await.expect("there");
+            assert!(read_all(&fresh, &seen).await.expect("read") == bytes, "{length} bytes at {at}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_stored_meanwhile_is_never_overwritten() {
+    with_minio("what_others_stored_meanwhile_is_never_overwritten", |minio| async {
+        let bucket = Bucket::new(minio);
+        let (ours, theirs) = (bucket.origin("").await, bucket.origin("").await);
+        for length in [5, 20 * MIB] {
+            let text = format!("file-{length}");
+            let file = put(&ours, &root(), &text, b"base").await.reference;
+            let first = write(&ours, &file, 0, &pattern(length, 1)).await.expect("written");
+            overwrite(&theirs, &file, b"theirs").await;
+            let lost = ours.commit(&file, ALL).await.expect_err("it is another object");
+            assert_eq!(lost.kind(), ErrorKind::VersionChanged);
+            let seen = find(&*bucket.origin("").await, &text).await.expect("there");
+            assert_eq!(read_all(&theirs, &seen).await.expect("read"), "theirs");
+            // What was taken is lost, and whoever asks is told.
+            let committed = ours.commit(&file, ALL).await.expect("nothing to do");
+            assert_ne!(committed.verifier, first.verifier);
+            // Written again, on what is there now.
+            write(&ours, &file, 0, b"ours").await.expect("written");
+            ours.commit(&file, ALL).await.expect("committed");
+            let seen = find(&ours, &text).await.expect("there");
+            assert_eq!(read_all(&ours, &seen).await.expect("read"), "oursrs");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_goes_takes_with_it_what_was_written_to_it() {
+    with_minio("an_object_that_goes_takes_with_it_what_was_written_to_it", |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        let file = create(&origin, &root(), "file").await.expect("made").reference;
+        write(&origin, &file, 0, &pattern(17 * MIB, 1)).await.expect("written");
+        origin.change(&Change::Remove { dir: root(), name: name("file") }).await.expect("removed");
+        assert_eq!(origin.commit(&file, ALL).await.expect_err("gone").kind(), ErrorKind::Stale);
+        assert_eq!(names(&origin, &root()).await, [""; 0]);
+        // Renamed, it takes it along.
+        let file = create(&origin, &root(), "old").await.expect("made").reference;
+        write(&origin, &file, 0, b"written").await.expect("written");
+        let (from_dir, from, to_dir, to) = (root(), name("old"), root(), name("new"));
+        origin.change(&Change::Rename { from_dir, from, to_dir, to, identity: None }).await.expect("renamed");
+        let seen = find(&*bucket.origin("").await, "new").await.expect("there");
+        assert_eq!(read_all(&origin, &seen).await.expect("read"), "written");
+    })
+    .await;
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Writes, resizes and commits of a file, and the same on bytes in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_writes_end_as_they_do_in_memory() {
+    with_minio("random_writes_end_as_they_do_in_memory", |minio| async {
+        let bucket = Bucket::new(minio);
+        let seed = seed();
+        println!("seed {seed}");
+        let mut random = Random(seed | 1);
+        for round in 0..6 {
+            let origin = bucket.origin("").await;
+            let text = format!("file-{round}");
+            let file = create(&origin, &root(), &text).await.expect("made").reference;
+            let mut model: Vec<u8> = Vec::new();
+            // Around the edges of parts, and around those of the store's least size of one.
+            let limit = [1000, 9 * MIB, 26 * MIB][round % 3];
+            for step in 0..40 {
+                match random.below(10) {
+                    0..6 => {
+                        let at = random.below(limit);
+                        let most = if random.below(4) == 0 { limit / 2 + 1 } else { 5000 };
+                        let length = 1 + random.below(most);
+                        let bytes = pattern(length, step);
+                        let data = Bytes::from(bytes.clone());
+                        let stability =
+                            if random.below(8) == 0 { Stability::FileSync } else { Stability::Unstable };
+                        origin.write(&file, at as u64, data, stability).await.expect("written");
+                        model.resize(model.len().max(at + length), 0);
+                        model[at..at + length].copy_from_slice(&bytes);
+                    }
+                    6 => {
+                        let size = random.below(limit);
+                        resize(&origin, &file, size).await;
+                        model.resize(size, 0);
+                    }
+                    _ => {
+                        let committed = origin.commit(&file, ALL).await.expect("committed");
+                        assert_eq!(committed.after.expect("told").attr.size, model.len() as u64);
+                        let fresh = bucket.origin("").await;
+                        let seen = find(&fresh, &text).await.expect("there");
+                        let same = read_all(&fresh, &seen).await.expect("read") == model;
+                        assert!(same, "seed {seed}, round {round}, step {step}");
+                    }
+                }
+            }
+        }
+    })
+    .await;
+}
