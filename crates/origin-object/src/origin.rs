@@ -93,8 +93,6 @@ impl ObjectOrigin {
 
     pub(crate) fn directory(&self, reference: &Reference, marker: Option<&Stat>) -> Object {
         let attr = attributes::of_directory(&self.config, &reference.0, marker, self.times.of(reference));
-        let identity =
-            Identity(if reference.0.is_empty() { Bytes::from_static(b"/") } else { reference.0.clone() });
         // Nothing in it is what this is a version of.
         let version = attributes::version("directory", 0);
         Object { reference: reference.clone(), identity: Identity(reference.0.clone()), attr, version }

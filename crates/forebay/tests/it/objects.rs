@@ -131,7 +131,7 @@ async fn what_others_put_into_the_bucket_shows_after_the_time_that_is_promised()
         std::thread::sleep(promised);
         assert_eq!(fs::read(ours.join("dir/file")).expect_err("gone").kind(), std::io::ErrorKind::NotFound);
         assert_eq!(fs::read_dir(ours.join("dir")).expect("listed").count(), 0);
-        tiers.iter_mut().for_each(|tier| drop(tier.stop()));
+        tiers.iter_mut().for_each(|tier| assert_eq!(tier.stop(), Some(0)));
     })
     .await;
 }
