@@ -77,6 +77,10 @@ pub struct ServeArgs {
     /// Address for NFSv3 and MOUNT [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDR")]
     pub nfs: Option<SocketAddr>,
+    /// Address for S3 [default: S3 is not served]; its access keys are in the configuration file, or one in
+    /// FOREBAY_S3_ACCESS_KEY_ID and FOREBAY_S3_SECRET_ACCESS_KEY
+    #[arg(long, value_name = "ADDR")]
+    pub s3: Option<SocketAddr>,
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,

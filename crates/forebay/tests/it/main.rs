@@ -8,6 +8,7 @@ mod lab_figures;
 mod lab_write;
 mod mount;
 mod rpcbind;
+mod s3;
 mod serve;
 mod tier;
 mod usage;
