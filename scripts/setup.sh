@@ -63,7 +63,7 @@ boto3() {
     local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/boto3"
     [ "${1:-run}" = test ] && [ ! -x "$place/bin/python" ] || return 0
     echo "setup: making $place for boto3"
-    python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check boto3==1.43.11 || {
+    python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check "boto3[crt]==1.43.11" || {
         rm -rf "$place"
         echo "setup: no boto3; the test that needs it will say \"not run\""
     }

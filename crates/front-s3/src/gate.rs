@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use s3s::service::S3Service;
@@ -19,7 +21,7 @@ use crate::checksums::Sums;
 use crate::errors::{self, Result, not_offered};
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
-use crate::verify::{Expected, Head, Payload, Query, Verified, is_auth_parameter, verify};
+use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, is_auth_parameter, verify};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
@@ -50,6 +52,10 @@ where
         Err(refused) => Err(refused),
     };
     let mut response = answered.unwrap_or_else(|error| refusal(shared, error));
+    // The protocol crate answers a HEAD of a range with 200, and S3 as a GET of it.
+    if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
     let id = HeaderValue::try_from(shared.unique.next()).expect("hexadecimal digits");
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
@@ -59,7 +65,7 @@ where
 fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
     let mut response = error.to_http_response().unwrap_or_else(|_| {
         let mut response = Response::new(Body::empty());
-        *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     });
     // By this clients find out which region they should have signed for.
@@ -89,14 +95,18 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Who asks, if the signature says so.
-pub fn verified(shared: &Shared, head: &Head<'_>) -> Result<Verified> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let expected = Expected { region: shared.config.region.clone() };
-    verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX)).map_err(|refused| {
+/// Who asks, if the signature says so. Who is refused is counted.
+fn verified(shared: &Shared, head: &Head<'_>) -> Result<Verified> {
+    look(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
         errors::refusal(&refused)
     })
+}
+
+pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, Refusal> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let expected = Expected { region: shared.config.region.clone() };
+    verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
 async fn admit<B>(shared: &Arc<Shared>, request: Request<B>) -> Result<Request<Body>>
@@ -110,7 +120,8 @@ where
     let verified = verified(shared, &head)?;
     let length = decoded_length(&parts.headers, &verified.payload)?;
     let query = Query::parse(query);
-    let is_object = parts.method == Method::PUT && !is_subresource(&query);
+    let is_copy = parts.headers.contains_key("x-amz-copy-source");
+    let is_object = parts.method == Method::PUT && !is_copy && !is_subresource(&query);
     if is_object && length.is_none() {
         return Err(S3ErrorCode::MissingContentLength.into());
     }

@@ -22,7 +22,8 @@ use crate::draft::Unique;
 use crate::facts::Facts;
 use crate::metrics::Metrics;
 use crate::patient::Patient;
-use crate::{Config, Shared, gate, protocol, tls};
+use crate::rewind::Rewind;
+use crate::{Config, Shared, fast, gate, protocol, tls};
 
 /// After a failed accept (no descriptors left), wait before the next: others may close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -118,7 +119,7 @@ async fn run(
     protocol: S3Service,
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) {
     match tls {
         Some(tls) => match timeout(shared.config.head_timeout, tls.accept(stream)).await {
@@ -126,7 +127,11 @@ async fn run(
             Ok(Err(e)) => debug!("no TLS: {e}"),
             Err(_) => debug!("no TLS in time"),
         },
-        None => by_hyper(shared, protocol, stream, stop).await,
+        None => {
+            if let Some((read, stream)) = fast::serve(shared, stream, &mut stop).await {
+                by_hyper(shared, protocol, Rewind::new(read, stream), stop).await;
+            }
+        }
     }
 }
 

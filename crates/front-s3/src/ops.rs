@@ -26,6 +26,7 @@ use crate::keys::{AccessKey, Right};
 use crate::object::{Object, last_modified};
 use crate::tree::{self, Bucket};
 
+pub use get::{Reading, content_range, headers_of, range_of, size_of};
 pub use multipart::Uploads;
 
 /// Who asks; put into a request by the gate, which has verified it.
@@ -55,9 +56,9 @@ impl NameLocks {
 pub struct Service(pub Arc<Shared>);
 
 /// What an operation works with.
-struct Work {
-    shared: Arc<Shared>,
-    asker: Asker,
+pub struct Work {
+    pub shared: Arc<Shared>,
+    pub asker: Asker,
 }
 
 impl Work {
@@ -71,11 +72,11 @@ impl Work {
         &self.asker.key.caller
     }
 
-    async fn bucket(&self, name: &str, right: Right) -> Result<Bucket> {
+    pub async fn bucket(&self, name: &str, right: Right) -> Result<Bucket> {
         tree::bucket(&self.shared.vfs, &self.shared.config.buckets, &self.asker.key, name, right).await
     }
 
-    async fn object(&self, bucket: &Bucket, key: &str) -> Result<Object> {
+    pub async fn object(&self, bucket: &Bucket, key: &str) -> Result<Object> {
         let key = tree::parse_key(key)?;
         let node = tree::find(&self.shared.vfs, self.caller(), bucket, &key).await?;
         Ok(self.object_of(node))
@@ -201,7 +202,7 @@ impl S3 for Service {
             Err(e) => return Err(e),
         }
         work.make_bucket(&name).await?;
-        answer(CreateBucketOutput { location: Some(format!("/{name}")), ..CreateBucketOutput::default() })
+        answer(CreateBucketOutput { location: Some(format!("/{name}")) })
     }
 
     async fn delete_bucket(
@@ -244,6 +245,17 @@ impl S3 for Service {
     ) -> s3s::S3Result<S3Response<HeadObjectOutput>> {
         let work = Work::of(self, &request)?;
         work.head_object(request.input).await
+    }
+
+    /// There are none, and who copies an object asks for them.
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<GetObjectTaggingInput>,
+    ) -> s3s::S3Result<S3Response<GetObjectTaggingOutput>> {
+        let work = Work::of(self, &request)?;
+        let bucket = work.bucket(&request.input.bucket, Right::Read).await?;
+        work.object(&bucket, &request.input.key).await?;
+        answer(GetObjectTaggingOutput { tag_set: Vec::new(), version_id: None })
     }
 
     async fn put_object(

@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 
 use crate::keys::{AccessKey, Keys, Secret};
 
-pub use canonical::{Query, encode};
+pub use canonical::{Query, decode, encode};
 pub use request::{Claim, is_auth_parameter};
 pub use scope::{AmzDate, Scope};
 

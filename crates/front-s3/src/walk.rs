@@ -130,14 +130,16 @@ impl Walk<'_> {
                     done.and_then(|frame| self.left(frame)).map(Step::Tell)
                 }
             };
-            match next {
-                Some(Step::Descend(frame)) => frames.push(frame),
-                Some(Step::Tell(item)) => {
-                    if self.tell(&mut page, item) {
-                        break;
-                    }
+            let is_full = match next {
+                Some(Step::Descend(frame)) => {
+                    frames.push(frame);
+                    false
                 }
-                None => {}
+                Some(Step::Tell(item)) => self.tell(&mut page, item),
+                None => false,
+            };
+            if is_full {
+                break;
             }
         }
         Ok(page)

@@ -63,10 +63,10 @@ impl Work {
         let node = self.publish(&bucket, &key, draft, &target).await?;
         // What was computed of the bytes is true of the copy, the sums over parts are not told with it.
         let headers: Headers = kept.into_iter().collect();
-        let etag = self.note(&node, hex(&summed.md5), headers);
+        let modified = crate::object::last_modified(&node);
         let result = CopyObjectResult {
-            e_tag: Some(etag),
-            last_modified: Some(crate::object::last_modified(&node)),
+            e_tag: Some(self.note(node, hex(&summed.md5), headers).await),
+            last_modified: Some(modified),
             ..CopyObjectResult::default()
         };
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })

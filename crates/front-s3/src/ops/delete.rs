@@ -64,7 +64,10 @@ impl Work {
             vfs.remove(caller, dir, &key.name).await
         };
         match removed {
-            Ok(_) => self.shared.facts.forget(object.node.id),
+            Ok(_) => {
+                let (shared, id) = (self.shared.clone(), object.node.id);
+                tokio::task::spawn_blocking(move || shared.facts.forget(id));
+            }
             Err(e) if is_absent(&e) => {}
             // The keys below it are there still; the directory as such is none.
             Err(e) if key.is_dir && e.kind() == ErrorKind::NotEmpty => {}

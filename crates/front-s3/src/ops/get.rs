@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use s3s::dto::{GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Response};
 use types::{Caller, Error, ErrorKind};
-use vfs::{Lend, Node, Vfs};
+use vfs::{Lend, Node, Piece, Vfs};
 
 use super::{Work, signed};
 use crate::errors::{Result, s3};
@@ -86,9 +86,12 @@ impl Work {
         Ok(S3Response::with_headers(output, headers))
     }
 
+    pub fn reading(&self, node: Node) -> Reading {
+        Reading { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
+    }
+
     fn body(&self, node: Node, asked: Range<u64>) -> StreamingBlob {
-        let reading =
-            Reading { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true };
+        let reading = self.reading(node);
         StreamingBlob::from(s3s::Body::http_body_unsync(ReadBody {
             reading: Some(reading),
             at: asked.start,
@@ -166,7 +169,7 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
 }
 
 /// Reads one version of a file.
-struct Reading {
+pub struct Reading {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: Node,
@@ -174,30 +177,41 @@ struct Reading {
 }
 
 impl Reading {
-    async fn read(&mut self, offset: u64, count: u32) -> types::Result<Vec<Bytes>> {
+    /// All of what is asked for; in pieces that lie in the cache where `lend` says so.
+    pub async fn read(&mut self, offset: u64, count: u32, lend: Lend) -> types::Result<Vec<Piece>> {
         let data = if std::mem::take(&mut self.is_first) {
             // As a user of the file, so that permission is asked for and others are fetched ahead.
-            let out = self.vfs.read(&self.caller, self.node.id, offset, count, Lend::Nothing).await?;
+            let out = self.vfs.read(&self.caller, self.node.id, offset, count, lend).await?;
             if out.node.version != self.node.version {
                 return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
             }
             out.data
         } else {
-            self.vfs.read_version(&self.node, offset, count).await?
+            self.vfs.read_version(&self.node, offset, count, lend).await?
         };
-        let bytes = data.iter().map(|piece| piece.to_bytes());
-        let bytes: Vec<_> = bytes
-            .collect::<std::io::Result<_>>()
-            .map_err(|e| Error::io("read the cached part of", self.node.id, e))?;
         // Less than the header has promised: it was cut short meanwhile.
-        if bytes.iter().map(Bytes::len).sum::<usize>() as u64 != u64::from(count) {
+        if data.iter().map(Piece::length).sum::<u64>() != u64::from(count) {
             return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
         }
-        Ok(bytes)
+        Ok(data)
+    }
+
+    /// The same, in our memory.
+    async fn copy(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
+        let pieces = self.read(offset, count, Lend::Nothing).await?;
+        let failed = |e| Error::io("read the cached part of", self.node.id, e);
+        let mut bytes =
+            pieces.iter().map(Piece::to_bytes).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        if bytes.len() == 1
+            && let Some(only) = bytes.pop()
+        {
+            return Ok(only);
+        }
+        Ok(bytes.concat().into())
     }
 }
 
-type UnderWay = Pin<Box<dyn Future<Output = (Reading, types::Result<Vec<Bytes>>)> + Send>>;
+type UnderWay = Pin<Box<dyn Future<Output = (Reading, types::Result<Bytes>)> + Send>>;
 
 /// The body of an answer. What fails after its header is sent ends the connection: the client sees that it is short.
 struct ReadBody {
@@ -222,7 +236,7 @@ impl Body for ReadBody {
             let count = (this.end - this.at).min(PART);
             let (offset, count) = (this.at, u32::try_from(count).unwrap_or(u32::MAX));
             this.under_way = Some(Box::pin(async move {
-                let read = reading.read(offset, count).await;
+                let read = reading.copy(offset, count).await;
                 (reading, read)
             }));
         }
@@ -230,9 +244,8 @@ impl Body for ReadBody {
         let (reading, read) = ready!(under_way.as_mut().poll(cx));
         this.under_way = None;
         match read {
-            Ok(pieces) => {
+            Ok(bytes) => {
                 this.reading = Some(reading);
-                let bytes = joined(pieces);
                 this.at += bytes.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
@@ -254,15 +267,6 @@ impl Body for ReadBody {
     }
 }
 
-fn joined(mut pieces: Vec<Bytes>) -> Bytes {
-    if pieces.len() == 1
-        && let Some(only) = pieces.pop()
-    {
-        return only;
-    }
-    pieces.concat().into()
-}
-
 /// For those who copy: the bytes of `range` of one version, in order.
 pub struct Source {
     reading: Reading,
@@ -282,7 +286,7 @@ impl Source {
         if count == 0 {
             return Ok(Bytes::new());
         }
-        let bytes = joined(self.reading.read(self.at, count).await.map_err(s3)?);
+        let bytes = self.reading.copy(self.at, count).await.map_err(s3)?;
         self.at += bytes.len() as u64;
         Ok(bytes)
     }

@@ -178,7 +178,7 @@ fn token_of(from: &[u8]) -> String {
 }
 
 fn from_token(token: &str) -> Option<Vec<u8>> {
-    if token.len() % 2 != 0 || token.len() > 2 * (KEY_MAX + 1) {
+    if !token.len().is_multiple_of(2) || token.len() > 2 * (KEY_MAX + 1) {
         return None;
     }
     let pair = |pair: &[u8]| {

@@ -262,7 +262,7 @@ impl Work {
         let parts = chosen(&stored, &wanted)?;
         let whole = self.whole(&upload, &parts).await?;
         let node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await?;
-        let etag = self.note(&node, etag_of(&parts), upload.headers.clone());
+        let etag = self.note(node, etag_of(&parts), upload.headers.clone()).await;
         self.forget_upload(&bucket, upload).await;
         Ok(CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, encode(input.key.as_bytes(), true))),
@@ -322,7 +322,11 @@ impl Work {
         let lock = self.shared.locks.lock(dir, &key.name).await;
         self.demand(bucket, key, conditions).await?;
         let moved = if conditions.if_none_match.is_some() {
-            vfs.link(caller, id, dir, &key.name).await.map(|_| ())
+            match vfs.link(caller, id, dir, &key.name).await {
+                // Before its state is noted: it is another one with a name less.
+                Ok(_) => vfs.remove(caller, upload.dir, &name).await.map(|_| ()),
+                Err(e) => Err(e),
+            }
         } else {
             vfs.rename(caller, upload.dir, &name, dir, &key.name).await.map(|_| ())
         };

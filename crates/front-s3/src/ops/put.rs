@@ -63,7 +63,7 @@ impl Work {
         self.shared.metrics.written_bytes.inc_by(draft.length());
         let headers = kept.into_iter().chain(checksums::headers_of(&summed.checksum)).collect();
         let node = self.publish(&bucket, &key, draft, &conditions).await?;
-        let etag = self.note(&node, hex(&summed.md5), headers);
+        let etag = self.note(node, hex(&summed.md5), headers).await;
         let checksum = summed.checksum;
         Ok(PutObjectOutput {
             e_tag: Some(etag),
@@ -145,8 +145,11 @@ impl Work {
         })
     }
 
-    pub fn note(&self, node: &Node, etag: String, headers: Headers) -> ETag {
-        self.shared.facts.put(node, &Known { etag: etag.clone(), headers });
+    /// The database may wait for its disk: not on this thread.
+    pub async fn note(&self, node: Node, etag: String, headers: Headers) -> ETag {
+        let (shared, known) = (self.shared.clone(), Known { etag: etag.clone(), headers });
+        let noted = tokio::task::spawn_blocking(move || shared.facts.put(&node, &known));
+        let _ = noted.await; // it said so itself if it failed
         ETag::Strong(etag)
     }
 

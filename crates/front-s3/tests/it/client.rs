@@ -147,7 +147,7 @@ pub fn bytes_of(request: &Request) -> Vec<u8> {
     bytes
 }
 
-fn parse(bytes: &[u8], is_head: bool) -> Option<Answer> {
+pub fn parse(bytes: &[u8], is_head: bool) -> Option<Answer> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.split("\r\n");

@@ -268,6 +268,8 @@ async fn objects_are_copied_with_their_metadata_or_with_other() {
     let read = client.get("/data/d").await.ok();
     assert_eq!((read.header("x-amz-meta-k"), read.header("x-amz-meta-j")), (None, Some("w")));
     assert_eq!(client.send(copy("/data/a b")).await.status, 400, "to itself");
+    let tags = client.send(Request::new("GET", "/data/c").query("tagging", "")).await.ok();
+    assert!(tags.text().contains("TagSet") && tags.all("Tag").is_empty(), "{}", tags.text());
     let missing = Request::new("PUT", "/data/e").header("x-amz-copy-source", "data/none");
     assert_eq!(client.send(missing).await.code(), "NoSuchKey");
     let conditional =

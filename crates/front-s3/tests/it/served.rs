@@ -8,6 +8,7 @@ use front_s3::{AccessKey, BucketMap, Buckets, Config, Keys, S3Server, Secret};
 use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use types::Caller;
 use vfs::{Vfs, WritePolicy, Writing};
@@ -21,6 +22,7 @@ pub const SECRET: &str = "not/so+secret/but+never/to+be+shown00001";
 pub const READER: &str = "AKTESTTESTTESTREADER";
 
 pub struct Served {
+    registry: Registry,
     pub address: SocketAddr,
     pub vfs: Arc<Vfs>,
     pub origin: Arc<MemoryOrigin>,
@@ -37,8 +39,16 @@ impl Served {
     /// Another server over the same tree, which remembers nothing: a client of it, for as long as the second lives.
     pub async fn another(&self) -> (Client, watch::Sender<bool>) {
         let facts = self._dir.path().join("s3-another.redb");
-        let (address, stop) = start(Config { facts, ..self.config.clone() }, &self.vfs).await;
+        let (address, stop, _) = start(Config { facts, ..self.config.clone() }, &self.vfs).await;
         (Client::new(address, KEY, SECRET), stop)
+    }
+
+    /// The value of this counter.
+    pub fn metric(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("encoded");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().expect("a number"))
     }
 
     pub fn reader(&self) -> Client {
@@ -84,14 +94,16 @@ pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut
         ..Config::default()
     };
     edit(&mut config);
-    let (address, stop) = start(config.clone(), &vfs).await;
-    Served { address, vfs, origin: memory, config, _stop: stop, _dir: dir }
+    let (address, stop, registry) = start(config.clone(), &vfs).await;
+    Served { registry, address, vfs, origin: memory, config, _stop: stop, _dir: dir }
 }
 
-async fn start(config: Config, vfs: &Arc<Vfs>) -> (SocketAddr, watch::Sender<bool>) {
+async fn start(config: Config, vfs: &Arc<Vfs>) -> (SocketAddr, watch::Sender<bool>, Registry) {
     let server = S3Server::bind(config, vfs.clone()).await.expect("bound");
     let address = server.local_addr().expect("bound");
+    let mut registry = Registry::default();
+    server.register(&mut registry);
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(server.serve(stopped));
-    (address, stop)
+    (address, stop, registry)
 }

@@ -68,7 +68,7 @@ impl Signer {
     }
 
     fn key(&self) -> Vec<u8> {
-        let date = hmac(format!("AWS4{}", self.secret).as_bytes(), self.date[..8].as_bytes());
+        let date = hmac(format!("AWS4{}", self.secret).as_bytes(), &self.date.as_bytes()[..8]);
         let region = hmac(&date, self.region.as_bytes());
         hmac(&hmac(&region, b"s3"), b"aws4_request")
     }

@@ -32,7 +32,7 @@ for algorithm in ["CRC32", "CRC32C", "SHA1", "SHA256", "CRC64NVME"]:
     try:
         s3.put_object(Bucket="data", Key="boto3/sum", Body=b"summed", ChecksumAlgorithm=algorithm)
     except Exception as error:  # what needs the CRT library is not everybody's
-        assert "CRT" in repr(error) or "awscrt" in repr(error), repr(error)
+        assert "crt" in repr(error).lower(), repr(error)
         continue
     assert s3.get_object(Bucket="data", Key="boto3/sum")["Body"].read() == b"summed"
 s3.delete_object(Bucket="data", Key="boto3/sum")
