@@ -34,6 +34,11 @@ if [ "${1:-run}" = test ]; then
         "git:git:a workload through the tier"
         "sqlite3:sqlite3:another one"
         "rsync:rsync:another one"
+        "aws:awscli:an S3 client"
+        "s3cmd:s3cmd:another one"
+        "rclone:rclone:another one"
+        "curl:curl:another one, over TLS"
+        "/usr/lib/python3*/ensurepip:python3-venv:a place for boto3"
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
         "go:golang-go:builds MinIO"
@@ -65,6 +70,17 @@ for entry in "${packages[@]}"; do
         missing+=("$package")
     fi
 done
+# The SDK that most S3 programs are made with: Debian's is too old to send checksums by default.
+boto3() {
+    local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/boto3"
+    [ "${1:-run}" = test ] && [ ! -x "$place/bin/python" ] || return 0
+    echo "setup: making $place for boto3"
+    python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check "boto3[crt]==1.43.11" || {
+        rm -rf "$place"
+        echo "setup: no boto3; the test that needs it will say \"not run\""
+    }
+}
+
 if [ ${#missing[@]} -eq 0 ]; then
     :
 elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -79,6 +95,7 @@ else
     fi
     echo "setup: tests that need them will say \"not run\""
 fi
+boto3 "$@"
 if [ "${1:-run}" = test ]; then
     build_minio
 fi

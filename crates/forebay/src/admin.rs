@@ -40,6 +40,7 @@ pub struct Admin {
     pub registry: Registry,
     pub origin_metrics: OriginMetrics,
     pub nfs: Option<NfsFacts>,
+    pub s3: Option<S3Facts>,
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
     pub started: Instant,
@@ -60,6 +61,12 @@ impl Default for UnderWay {
 
 pub struct NfsFacts {
     pub address: SocketAddr,
+    pub connections: Box<dyn Fn() -> i64 + Send + Sync>,
+}
+
+pub struct S3Facts {
+    pub address: SocketAddr,
+    pub is_tls: bool,
     pub connections: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 

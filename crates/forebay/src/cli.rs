@@ -77,6 +77,10 @@ pub struct ServeArgs {
     /// Address for NFSv3 and MOUNT [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDR")]
     pub nfs: Option<SocketAddr>,
+    /// Address for S3 [default: S3 is not served]; its access keys are in the configuration file, or one in
+    /// FOREBAY_S3_ACCESS_KEY_ID and FOREBAY_S3_SECRET_ACCESS_KEY
+    #[arg(long, value_name = "ADDR")]
+    pub s3: Option<SocketAddr>,
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
@@ -191,7 +195,8 @@ fn subcommands() -> Vec<String> {
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Serve(args) => {
-            log_to_stderr("info");
+            // The protocol crate of S3 calls it an error when a client asks for what is not offered.
+            log_to_stderr("info,s3s=off");
             let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
             let settings = Settings::build(file, &args)?;
             runtime()?.block_on(serve::run(settings, args.json, args.attended)).map(|()| ExitCode::SUCCESS)

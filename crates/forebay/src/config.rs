@@ -1,6 +1,7 @@
 //! forebay.toml as it is typed. Values are checked where they stand, so that an error names its line.
 
 mod back;
+mod s3;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,12 +16,14 @@ use vfs::WritePolicy;
 use crate::quantity::{Size, Span, parsed};
 
 pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
+pub use s3::{Bucket, Key as S3Key, S3};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
     pub cache: Cache,
     pub nfs: Nfs,
+    pub s3: S3,
     pub admin: Admin,
     pub journal: Journal,
     pub junction: Vec<Junction>,

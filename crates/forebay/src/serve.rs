@@ -40,6 +40,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     }
     let tier = wire_up::build(&settings).await?;
     let nfs_address = tier.nfs_address()?;
+    let s3 = tier.s3_address()?.map(|address| address.to_string());
     let admin_address = tier.admin_listener.local_addr();
     let admin_address =
         admin_address.map_err(|e| Error::io("ask for the address of", "the operator's interface", e))?;
@@ -66,7 +67,8 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     tell_what_was_left(&tier.admin.vfs.unflushed());
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");
-    info!(nfs = shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
+    let s3_shown = s3.as_deref().unwrap_or("none");
+    info!(nfs = shown, s3 = s3_shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
     let mut running = Running::start(tier);
     let served = match running.mount().await {
         Ok(mount) => {
@@ -74,7 +76,10 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
                 info!("mounted at {dir}");
             }
             if announce {
-                println!("{}", json!({ "nfs": nfs, "admin": admin_address.to_string(), "mount": mount }));
+                println!(
+                    "{}",
+                    json!({ "nfs": nfs, "s3": s3, "admin": admin_address.to_string(), "mount": mount })
+                );
             }
             running.until_signal(attended).await
         }
@@ -100,6 +105,7 @@ async fn register(port: u16) -> Option<Registration> {
 pub struct Running {
     stop: watch::Sender<bool>,
     nfs: Option<JoinHandle<()>>,
+    s3: Option<JoinHandle<()>>,
     to_mount: Option<Mount>,
     mounted: Option<Mounted>,
     operator: JoinHandle<()>,
@@ -114,6 +120,7 @@ impl Running {
         Running {
             stop,
             nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
+            s3: tier.s3.map(|s3| tokio::spawn(s3.serve(stopped.clone()))),
             to_mount: tier.mount,
             mounted: None,
             vfs: tier.admin.vfs.clone(),
@@ -137,7 +144,7 @@ impl Running {
         let Some(mounted) = &self.mounted else { return std::future::pending().await };
         mounted.ended().await;
         warn!("{} was unmounted by somebody", mounted.mount_point().display());
-        if self.nfs.is_some() {
+        if self.nfs.is_some() || self.s3.is_some() {
             std::future::pending().await
         }
     }
@@ -159,6 +166,9 @@ impl Running {
         let drained = async {
             if let Some(nfs) = self.nfs {
                 let _ = nfs.await; // it ends, or failed and said why
+            }
+            if let Some(s3) = self.s3 {
+                let _ = s3.await;
             }
             self.operator.await
         };

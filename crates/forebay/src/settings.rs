@@ -2,6 +2,7 @@
 //! wrong without asking anybody is refused here, in one line that says what would be right.
 
 mod back;
+mod s3;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::config;
 use crate::deferred::Far;
 
 pub use back::JournalSettings;
+pub use s3::S3Settings;
 
 /// Where the operator's commands are answered unless said otherwise.
 pub const ADMIN_DEFAULT: SocketAddr =
@@ -34,6 +36,8 @@ pub struct Settings {
     pub exports: Vec<ExportSettings>,
     /// Absent: no NFS server.
     pub nfs: Option<SocketAddr>,
+    /// Absent: no S3 server.
+    pub s3: Option<S3Settings>,
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
     pub rpcbind: bool,
@@ -118,6 +122,7 @@ impl Settings {
             journal,
             junctions,
             exports,
+            s3: S3Settings::build(file.s3, args.s3)?,
             nfs: Some(args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT)),
             mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cache::Cache;
 use front_nfs::{ExportRules, NfsServer};
+use front_s3::S3Server;
 use namespace::Namespace;
 use origin::Origin;
 use origin::count::{Count, OriginMetrics};
@@ -22,10 +23,10 @@ use tracing::{info, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::{Journaling, Vfs, WritePolicy};
 
-use crate::admin::{Admin, NfsFacts};
+use crate::admin::{Admin, NfsFacts, S3Facts};
 use crate::deferred::Deferred;
 use crate::local_time;
-use crate::settings::{ExportSettings, JunctionSettings, Settings, Store};
+use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings, Store};
 use crate::waiting::Waiting;
 
 /// An origin that does not answer at start is given this long.
@@ -36,6 +37,7 @@ pub struct Tier {
     pub cache: Arc<Cache>,
     pub namespace: Arc<Namespace>,
     pub nfs: Option<NfsServer>,
+    pub s3: Option<S3Server>,
     pub mount: Option<Mount>,
     pub admin: Arc<Admin>,
     pub admin_listener: TcpListener,
@@ -44,6 +46,10 @@ pub struct Tier {
 impl Tier {
     pub fn nfs_address(&self) -> Result<Option<SocketAddr>> {
         self.nfs.as_ref().map(NfsServer::local_addr).transpose()
+    }
+
+    pub fn s3_address(&self) -> Result<Option<SocketAddr>> {
+        self.s3.as_ref().map(S3Server::local_addr).transpose()
     }
 }
 
@@ -108,6 +114,13 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     if let Some(nfs) = &nfs {
         nfs.register(&mut registry);
     }
+    let s3 = match &settings.s3 {
+        Some(s3) => Some(s3_server(s3, &settings.dir, &vfs).await?),
+        None => None,
+    };
+    if let Some(s3) = &s3 {
+        s3.register(&mut registry);
+    }
     let mount = settings.mount.as_ref().map(|mount_point| {
         let config = front_fuse::Config { mount_point: mount_point.clone(), ..Default::default() };
         Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
@@ -126,11 +139,12 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         registry,
         origin_metrics,
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
+        s3: s3.as_ref().map(s3_facts).transpose()?,
         mount: settings.mount.clone(),
         started: Instant::now(),
         under_way: Default::default(),
     });
-    Ok(Tier { cache, namespace, nfs, mount, admin, admin_listener })
+    Ok(Tier { cache, namespace, nfs, s3, mount, admin, admin_listener })
 }
 
 /// Where anything is written `back`, or was by an earlier run: what that left is owed to its origin.
@@ -189,6 +203,23 @@ async fn nfs_server(listen: SocketAddr, settings: &Settings, vfs: &Arc<Vfs>) -> 
 
 fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
     Ok(NfsFacts { address: nfs.local_addr()?, connections: Box::new(nfs.connections()) })
+}
+
+async fn s3_server(settings: &S3Settings, dir: &Path, vfs: &Arc<Vfs>) -> Result<S3Server> {
+    let config = front_s3::Config {
+        listen: settings.listen,
+        region: settings.region.clone(),
+        keys: settings.keys.clone(),
+        buckets: settings.buckets.clone(),
+        certificate: settings.certificate.clone(),
+        facts: dir.join("s3.redb"),
+        ..Default::default()
+    };
+    S3Server::bind(config, vfs.clone()).await
+}
+
+fn s3_facts(s3: &S3Server) -> Result<S3Facts> {
+    Ok(S3Facts { address: s3.local_addr()?, is_tls: s3.is_tls(), connections: Box::new(s3.connections()) })
 }
 
 /// The real stores of all junctions, side by side: one that does not answer must not delay the others.

@@ -123,7 +123,8 @@ impl Shared {
                         Err(e) => warn!("reading another way: {e}"),
                     }
                 }
-                let data = self.patiently(|| self.vfs.read_version(&node, offset, count)).await?;
+                let data =
+                    self.patiently(|| self.vfs.read_version(&node, offset, count, Lend::Nothing)).await?;
                 Ok((in_memory(&data)?, None))
             }
             Serving::Current(id) => {

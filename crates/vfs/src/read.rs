@@ -61,7 +61,7 @@ impl Vfs {
     /// Bytes of the version that `node` had, and of no other: from the cache, or from the origin as long as it still
     /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
     /// While bytes of the file are pending, they are over it: who has it open sees what is written to it.
-    pub async fn read_version(&self, node: &Node, offset: u64, count: u32) -> Result<Vec<Piece>> {
+    pub async fn read_version(&self, node: &Node, offset: u64, count: u32, lend: Lend) -> Result<Vec<Piece>> {
         if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
             return Ok(data);
         }
@@ -70,7 +70,7 @@ impl Vfs {
         // What is cached of a file that is gone meanwhile needs no origin.
         let origin = self.namespace.getattr_known(node.id).ok().and_then(|found| self.origin_of(&found));
         let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
-        self.cache.read(&key, range, &source, Lend::Nothing).await
+        self.cache.read(&key, range, &source, lend).await
     }
 
     /// If some of the file's bytes are not at its origin: these over the bytes below.

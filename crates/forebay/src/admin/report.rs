@@ -54,6 +54,10 @@ pub fn status(admin: &Admin) -> Value {
         "nfs": admin.nfs.as_ref().map(|nfs| {
             json!({ "address": nfs.address.to_string(), "connections": (nfs.connections)() })
         }),
+        "s3": admin.s3.as_ref().map(|s3| {
+            let connections = (s3.connections)();
+            json!({ "address": s3.address.to_string(), "tls": s3.is_tls, "connections": connections })
+        }),
         "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
     })
 }

@@ -39,6 +39,10 @@ fn told(status: &Value) -> Vec<String> {
     if let Some(address) = status["nfs"]["address"].as_str() {
         lines.push(format!("nfs       {address}, {} connections", status["nfs"]["connections"]));
     }
+    if let Some(address) = status["s3"]["address"].as_str() {
+        let scheme = if status["s3"]["tls"] == true { "https" } else { "http" };
+        lines.push(format!("s3        {scheme}://{address}, {} connections", status["s3"]["connections"]));
+    }
     if let Some(dir) = status["mount"].as_str() {
         lines.push(format!("mount     {dir}"));
     }

@@ -9,6 +9,7 @@ mod lab_write;
 mod mount;
 mod objects;
 mod rpcbind;
+mod s3;
 mod serve;
 mod tier;
 mod usage;

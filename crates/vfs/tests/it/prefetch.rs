@@ -105,7 +105,7 @@ async fn who_reads_a_kept_version_is_ahead_by_the_distance_of_its_origin() {
     let id = t.id(b"/big").await;
     let node = t.vfs.getattr(id).await.unwrap();
     for mib in 0..4 {
-        t.vfs.read_version(&node, mib << 20, 1 << 20).await.unwrap();
+        t.vfs.read_version(&node, mib << 20, 1 << 20, vfs::Lend::Nothing).await.unwrap();
     }
     // 4 MiB that were read and 25 MiB ahead, in parts of 512 KiB; of an unknown origin 13 MiB ahead.
     assert!(reads_reach(&t, 57).await >= 57, "{}", t.far.calls("read"));

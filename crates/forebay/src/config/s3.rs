@@ -1,0 +1,56 @@
+//! `[s3]` as it is typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct S3 {
+    pub listen: Option<SocketAddr>,
+    /// That clients sign for.
+    pub region: Option<String>,
+    /// Files in PEM; both or neither.
+    pub certificate: Option<PathBuf>,
+    pub private_key: Option<PathBuf>,
+    /// None: each directory at the top of the tree is a bucket.
+    pub bucket: Vec<Bucket>,
+    pub key: Vec<Key>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    pub name: String,
+    /// In the served tree.
+    pub path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    pub id: String,
+    #[serde(default)]
+    pub secret: Option<String>,
+    /// A file that holds it, and nothing else.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
+    /// Names of buckets; `*`: all.
+    #[serde(default)]
+    pub read: Vec<String>,
+    #[serde(default)]
+    pub write: Vec<String>,
+    /// As whom it acts in the tree.
+    #[serde(default)]
+    pub uid: u32,
+    #[serde(default)]
+    pub gid: u32,
+}
+
+/// Without the secret.
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key({})", self.id)
+    }
+}

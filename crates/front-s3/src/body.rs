@@ -1,0 +1,200 @@
+//! A request's body as its operation gets it: decoded, no longer than announced, checked against what was signed, and
+//! not for ever on its way. What is wrong with it shows at its end, so nobody may act on a part of it.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::chunked::Decoder;
+use crate::verify::Payload;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The connection ended before the body did.
+    Incomplete,
+    /// Nothing came for too long.
+    Stalled,
+    /// Longer than it says, or than is taken.
+    TooLong,
+    /// Another body than was signed.
+    WrongSha256,
+    ChunkSignature,
+    Malformed(&'static str),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::Incomplete => f.write_str("the body ended too early"),
+            BodyError::Stalled => f.write_str("the body did not come on"),
+            BodyError::TooLong => f.write_str("the body is too long"),
+            BodyError::WrongSha256 => f.write_str("the body is not the one that was signed"),
+            BodyError::ChunkSignature => f.write_str("a chunk is not the one that was signed"),
+            BodyError::Malformed(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// What came behind the body: names in lower case. There once the body has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Trailer(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Trailer {
+    pub fn get(&self, name: &str) -> Option<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    fn set(&self, lines: Vec<(String, String)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+    }
+}
+
+pub struct CheckedBody<B> {
+    inner: B,
+    /// Bytes that are yet to come, decoded.
+    left: u64,
+    check: Check,
+    /// Came, and is not decoded yet.
+    raw: Bytes,
+    trailer: Trailer,
+    patience: Duration,
+    deadline: Pin<Box<Sleep>>,
+    is_over: bool,
+}
+
+enum Check {
+    Nothing,
+    Sha256 { so_far: Sha256, expected: [u8; 32] },
+    Chunks(Box<Decoder>),
+}
+
+impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
+    /// `length`: of the decoded body. Each piece may be waited for for `patience`.
+    pub fn new(
+        inner: B,
+        length: u64,
+        payload: Payload,
+        trailer: Trailer,
+        patience: Duration,
+    ) -> CheckedBody<B> {
+        let check = match payload {
+            Payload::Unsigned => Check::Nothing,
+            Payload::Sha256(expected) => Check::Sha256 { so_far: Sha256::new(), expected },
+            Payload::Chunks { signer, trailer } => {
+                Check::Chunks(Box::new(Decoder::new(Some(signer), trailer)))
+            }
+            Payload::UnsignedChunks => Check::Chunks(Box::new(Decoder::new(None, true))),
+        };
+        CheckedBody {
+            inner,
+            left: length,
+            check,
+            raw: Bytes::new(),
+            trailer,
+            patience,
+            deadline: Box::pin(sleep(patience)),
+            is_over: false,
+        }
+    }
+
+    fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            match Pin::new(&mut self.inner).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let next = Instant::now() + self.patience;
+                    self.deadline.as_mut().reset(next);
+                    if let Ok(data) = frame.into_data()
+                        && !data.is_empty()
+                    {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.deadline.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(BodyError::Stalled)));
+                }
+            }
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            let data = match &mut self.check {
+                Check::Chunks(decoder) => match decoder.next(&mut self.raw)? {
+                    Some(data) => Some(data),
+                    None => match ready!(self.poll_raw(cx)) {
+                        Some(raw) => {
+                            self.raw = raw?;
+                            continue;
+                        }
+                        None => None,
+                    },
+                },
+                _ => ready!(self.poll_raw(cx)).transpose()?,
+            };
+            let Some(data) = data else { return Poll::Ready(self.end().err().map(Err)) };
+            self.left = self.left.checked_sub(data.len() as u64).ok_or(BodyError::TooLong)?;
+            if let Check::Sha256 { so_far, .. } = &mut self.check {
+                so_far.update(&data);
+            }
+            return Poll::Ready(Some(Ok(data)));
+        }
+    }
+
+    fn end(&mut self) -> Result<(), BodyError> {
+        if self.left > 0 {
+            return Err(BodyError::Incomplete);
+        }
+        match &mut self.check {
+            Check::Nothing => Ok(()),
+            Check::Sha256 { so_far, expected } => {
+                let right = std::mem::take(so_far).finalize().as_slice() == expected;
+                if right { Ok(()) } else { Err(BodyError::WrongSha256) }
+            }
+            Check::Chunks(decoder) if !decoder.is_at_end() => Err(BodyError::Incomplete),
+            Check::Chunks(decoder) => {
+                self.trailer.set(decoder.take_trailer());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for CheckedBody<B> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let data = ready!(self.poll_data(cx));
+        // After an error nothing of it is told any more; nor after the end, which is checked once.
+        self.is_over = !matches!(data, Some(Ok(_)));
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
+    }
+
+    /// Never said before the end was checked.
+    fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

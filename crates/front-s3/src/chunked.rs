@@ -1,0 +1,178 @@
+//! Bodies in signed or unsigned chunks (`aws-chunked`), decoded as they come. Pure: bytes in, bytes out.
+//!
+//! What is decoded is passed on before its chunk's signature is seen, which stands in front of the chunk but is of all
+//! of it. Nobody may take it for true before the end: a PUT shows what it wrote only then.
+
+use bytes::{Buf, Bytes, BytesMut};
+use sha2::{Digest, Sha256};
+
+use crate::body::BodyError;
+use crate::verify::ChunkSigner;
+
+/// Of a chunk's head, or a line of the trailer.
+const LINE_MAX: usize = 1024;
+const TRAILER_LINES_MAX: usize = 16;
+/// One chunk. Clients send 64 KiB to some MiB.
+const CHUNK_MAX: u64 = 5 << 30;
+
+pub struct Decoder {
+    /// Absent: chunks are not signed.
+    signer: Option<ChunkSigner>,
+    has_trailer: bool,
+    state: State,
+    line: BytesMut,
+    /// Of the chunk so far, if it is signed.
+    hash: Sha256,
+    signature: String,
+    trailer: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Data {
+        left: u64,
+    },
+    /// The line's end behind a chunk's data.
+    DataEnd,
+    Trailer,
+    End,
+}
+
+impl Decoder {
+    pub fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Decoder {
+        Decoder {
+            signer,
+            has_trailer,
+            state: State::Head,
+            line: BytesMut::new(),
+            hash: Sha256::new(),
+            signature: String::new(),
+            trailer: Vec::new(),
+        }
+    }
+
+    /// The last chunk and the trailer have come.
+    pub fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Without the trailer's own signature.
+    pub fn take_trailer(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.trailer)
+    }
+
+    /// Takes from the front of `input`. `None`: all of it is taken, and there is no more in it.
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, BodyError> {
+        while !input.is_empty() {
+            match self.state {
+                State::Head => {
+                    let Some(line) = self.take_line(input)? else { break };
+                    self.begin_chunk(&line)?;
+                }
+                State::Data { left } => {
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+                    let data = input.split_to(length);
+                    if self.signer.is_some() {
+                        self.hash.update(&data);
+                    }
+                    let left = left - length as u64;
+                    self.state = if left == 0 { State::DataEnd } else { State::Data { left } };
+                    if left == 0 {
+                        self.check_chunk()?;
+                    }
+                    return Ok(Some(data));
+                }
+                State::DataEnd => {
+                    let Some(line) = self.take_line(input)? else { break };
+                    if !line.is_empty() {
+                        return Err(BodyError::Malformed("a chunk is longer than it says"));
+                    }
+                    self.state = State::Head;
+                }
+                State::Trailer => {
+                    let Some(line) = self.take_line(input)? else { break };
+                    self.trailer_line(&line)?;
+                }
+                State::End => return Err(BodyError::Malformed("something follows the last chunk")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin_chunk(&mut self, line: &[u8]) -> Result<(), BodyError> {
+        let wrong = BodyError::Malformed("a chunk's head is not understood");
+        let line = std::str::from_utf8(line).map_err(|_| wrong)?;
+        let (size, rest) = line.split_once(';').map_or((line, None), |(size, rest)| (size, Some(rest)));
+        if size.is_empty() || size.len() > 16 || !size.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(wrong);
+        }
+        let size = u64::from_str_radix(size, 16).map_err(|_| wrong)?;
+        if size > CHUNK_MAX {
+            return Err(BodyError::TooLong);
+        }
+        if self.signer.is_some() {
+            let signature = rest.and_then(|rest| rest.strip_prefix("chunk-signature="));
+            self.signature = signature.ok_or(BodyError::ChunkSignature)?.to_owned();
+            self.hash = Sha256::new();
+        }
+        if size > 0 {
+            self.state = State::Data { left: size };
+            return Ok(());
+        }
+        self.check_chunk()?;
+        // Without a trailer an empty line ends it, as with one.
+        self.state = State::Trailer;
+        Ok(())
+    }
+
+    fn check_chunk(&mut self) -> Result<(), BodyError> {
+        let Some(signer) = &mut self.signer else { return Ok(()) };
+        let hash = std::mem::take(&mut self.hash).finalize();
+        if signer.accepts(&hash, &self.signature) { Ok(()) } else { Err(BodyError::ChunkSignature) }
+    }
+
+    fn trailer_line(&mut self, line: &[u8]) -> Result<(), BodyError> {
+        if line.is_empty() {
+            return self.end();
+        }
+        if !self.has_trailer || self.trailer.len() >= TRAILER_LINES_MAX {
+            return Err(BodyError::Malformed("a trailer that was not announced"));
+        }
+        let wrong = BodyError::Malformed("a line of the trailer is not understood");
+        let line = std::str::from_utf8(line).map_err(|_| wrong)?;
+        let (name, value) = line.split_once(':').ok_or(wrong)?;
+        self.trailer.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), BodyError> {
+        self.state = State::End;
+        let (Some(signer), true) = (&mut self.signer, self.has_trailer) else { return Ok(()) };
+        let at = self.trailer.iter().position(|(name, _)| name == "x-amz-trailer-signature");
+        let (_, signature) = self.trailer.remove(at.ok_or(BodyError::ChunkSignature)?);
+        let text: String = self.trailer.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let right = signer.accepts_trailer(&Sha256::digest(text), &signature);
+        if right { Ok(()) } else { Err(BodyError::ChunkSignature) }
+    }
+
+    /// Without its end. `None`: it has not come whole yet.
+    fn take_line(&mut self, input: &mut Bytes) -> Result<Option<BytesMut>, BodyError> {
+        let end = input.iter().position(|byte| *byte == b'\n');
+        let part = end.map_or(input.len(), |end| end + 1);
+        if self.line.len() + part > LINE_MAX {
+            return Err(BodyError::Malformed("a line is too long"));
+        }
+        self.line.extend_from_slice(&input[..part]);
+        input.advance(part);
+        if end.is_none() {
+            return Ok(None);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.truncate(line.len() - 1);
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len() - 1);
+        }
+        Ok(Some(line))
+    }
+}

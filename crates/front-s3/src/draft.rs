@@ -1,0 +1,213 @@
+//! An object that is being written: a file under a hidden name in its directory, which takes the key's name when all
+//! of it is stored. So a reader sees all of the old object or all of the new one, and nobody sees a part.
+
+use std::hash::Hasher as _;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use types::{
+    ByteRange, Caller, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, WriteVerifier,
+};
+use vfs::{Node, Vfs};
+
+use crate::tree::{is_gone, make_dirs, name_of};
+use crate::verify::hex;
+
+/// Bytes given to the file system at once.
+const PART: usize = 1 << 20;
+
+/// Names that nobody has or guesses.
+pub struct Unique {
+    key: [u8; 16],
+    count: AtomicU64,
+}
+
+impl Unique {
+    pub fn new() -> Result<Unique> {
+        let mut key = [0; 16];
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key));
+        read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
+        Ok(Unique { key, count: AtomicU64::new(0) })
+    }
+
+    /// 32 hexadecimal digits.
+    pub fn next(&self) -> String {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
+        hex(&hasher.finish128().as_bytes())
+    }
+}
+
+/// In which way a draft takes its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publish {
+    Replace,
+    /// `Exists` if the name is taken.
+    IfAbsent,
+}
+
+pub struct Draft {
+    vfs: Arc<Vfs>,
+    caller: Caller,
+    dir: FileId,
+    temporary: Name,
+    id: FileId,
+    /// Where the first byte went, and where the next one goes.
+    start: u64,
+    end: u64,
+    gathered: BytesMut,
+    verifier: Option<WriteVerifier>,
+}
+
+impl Draft {
+    /// In the directory at the end of `dirs`, below `root`; missing ones are made.
+    pub async fn begin(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        (root, dirs): (FileId, &[Name]),
+        unique: &Unique,
+    ) -> Result<Draft> {
+        let mut is_first = true;
+        loop {
+            let dir = make_dirs(vfs, caller, root, dirs).await?;
+            let temporary = name_of(format!(".forebay-put-{}", unique.next()));
+            match Draft::create(vfs, caller, dir, temporary).await {
+                // The directory went with its last object.
+                Err(e) if is_gone(&e) && is_first => is_first = false,
+                other => return other,
+            }
+        }
+    }
+
+    /// In `dir`, under this name of ours.
+    pub async fn create(vfs: &Arc<Vfs>, caller: &Caller, dir: FileId, temporary: Name) -> Result<Draft> {
+        let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
+        let made = vfs.create(caller, dir, &temporary, CreateHow::Guarded, set).await?;
+        Ok(Draft::part(vfs, caller, (dir, temporary), made.node.id, 0))
+    }
+
+    /// Of a file that is there: what is appended goes to `start` and behind it.
+    pub fn part(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        (dir, temporary): (FileId, Name),
+        id: FileId,
+        start: u64,
+    ) -> Draft {
+        Draft {
+            vfs: vfs.clone(),
+            caller: caller.clone(),
+            dir,
+            temporary,
+            id,
+            start,
+            end: start,
+            gathered: BytesMut::new(),
+            verifier: None,
+        }
+    }
+
+    pub async fn append(&mut self, data: Bytes) -> Result<()> {
+        if self.gathered.is_empty() && data.len() >= PART {
+            return self.write(data).await;
+        }
+        self.gathered.extend_from_slice(&data);
+        if self.gathered.len() >= PART {
+            let data = self.gathered.split().freeze();
+            self.write(data).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, mut data: Bytes) -> Result<()> {
+        while !data.is_empty() {
+            let part = data.split_to(data.len().min(PART));
+            let length = part.len() as u64;
+            let out = self.vfs.write(&self.caller, self.id, self.end, part, Stability::Unstable).await?;
+            self.end += length;
+            self.note(out.verifier)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, verifier: WriteVerifier) -> Result<()> {
+        match self.verifier.replace(verifier) {
+            Some(before) if before != verifier => Err(Error::new(
+                ErrorKind::Unavailable,
+                "write an object whose first bytes were lost,",
+                self.id,
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// All that was appended is stored, as the junction's policy has it.
+    pub async fn store(&mut self) -> Result<Node> {
+        let data = self.gathered.split().freeze();
+        self.write(data).await?;
+        if self.length() == 0 {
+            return self.vfs.getattr(self.id).await;
+        }
+        let written = ByteRange::new(self.start, self.length());
+        let out = self.vfs.commit(&self.caller, self.id, written).await?;
+        self.note(out.verifier)?;
+        Ok(out.node)
+    }
+
+    /// After `store`. What had the name is gone then. If it fails, so is the draft.
+    pub async fn publish(self, name: &Name, how: Publish) -> Result<Node> {
+        let (vfs, caller, dir) = (&self.vfs, &self.caller, self.dir);
+        let published = match how {
+            Publish::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
+            Publish::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
+                // Where there are no links: a look, and a hope. Our own requests come one after the other.
+                Err(e) if e.kind() == ErrorKind::NotSupported => self.publish_if_unseen(name).await,
+                other => other.map(|_| true),
+            },
+        };
+        match published {
+            Ok(true) => self.vfs.remove(caller, dir, &self.temporary).await.map(|_| ())?,
+            Ok(false) => {}
+            Err(e) => {
+                self.discard().await;
+                return Err(e);
+            }
+        }
+        self.vfs.getattr(self.id).await
+    }
+
+    async fn publish_if_unseen(&self, name: &Name) -> Result<bool> {
+        match self.vfs.lookup(&self.caller, self.dir, name).await {
+            Ok(_) => Err(Error::new(ErrorKind::Exists, "make an object", name)),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.vfs.rename(&self.caller, self.dir, &self.temporary, self.dir, name).await?;
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    pub async fn discard(self) {
+        if let Err(e) = self.vfs.remove(&self.caller, self.dir, &self.temporary).await
+            && !is_gone(&e)
+        {
+            tracing::warn!("remove {}, which was not completed: {e}", self.temporary);
+        }
+    }
+
+    pub fn directory(&self) -> FileId {
+        self.dir
+    }
+
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Bytes that were appended and given to the file system.
+    pub fn length(&self) -> u64 {
+        self.end - self.start
+    }
+}

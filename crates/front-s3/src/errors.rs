@@ -1,0 +1,136 @@
+//! What went wrong, in S3's words: the one place.
+
+use http::StatusCode;
+use s3s::{S3Error, S3ErrorCode};
+use types::{Error, ErrorKind};
+
+use crate::body::BodyError;
+use crate::key::Unfit;
+use crate::verify::Refusal;
+
+pub type Result<T> = std::result::Result<T, S3Error>;
+
+pub fn code_of(kind: ErrorKind) -> S3ErrorCode {
+    match kind {
+        ErrorKind::NotFound | ErrorKind::Stale => S3ErrorCode::NoSuchKey,
+        // Not absent, but no object: a name of the key is that of another thing.
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::Exists => S3ErrorCode::InvalidRequest,
+        ErrorKind::AccessDenied | ErrorKind::NotPermitted | ErrorKind::ReadOnly => S3ErrorCode::AccessDenied,
+        ErrorKind::NotEmpty => S3ErrorCode::BucketNotEmpty,
+        ErrorKind::InvalidArgument => S3ErrorCode::InvalidArgument,
+        ErrorKind::NameTooLong => S3ErrorCode::KeyTooLongError,
+        // Clients try these again, slower each time.
+        ErrorKind::Busy => S3ErrorCode::SlowDown,
+        ErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
+        // The file is another one now: from the beginning.
+        ErrorKind::VersionChanged => S3ErrorCode::OperationAborted,
+        // An object is replaced as a whole: to ask again leaves what asking once would.
+        ErrorKind::OutcomeUnknown => S3ErrorCode::ServiceUnavailable,
+        ErrorKind::FileTooLarge => S3ErrorCode::EntityTooLarge,
+        ErrorKind::NotSupported => S3ErrorCode::NotImplemented,
+        ErrorKind::Corrupt
+        | ErrorKind::Io
+        | ErrorKind::NoSpace
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::TooManyLinks
+        | ErrorKind::CrossDevice
+        | ErrorKind::Config => S3ErrorCode::InternalError,
+    }
+}
+
+/// What a person may know of it: not what our paths and origins are called.
+fn message_of(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::NotADirectory => Some("a part of the key before a slash is an object itself"),
+        ErrorKind::IsADirectory => Some("the key is that of a directory with keys below it"),
+        ErrorKind::ReadOnly => Some("this bucket is served read-only"),
+        ErrorKind::NoSpace | ErrorKind::QuotaExceeded => Some("the storage behind this bucket is full"),
+        ErrorKind::Unavailable => Some("the storage behind this bucket cannot be reached now"),
+        _ => None,
+    }
+}
+
+/// `InsufficientStorage` is no code of S3's, but a status that says it; clients do not try that again for long.
+pub fn s3(error: Error) -> S3Error {
+    let kind = error.kind();
+    let mut told = S3Error::new(code_of(kind));
+    if let Some(message) = message_of(kind) {
+        told.set_message(message);
+    }
+    match kind {
+        ErrorKind::NoSpace | ErrorKind::QuotaExceeded => {
+            told.set_status_code(StatusCode::INSUFFICIENT_STORAGE)
+        }
+        ErrorKind::VersionChanged => told.set_status_code(StatusCode::CONFLICT),
+        _ => {}
+    }
+    if told.status_code().is_none_or(|status| status.is_server_error()) {
+        tracing::warn!("{error}");
+    }
+    told
+}
+
+pub fn unfit(unfit: Unfit) -> S3Error {
+    let code = match unfit {
+        Unfit::TooLong | Unfit::LongName => S3ErrorCode::KeyTooLongError,
+        _ => S3ErrorCode::InvalidArgument,
+    };
+    S3Error::with_message(code, unfit.why())
+}
+
+pub fn body(error: BodyError) -> S3Error {
+    let code = match error {
+        BodyError::Incomplete => S3ErrorCode::IncompleteBody,
+        BodyError::Stalled => S3ErrorCode::RequestTimeout,
+        BodyError::TooLong => S3ErrorCode::EntityTooLarge,
+        BodyError::WrongSha256 => S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),
+        BodyError::ChunkSignature => S3ErrorCode::SignatureDoesNotMatch,
+        BodyError::Malformed(_) => S3ErrorCode::InvalidRequest,
+    };
+    let mut told = S3Error::with_message(code, error.to_string());
+    if error == BodyError::WrongSha256 {
+        told.set_status_code(StatusCode::BAD_REQUEST);
+    }
+    told
+}
+
+pub fn refusal(refusal: &Refusal) -> S3Error {
+    use S3ErrorCode as Code;
+    let (code, message) = match refusal {
+        Refusal::Anonymous => (Code::AccessDenied, "requests must be signed".to_owned()),
+        Refusal::OldVersion => {
+            (Code::InvalidRequest, "sign with AWS4-HMAC-SHA256 (signature version 4)".into())
+        }
+        Refusal::Malformed(what) => (Code::AuthorizationHeaderMalformed, format!("the signature: {what}")),
+        Refusal::UnknownKey => (Code::InvalidAccessKeyId, "this access key is not known here".to_owned()),
+        Refusal::WrongRegion { expected } => {
+            let message = format!("the region of the signature is wrong; expecting '{expected}'");
+            (Code::AuthorizationHeaderMalformed, message)
+        }
+        Refusal::WrongSignature => {
+            let message =
+                "the signature is not that of this request; check the secret key and the clock's zone";
+            (Code::SignatureDoesNotMatch, message.to_owned())
+        }
+        Refusal::Skewed => {
+            (Code::RequestTimeTooSkewed, "the clocks of client and server differ by too much".to_owned())
+        }
+        Refusal::Expired => (Code::AccessDenied, "Request has expired".to_owned()),
+        Refusal::UnsignedHeader(name) => {
+            (Code::AccessDenied, format!("the header {name} is there, and is not signed"))
+        }
+        Refusal::UnknownPayload => {
+            (Code::InvalidRequest, "x-amz-content-sha256 is no SHA-256 and no word for one".to_owned())
+        }
+    };
+    S3Error::with_message(code, message)
+}
+
+/// A part of a request that is not understood, or not offered.
+pub fn invalid(message: &'static str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::InvalidArgument, message)
+}
+
+pub fn not_offered(message: &'static str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::NotImplemented, message)
+}

@@ -1,0 +1,225 @@
+//! What S3 knows of an object and a file has no place for: its ETag, and the headers it was stored with. Kept in a
+//! database beside the cache, by file id, and true only for the very state of the file that it was noted of.
+//!
+//! It may be lost: then the ETag is another one, and the headers are gone; no byte of an object hangs on it. So
+//! nothing here is synced before a PUT is answered, and the oldest ids give way when there are too many.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use types::{Error, ErrorKind, FileId, Result, Version};
+use vfs::Node;
+
+const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("facts");
+/// About 200 bytes each.
+const ENTRIES_MAX: u64 = 1 << 20;
+/// Given up at once when there are too many.
+const EVICTED: usize = 1 << 12;
+/// What a power cut may take.
+const SYNC_EVERY: Duration = Duration::from_secs(5);
+
+/// Headers and user metadata, by name in lower case.
+pub type Headers = Vec<(String, String)>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Without quotes.
+    pub etag: String,
+    pub headers: Headers,
+}
+
+pub struct Facts {
+    database: Database,
+    synced: Mutex<Instant>,
+}
+
+impl Facts {
+    /// A database that cannot be read is begun anew: what was in it is not worth a tier that does not start.
+    pub fn open(path: &Path) -> Result<Facts> {
+        let failed = |e: String| Error::new(ErrorKind::Io, "open", format!("{}: {e}", path.display()));
+        let opened = Database::create(path).or_else(|e| {
+            tracing::warn!("{} is begun anew: {e}", path.display());
+            std::fs::remove_file(path).map_err(|e| failed(e.to_string()))?;
+            Database::create(path).map_err(|e| failed(e.to_string()))
+        });
+        let facts = Facts { database: opened?, synced: Mutex::new(Instant::now()) };
+        facts.write(|_| Ok(())).map_err(|e| failed(e.to_string()))?;
+        Ok(facts)
+    }
+
+    /// What was noted of this state of the file. `by_content`: the version may have moved on by itself, while size and
+    /// time stay (what is written back gets the origin's version when it is flushed).
+    pub fn get(&self, node: &Node, by_content: bool) -> Option<Known> {
+        let read = || {
+            let transaction = self.database.begin_read()?;
+            let table = transaction.open_table(TABLE)?;
+            Ok::<_, redb::Error>(table.get(node.id.0)?.map(|bytes| decode(bytes.value())))
+        };
+        match read() {
+            Ok(found) => {
+                let (stamp, known) = found??;
+                stamp.is_of(node, by_content).then_some(known)
+            }
+            Err(e) => {
+                tracing::warn!("read what is known of {}: {e}", node.id);
+                None
+            }
+        }
+    }
+
+    pub fn put(&self, node: &Node, known: &Known) {
+        let bytes = encode(&Stamp::of(node), known);
+        self.logged(node.id, |table| table.insert(node.id.0, bytes.as_slice()).map(|_| ()));
+    }
+
+    pub fn forget(&self, id: FileId) {
+        self.logged(id, |table| table.remove(id.0).map(|_| ()));
+    }
+
+    fn logged(
+        &self,
+        id: FileId,
+        change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
+    ) {
+        if let Err(e) = self.write(change) {
+            tracing::warn!("note what is known of {id}: {e}");
+        }
+    }
+
+    fn write(
+        &self,
+        change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
+    ) -> std::result::Result<(), redb::Error> {
+        let mut transaction = self.database.begin_write()?;
+        let is_due = {
+            let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = synced.elapsed() > SYNC_EVERY;
+            if is_due {
+                *synced = Instant::now();
+            }
+            is_due
+        };
+        if !is_due {
+            transaction.set_durability(Durability::None)?;
+        }
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            change(&mut table)?;
+            if table.len()? > ENTRIES_MAX {
+                // Ids are hashes: the first ones are as good as any.
+                let mut left = EVICTED;
+                table.retain(|_, _| {
+                    left = left.saturating_sub(1);
+                    left == 0
+                })?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// At the end of the tier.
+    pub fn sync(&self) {
+        let sync = || -> std::result::Result<(), redb::Error> {
+            self.database.begin_write()?.commit()?;
+            Ok(())
+        };
+        if let Err(e) = sync() {
+            tracing::warn!("store what is known of objects: {e}");
+        }
+    }
+}
+
+/// The state of a file.
+struct Stamp {
+    version: Version,
+    size: u64,
+    mtime: (i64, u32),
+}
+
+impl Stamp {
+    fn of(node: &Node) -> Stamp {
+        let mtime = (node.attr.mtime.seconds, node.attr.mtime.nanos);
+        Stamp { version: node.version, size: node.attr.size, mtime }
+    }
+
+    fn is_of(&self, node: &Node, by_content: bool) -> bool {
+        let now = Stamp::of(node);
+        self.version == now.version || by_content && (self.size, self.mtime) == (now.size, now.mtime)
+    }
+}
+
+/// Version, size, mtime; then strings, each after its length (two bytes, little-endian): the ETag, names and values.
+fn encode(stamp: &Stamp, known: &Known) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(128);
+    bytes.extend_from_slice(&stamp.version.0);
+    bytes.extend_from_slice(&stamp.size.to_le_bytes());
+    bytes.extend_from_slice(&stamp.mtime.0.to_le_bytes());
+    bytes.extend_from_slice(&stamp.mtime.1.to_le_bytes());
+    let pairs = known.headers.iter().flat_map(|(name, value)| [name, value]);
+    encode_texts(std::iter::once(&known.etag).chain(pairs), &mut bytes);
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<(Stamp, Known)> {
+    let (version, rest) = bytes.split_first_chunk::<16>()?;
+    let (size, rest) = rest.split_first_chunk::<8>()?;
+    let (seconds, rest) = rest.split_first_chunk::<8>()?;
+    let (nanos, rest) = rest.split_first_chunk::<4>()?;
+    let mtime = (i64::from_le_bytes(*seconds), u32::from_le_bytes(*nanos));
+    let stamp = Stamp { version: Version(*version), size: u64::from_le_bytes(*size), mtime };
+    let mut texts = decode_texts(rest)?.into_iter();
+    let etag = texts.next()?;
+    Some((stamp, Known { etag, headers: pairs(texts)? }))
+}
+
+pub fn pairs(mut texts: impl Iterator<Item = String>) -> Option<Headers> {
+    let mut headers = Vec::new();
+    while let Some(name) = texts.next() {
+        headers.push((name, texts.next()?));
+    }
+    Some(headers)
+}
+
+/// A text that is too long is left empty; those who take texts in have limits far below.
+pub fn encode_texts<'a>(texts: impl Iterator<Item = &'a String>, bytes: &mut Vec<u8>) {
+    for text in texts {
+        let (length, text) = u16::try_from(text.len()).map_or((0, ""), |length| (length, text.as_str()));
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+pub fn decode_texts(mut bytes: &[u8]) -> Option<Vec<String>> {
+    let mut texts = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_first_chunk::<2>()?;
+        let (text, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+        texts.push(String::from_utf8(text.to_vec()).ok()?);
+        bytes = rest;
+    }
+    Some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_read_back_and_what_is_damaged_is_nothing() {
+        let stamp = Stamp { version: Version([7; 16]), size: 5, mtime: (-3, 999) };
+        let header = ("content-type".to_owned(), "text/plain".to_owned());
+        let known = Known { etag: "abc".to_owned(), headers: vec![header] };
+        let bytes = encode(&stamp, &known);
+        let (read, again) = decode(&bytes).expect("whole");
+        assert_eq!((read.version, read.size, read.mtime, again), (stamp.version, 5, (-3, 999), known));
+        for end in 0..bytes.len() {
+            if let Some((_, cut)) = decode(&bytes[..end]) {
+                assert!(cut.headers.is_empty(), "cut between two texts at most");
+            }
+        }
+    }
+}

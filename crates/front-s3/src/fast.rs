@@ -1,0 +1,263 @@
+//! GET and HEAD of objects on plain HTTP/1.1, without a copy of the bytes in our memory: the head is read here, and if it
+//! asks for nothing but an object's bytes, the kernel sends them from the cached file. Everything else, and everything that
+//! is to be refused, goes to hyper and the gate with the bytes that were read, and so does the rest of its connection.
+//!
+//! The signature is verified by the same `verify`, the object found and its answer headed by the same functions as there.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HOST, LAST_MODIFIED, RANGE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use s3s::dto::{Timestamp, TimestampFormat};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use vfs::{Lend, Piece};
+
+use crate::Shared;
+use crate::body::Trailer;
+use crate::gate;
+use crate::keys::Right;
+use crate::metrics::MethodLabels;
+use crate::object::Object;
+use crate::ops::{Asker, Reading, Work, content_range, headers_of, range_of, size_of};
+use crate::verify::{Head, Payload, Query, decode, is_auth_parameter};
+
+/// A larger head is hyper's to judge.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+/// Asked of the file system at once.
+const PART: u64 = 1 << 20;
+/// Lent from this size on; below, a copy costs less than a system call more. As in the NFS front.
+const LEND: Lend = Lend::From(64 << 10);
+
+/// Request headers that this knows what to do with, or that change nothing. Any other one: not here.
+const UNDERSTOOD: [&str; 16] = [
+    "host",
+    "range",
+    "authorization",
+    "x-amz-date",
+    "x-amz-content-sha256",
+    "x-amz-checksum-mode",
+    "x-amz-user-agent",
+    "user-agent",
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "amz-sdk-invocation-id",
+    "amz-sdk-request",
+    "x-amz-request-payer",
+    "date",
+    "pragma",
+];
+
+/// Serves as many requests as it can; what is left is for hyper, with the bytes that were read already. `None`: the
+/// connection is over.
+pub async fn serve(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<(BytesMut, TcpStream)> {
+    let mut stream = stream;
+    let mut buffer = BytesMut::new();
+    loop {
+        let length = tokio::select! {
+            length = read_head(shared, &mut stream, &mut buffer) => length?,
+            _ = stop.wait_for(|stop| *stop) => return None,
+        };
+        let Some(length) = length else { return Some((buffer, stream)) };
+        let begun = Instant::now();
+        let Some(asked) = Asked::parse(&buffer[..length]) else { return Some((buffer, stream)) };
+        let Some(answer) = answer(shared, &asked).await else { return Some((buffer, stream)) };
+        let _ = buffer.split_to(length);
+        let method = if asked.method == Method::HEAD { "HEAD" } else { "GET" };
+        shared.metrics.seconds.get_or_create(&MethodLabels { method }).observe(begun.elapsed().as_secs_f64());
+        if send(shared, &stream, answer).await.is_err() {
+            return None; // half an answer cannot be taken back
+        }
+    }
+}
+
+/// The length of the head that begins the buffer; `Some(None)`: it is too long for here.
+async fn read_head(shared: &Shared, stream: &mut TcpStream, buffer: &mut BytesMut) -> Option<Option<usize>> {
+    let read = async {
+        loop {
+            if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                return Some(Some(end + 4));
+            }
+            if buffer.len() >= HEAD_BYTES_MAX {
+                return Some(None);
+            }
+            match stream.read_buf(buffer).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    };
+    timeout(shared.config.head_timeout, read).await.ok()?
+}
+
+/// A request for the bytes of an object.
+struct Asked {
+    method: Method,
+    path: String,
+    query: String,
+    headers: HeaderMap,
+    bucket: String,
+    key: String,
+}
+
+impl Asked {
+    /// `None`: something else, or not understood.
+    fn parse(bytes: &[u8]) -> Option<Asked> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let httparse::Status::Complete(_) = request.parse(bytes).ok()? else { return None };
+        let method = match (request.method?, request.version?) {
+            ("GET", 1) => Method::GET,
+            ("HEAD", 1) => Method::HEAD,
+            _ => return None,
+        };
+        let (path, query) = request.path?.split_once('?').unwrap_or((request.path?, ""));
+        // As a URI that hyper would take as it is.
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte);
+        if !path.starts_with('/') || !path.bytes().chain(query.bytes()).all(is_plain) {
+            return None;
+        }
+        let only_signature = |name: &[u8]| is_auth_parameter(name) || name == b"x-id";
+        if !Query::parse(query).0.iter().all(|(name, _)| only_signature(name)) {
+            return None;
+        }
+        let mut map = HeaderMap::with_capacity(request.headers.len());
+        for header in request.headers.iter() {
+            let name = HeaderName::try_from(header.name).ok()?;
+            let is_idle = name == http::header::CONNECTION
+                && header.value.eq_ignore_ascii_case(b"keep-alive")
+                || name == CONTENT_LENGTH && header.value == b"0";
+            if !UNDERSTOOD.contains(&name.as_str()) && !is_idle {
+                return None;
+            }
+            map.append(name, HeaderValue::from_bytes(header.value).ok()?);
+        }
+        if map.get_all(HOST).iter().count() != 1 || map.get_all(RANGE).iter().count() > 1 {
+            return None;
+        }
+        let decoded = String::from_utf8(decode(path)).ok()?;
+        let (bucket, key) = decoded.strip_prefix('/')?.split_once('/')?;
+        let is_object = !key.is_empty() && !key.ends_with('/') && crate::is_bucket_name(bucket);
+        is_object.then(|| Asked {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers: map,
+            bucket: bucket.to_owned(),
+            key: key.to_owned(),
+        })
+    }
+}
+
+struct Answer {
+    head: Bytes,
+    reading: Reading,
+    range: Range<u64>,
+}
+
+/// `None`: nothing was found that can be answered here.
+async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
+    let head =
+        Head { method: &asked.method, path: &asked.path, query: &asked.query, headers: &asked.headers };
+    let verified = gate::look(shared, &head).ok()?;
+    let fits = match verified.payload {
+        Payload::Unsigned => true,
+        // There is no body.
+        Payload::Sha256(hash) => crate::verify::hex(&hash) == crate::verify::EMPTY_SHA256,
+        _ => false,
+    };
+    if !fits {
+        return None;
+    }
+    let work =
+        Work { shared: shared.clone(), asker: Asker { key: verified.key, trailer: Trailer::default() } };
+    let bucket = work.bucket(&asked.bucket, Right::Read).await.ok()?;
+    let object = work.object(&bucket, &asked.key).await.ok()?;
+    let size = size_of(&object);
+    let range =
+        asked.headers.get(RANGE).map(|range| s3s::dto::Range::parse(range.to_str().unwrap_or_default()));
+    let range = range_of(range.transpose().ok()?.as_ref(), None, size).ok()?;
+    let with_checksums = asked.headers.contains_key("x-amz-checksum-mode") && range.is_none();
+    let head = head_of(shared, &object, range.as_ref(), with_checksums)?;
+    let range = if asked.method == Method::HEAD { 0..0 } else { range.unwrap_or(0..size) };
+    Some(Answer { head, reading: work.reading(object.node), range })
+}
+
+fn head_of(
+    shared: &Shared,
+    object: &Object,
+    range: Option<&Range<u64>>,
+    with_checksums: bool,
+) -> Option<Bytes> {
+    let size = size_of(object);
+    let mut headers = headers_of(object, &[], with_checksums);
+    let value = |text: String| HeaderValue::try_from(text).ok();
+    let length = range.map_or(size, |range| range.end - range.start);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(ETAG, object.etag().to_http_header().ok()?);
+    headers.insert(LAST_MODIFIED, value(http_date(&object.last_modified())?)?);
+    headers.insert(DATE, value(http_date(&Timestamp::from(SystemTime::now()))?)?);
+    headers.insert("accept-ranges", HeaderValue::from_static("bytes"));
+    headers.insert("x-amz-request-id", value(shared.unique.next())?);
+    let status = match range {
+        Some(range) => {
+            headers.insert(CONTENT_RANGE, value(content_range(range, size))?);
+            StatusCode::PARTIAL_CONTENT
+        }
+        None => StatusCode::OK,
+    };
+    debug_assert!(headers.contains_key(CONTENT_TYPE));
+    let mut head = BytesMut::with_capacity(512);
+    head.extend_from_slice(
+        format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason()?).as_bytes(),
+    );
+    for (name, value) in &headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    Some(head.freeze())
+}
+
+fn http_date(time: &Timestamp) -> Option<String> {
+    let mut text = Vec::new();
+    time.format(TimestampFormat::HttpDate, &mut text).ok()?;
+    String::from_utf8(text).ok()
+}
+
+async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
+    let Answer { head, mut reading, range } = answer;
+    shared.metrics.read_bytes.inc_by(range.end - range.start);
+    let mut pieces = vec![Piece::Bytes(head)];
+    let mut at = range.start;
+    loop {
+        if at < range.end {
+            let count = u32::try_from((range.end - at).min(PART)).unwrap_or(u32::MAX);
+            let read = reading.read(at, count, LEND).await.map_err(|e| {
+                shared.metrics.aborted.inc();
+                tracing::debug!("an answer is cut short: {e}");
+                std::io::Error::other("the object could not be read on")
+            });
+            pieces.extend(read?);
+            at += u64::from(count);
+        }
+        let lent = pieces.iter().filter(|piece| matches!(piece, Piece::Extent(_))).map(Piece::length).sum();
+        shared.metrics.lent_bytes.inc_by(lent);
+        send::write_all(stream, std::mem::take(&mut pieces), shared.config.stall_timeout).await?;
+        if at >= range.end {
+            return Ok(());
+        }
+    }
+}

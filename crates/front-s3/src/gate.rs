@@ -1,0 +1,240 @@
+//! What every request goes through before the protocol crate sees it: what is not offered is refused, the signature is
+//! verified, the body is bounded and checked, and what belonged to the signature is taken away.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use s3s::service::S3Service;
+use s3s::{Body, S3Error, S3ErrorCode};
+use tracing::debug;
+
+use crate::Shared;
+use crate::body::{BodyError, CheckedBody, Trailer};
+use crate::checksums::Sums;
+use crate::errors::{self, Result, not_offered};
+use crate::metrics::{MethodLabels, StatusLabels};
+use crate::ops::Asker;
+use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, is_auth_parameter, verify};
+
+/// Of a request whose body is XML: 10,000 parts with their checksums.
+pub const XML_BYTES_MAX: usize = 8 << 20;
+
+/// Belong to the signature or the transport, and are nobody's business behind the gate.
+const TAKEN_AWAY: [&str; 6] = [
+    "authorization",
+    "x-amz-date",
+    "x-amz-content-sha256",
+    "x-amz-decoded-content-length",
+    "x-amz-security-token",
+    "transfer-encoding",
+];
+
+/// Answers any request.
+pub async fn answer<B>(shared: &Arc<Shared>, protocol: &S3Service, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+{
+    let begun = Instant::now();
+    let method = method_label(request.method());
+    let admitted = admit(shared, request).await;
+    let answered = match admitted {
+        Ok(request) => protocol.call(request).await.map_err(|e| {
+            debug!("an answer could not be written: {e:?}");
+            S3Error::from(S3ErrorCode::InternalError)
+        }),
+        Err(refused) => Err(refused),
+    };
+    let mut response = answered.unwrap_or_else(|error| refusal(shared, error));
+    // The protocol crate answers a HEAD of a range with 200, and S3 as a GET of it.
+    if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    let id = HeaderValue::try_from(shared.unique.next()).expect("hexadecimal digits");
+    response.headers_mut().insert("x-amz-request-id", id);
+    count(shared, method, &response, begun.elapsed());
+    response
+}
+
+fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
+    let mut response = error.to_http_response().unwrap_or_else(|_| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    });
+    // By this clients find out which region they should have signed for.
+    if let Ok(region) = HeaderValue::try_from(&shared.config.region) {
+        response.headers_mut().insert("x-amz-bucket-region", region);
+    }
+    response
+}
+
+fn count(shared: &Shared, method: &'static str, response: &Response<Body>, time: Duration) {
+    let metrics = &shared.metrics;
+    metrics.seconds.get_or_create(&MethodLabels { method }).observe(time.as_secs_f64());
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        metrics.failures.get_or_create(&StatusLabels { status: status.as_u16() }).inc();
+    }
+}
+
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+/// Who asks, if the signature says so. Who is refused is counted.
+fn verified(shared: &Shared, head: &Head<'_>) -> Result<Verified> {
+    look(shared, head).map_err(|refused| {
+        shared.metrics.refused.inc();
+        errors::refusal(&refused)
+    })
+}
+
+pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, Refusal> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let expected = Expected { region: shared.config.region.clone() };
+    verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
+}
+
+async fn admit<B>(shared: &Arc<Shared>, request: Request<B>) -> Result<Request<Body>>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+{
+    let (mut parts, body) = request.into_parts();
+    refuse_forms(&parts.method, &parts.headers)?;
+    let query = parts.uri.query().unwrap_or_default();
+    let head = Head { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers };
+    let verified = verified(shared, &head)?;
+    let length = decoded_length(&parts.headers, &verified.payload)?;
+    let query = Query::parse(query);
+    let is_copy = parts.headers.contains_key("x-amz-copy-source");
+    let is_object = parts.method == Method::PUT && !is_copy && !is_subresource(&query);
+    if is_object && length.is_none() {
+        return Err(S3ErrorCode::MissingContentLength.into());
+    }
+    let length = length.unwrap_or(0);
+    let trailer = Trailer::default();
+    let checked =
+        CheckedBody::new(body, length, verified.payload, trailer.clone(), shared.config.stall_timeout);
+    let body = if is_object {
+        Body::http_body_unsync(checked)
+    } else {
+        Body::from(whole(shared, checked, length, &parts.headers, &trailer).await?)
+    };
+    parts.uri = without_signature(&parts.uri, &query)?;
+    strip(&mut parts.headers, length);
+    parts.extensions.insert(Asker { key: verified.key, trailer });
+    Ok(Request::from_parts(parts, body))
+}
+
+/// Uploads by HTML forms carry their signature in their body: they are not offered.
+fn refuse_forms(method: &Method, headers: &HeaderMap) -> Result<()> {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let form = b"multipart/form-data";
+    let is_form = kind.len() >= form.len() && kind[..form.len()].eq_ignore_ascii_case(form);
+    if *method == Method::POST && is_form {
+        return Err(not_offered("uploads by POST of a form are not offered"));
+    }
+    Ok(())
+}
+
+/// Of the body as its operation sees it; `None`: the request does not say.
+fn decoded_length(headers: &HeaderMap, payload: &Payload) -> Result<Option<u64>> {
+    let number = |name: &str| {
+        let mut values = headers.get_all(name).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        let value = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = value.and_then(|text| text.parse().ok()).filter(|_| values.next().is_none());
+        number.map(Some).ok_or_else(|| errors::invalid("a length in the head is no number"))
+    };
+    match payload {
+        Payload::Chunks { .. } | Payload::UnsignedChunks => {
+            let length = number("x-amz-decoded-content-length")?;
+            length.map(Some).ok_or_else(|| S3ErrorCode::MissingContentLength.into())
+        }
+        _ if headers.contains_key(TRANSFER_ENCODING) => Ok(None),
+        _ => number("content-length"),
+    }
+}
+
+/// Something else of an object or a bucket than its bytes. Such bodies are small, and taken as a whole.
+fn is_subresource(query: &Query) -> bool {
+    let is_of_put =
+        |name: &[u8]| matches!(name, b"partNumber" | b"uploadId" | b"x-id") || is_auth_parameter(name);
+    query.0.iter().any(|(name, _)| !is_of_put(name))
+}
+
+async fn whole<B>(
+    shared: &Shared,
+    mut body: CheckedBody<B>,
+    length: u64,
+    headers: &HeaderMap,
+    trailer: &Trailer,
+) -> Result<Bytes>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > XML_BYTES_MAX {
+        return Err(S3ErrorCode::MaxMessageLengthExceeded.into());
+    }
+    let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
+    let _room = shared.bodies.acquire_many(kib).await.map_err(|_| S3ErrorCode::ServiceUnavailable)?;
+    let mut bytes = Vec::with_capacity(length);
+    let mut sums = Sums::new(headers, trailer.clone())?;
+    while let Some(frame) = body.frame().await {
+        let data = frame.map_err(|e: BodyError| errors::body(e))?.into_data().unwrap_or_default();
+        sums.update(&data);
+        bytes.extend_from_slice(&data);
+    }
+    if !bytes.is_empty() {
+        sums.check()?;
+    }
+    Ok(bytes.into())
+}
+
+fn without_signature(uri: &Uri, query: &Query) -> Result<Uri> {
+    let kept = query.without(is_auth_parameter);
+    let path = uri.path();
+    let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") };
+    Uri::try_from(text).map_err(|_| S3ErrorCode::InvalidURI.into())
+}
+
+fn strip(headers: &mut HeaderMap, length: u64) {
+    for name in TAKEN_AWAY {
+        headers.remove(name);
+    }
+    debug_assert!(!headers.contains_key(AUTHORIZATION));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    // Of the transport, and not of the object.
+    let encoding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()).map(|value| {
+        let of_object =
+            value.split(',').map(str::trim).filter(|word| *word != "aws-chunked" && !word.is_empty());
+        of_object.collect::<Vec<_>>().join(", ")
+    });
+    match encoding.as_deref().map(|text| (text.is_empty(), HeaderValue::try_from(text))) {
+        Some((false, Ok(value))) => drop(headers.insert(CONTENT_ENCODING, value)),
+        Some(_) => drop(headers.remove(CONTENT_ENCODING)),
+        None => {}
+    }
+    // What is no single range of bytes does not count (RFC 9110, 14.2).
+    let is_range =
+        |value: &HeaderValue| value.to_str().is_ok_and(|text| s3s::dto::Range::parse(text).is_ok());
+    if headers.get(RANGE).is_some_and(|value| !is_range(value)) {
+        headers.remove(RANGE);
+    }
+    headers.remove(HeaderName::from_static("expect"));
+}

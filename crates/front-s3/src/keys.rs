@@ -1,0 +1,122 @@
+//! Access keys: who asks, and what it may do in which bucket.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use types::Caller;
+
+/// What signs requests. Never shown: not by `Debug`, not in an error, not in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(secret: String) -> Secret {
+        Secret(secret)
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Names of buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Buckets {
+    All,
+    These(Vec<String>),
+}
+
+impl Buckets {
+    /// `*` among the names is all.
+    pub fn of(names: Vec<String>) -> Buckets {
+        if names.iter().any(|name| name == "*") { Buckets::All } else { Buckets::These(names) }
+    }
+
+    pub fn contains(&self, bucket: &str) -> bool {
+        match self {
+            Buckets::All => true,
+            Buckets::These(names) => names.iter().any(|name| name == bucket),
+        }
+    }
+}
+
+/// What a request wants to do in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Debug)]
+pub struct AccessKey {
+    pub id: String,
+    pub secret: Secret,
+    pub read: Buckets,
+    /// Writing does not include reading: a key may be made for uploads alone.
+    pub write: Buckets,
+    /// As whom it acts in the tree: the mode bits count for it, and what it makes is its.
+    pub caller: Caller,
+}
+
+impl AccessKey {
+    pub fn may(&self, right: Right, bucket: &str) -> bool {
+        match right {
+            Right::Read => self.read.contains(bucket),
+            Right::Write => self.write.contains(bucket),
+        }
+    }
+
+    /// A bucket that a key may do nothing with does not show.
+    pub fn sees(&self, bucket: &str) -> bool {
+        self.may(Right::Read, bucket) || self.may(Right::Write, bucket)
+    }
+}
+
+/// All keys, by their ids.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(HashMap<String, Arc<AccessKey>>);
+
+impl Keys {
+    pub fn new(keys: Vec<AccessKey>) -> Keys {
+        Keys(keys.into_iter().map(|key| (key.id.clone(), Arc::new(key))).collect())
+    }
+
+    pub fn get(&self, id: &str) -> Option<&Arc<AccessKey>> {
+        self.0.get(id)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_per_bucket_and_a_secret_is_not_shown() {
+        let key = AccessKey {
+            id: "id".into(),
+            secret: Secret::new("do not show".into()),
+            read: Buckets::of(vec!["*".into()]),
+            write: Buckets::of(vec!["scratch".into()]),
+            caller: Caller::root(),
+        };
+        assert!(key.may(Right::Read, "show") && !key.may(Right::Write, "show"));
+        assert!(key.may(Right::Write, "scratch") && key.sees("show"));
+        assert!(!format!("{:?}", Keys::new(vec![key])).contains("do not show"));
+    }
+}

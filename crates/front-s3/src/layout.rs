@@ -1,0 +1,186 @@
+//! Where the parts of an upload lie until it is complete. Pure.
+//!
+//! All parts but the last mostly have one size, so each goes at once to its place in the file that becomes the object:
+//! completing it moves no byte. What does not fit (a longer part, or another one of the same number) lies in a file of
+//! its own, and then the object is put together by copying.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::verify::{hex, unhex};
+
+/// S3's own.
+pub const NUMBER_MAX: u32 = 10_000;
+/// Of all parts but the last: S3's own.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the common file, from this offset on.
+    Slot(u64),
+    /// In a file of its own.
+    Own,
+}
+
+/// A part that is stored. Its mark is the name of an empty file, made when the bytes are stored: so a part is there as
+/// a whole or not at all, and no record is rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub number: u32,
+    /// Later ones of the same number have larger ones.
+    pub sequence: u64,
+    pub size: u64,
+    pub md5: [u8; 16],
+    pub place: Place,
+}
+
+impl Part {
+    pub fn mark(&self) -> String {
+        let place = match self.place {
+            Place::Slot(offset) => format!("s{offset:x}"),
+            Place::Own => "o".to_owned(),
+        };
+        format!("p.{:05}.{:016x}.{:x}.{}.{place}", self.number, self.sequence, self.size, hex(&self.md5))
+    }
+
+    pub fn parse(mark: &[u8]) -> Option<Part> {
+        let mut fields = std::str::from_utf8(mark).ok()?.strip_prefix("p.")?.split('.');
+        let number = fields.next()?.parse().ok()?;
+        let sequence = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let size = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let md5 = unhex(fields.next()?)?;
+        let place = match fields.next()? {
+            "o" => Place::Own,
+            slot => Place::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
+        };
+        fields.next().is_none().then_some(Part { number, sequence, size, md5, place })
+    }
+
+    /// Name of the file with its bytes, if it has one of its own.
+    pub fn own_file(number: u32, sequence: u64) -> String {
+        format!("f.{number:05}.{sequence:016x}")
+    }
+}
+
+/// The parts that count, by their numbers.
+pub fn newest(parts: impl Iterator<Item = Part>) -> BTreeMap<u32, Part> {
+    let mut newest: BTreeMap<u32, Part> = BTreeMap::new();
+    for part in parts {
+        let known = newest.get(&part.number);
+        if known.is_none_or(|known| known.sequence < part.sequence) {
+            newest.insert(part.number, part);
+        }
+    }
+    newest
+}
+
+/// The common file of one upload.
+#[derive(Debug, Default)]
+pub struct Layout {
+    /// The size of a slot: of the first part that came.
+    stride: Option<u64>,
+    /// Numbers whose slots are stored or being written.
+    taken: HashSet<u32>,
+}
+
+impl Layout {
+    /// With what is stored already.
+    pub fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Layout {
+        let mut layout = Layout::default();
+        for part in parts {
+            let Place::Slot(offset) = part.place else { continue };
+            layout.taken.insert(part.number);
+            match part.number.checked_sub(1) {
+                Some(before) if before > 0 => layout.stride = Some(offset / u64::from(before)),
+                _ => layout.stride = layout.stride.or(Some(part.size)),
+            }
+        }
+        layout
+    }
+
+    /// A place for a part that is about to come; no other one gets it.
+    pub fn place(&mut self, number: u32, length: u64) -> Place {
+        let stride = *self.stride.get_or_insert(length);
+        if length > stride || stride == 0 || !self.taken.insert(number) {
+            return Place::Own;
+        }
+        Place::Slot(stride * u64::from(number.saturating_sub(1)))
+    }
+
+    /// It did not come.
+    pub fn give_back(&mut self, number: u32) {
+        self.taken.remove(&number);
+    }
+}
+
+/// Do these parts, one after the other, lie in the common file as the object has them?
+pub fn is_in_place<'a>(parts: impl Iterator<Item = &'a Part>) -> bool {
+    let mut end = 0;
+    for part in parts {
+        if part.place != Place::Slot(end) {
+            return false;
+        }
+        end += part.size;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u32, size: u64, place: Place) -> Part {
+        Part { number, sequence: 1, size, md5: [number as u8; 16], place }
+    }
+
+    #[test]
+    fn a_mark_is_read_back_and_other_names_are_none() {
+        for place in [Place::Slot(0), Place::Slot(u64::MAX), Place::Own] {
+            let part = Part { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
+            assert_eq!(Part::parse(part.mark().as_bytes()), Some(part));
+        }
+        for name in ["upload", "data", "p.", "p.1.2.3", "f.00001.0000000000000001", "p.1.1.1.zz.o"] {
+            assert_eq!(Part::parse(name.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn equal_parts_lie_as_the_object_has_them_in_whatever_order_they_come() {
+        let mut layout = Layout::default();
+        let mut parts: Vec<_> = [3_u32, 1, 4, 2]
+            .into_iter()
+            .map(|number| {
+                let size = if number == 4 { 7 } else { 10 };
+                part(number, size, layout.place(number, size))
+            })
+            .collect();
+        parts.sort_by_key(|part| part.number);
+        assert!(is_in_place(parts.iter()));
+        assert_eq!(parts[3].place, Place::Slot(30));
+        // After a restart the rest goes on.
+        let mut again = Layout::of(parts[2..].iter());
+        assert_eq!((again.place(1, 10), again.place(2, 10)), (Place::Slot(0), Place::Slot(10)));
+    }
+
+    #[test]
+    fn what_does_not_fit_lies_by_itself() {
+        let mut layout = Layout::default();
+        // The last one came first.
+        assert_eq!(layout.place(3, 4), Place::Slot(8));
+        assert_eq!(layout.place(1, 10), Place::Own);
+        let mut layout = Layout::default();
+        assert_eq!(layout.place(1, 10), Place::Slot(0));
+        assert_eq!(layout.place(1, 10), Place::Own, "the first one may be the one that counts in the end");
+        layout.give_back(1);
+        assert_eq!(layout.place(1, 10), Place::Slot(0));
+        assert!(!is_in_place([part(1, 10, Place::Slot(0)), part(2, 10, Place::Own)].iter()));
+        assert!(!is_in_place([part(2, 10, Place::Slot(10))].iter()), "there is a hole in front");
+        assert!(!is_in_place([part(1, 9, Place::Slot(0)), part(2, 10, Place::Slot(10))].iter()));
+    }
+
+    #[test]
+    fn the_newest_of_a_number_counts() {
+        let old = part(1, 10, Place::Slot(0));
+        let new = Part { sequence: 2, ..part(1, 12, Place::Own) };
+        assert_eq!(newest([new.clone(), old].into_iter()).get(&1), Some(&new));
+    }
+}

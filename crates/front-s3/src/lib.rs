@@ -1,0 +1,107 @@
+//! S3 over HTTP/1.1, in front of `vfs`: buckets are directories, keys are paths below them, objects are files.
+//!
+//! Knows nothing of caches and origins. Start with `gate.rs` (what every request goes through: its signature, its
+//! body), then `ops.rs` and the files below it. What is pure: `verify/` (signatures), `key.rs`, `chunked.rs`, `walk.rs`'s
+//! helpers, `layout.rs`, `object.rs` (conditions).
+
+mod body;
+mod checksums;
+mod chunked;
+mod draft;
+mod errors;
+mod facts;
+mod fast;
+mod gate;
+mod key;
+pub mod keys;
+mod layout;
+mod listener;
+mod metrics;
+mod object;
+mod ops;
+mod patient;
+mod rewind;
+mod tls;
+mod tree;
+pub mod verify;
+mod walk;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3s::service::S3Service;
+use tokio::sync::Semaphore;
+use vfs::Vfs;
+
+pub use keys::{AccessKey, Buckets, Keys, Secret};
+pub use listener::S3Server;
+pub use s3s::path::check_bucket_name as is_bucket_name;
+pub use tls::Certificate;
+pub use tree::BucketMap;
+
+use draft::Unique;
+use facts::Facts;
+use metrics::Metrics;
+use ops::NameLocks;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// That requests must be signed for.
+    pub region: String,
+    pub keys: Keys,
+    pub buckets: BucketMap,
+    /// Absent: plain HTTP.
+    pub certificate: Option<Certificate>,
+    /// A database, made if it is not there.
+    pub facts: PathBuf,
+    /// Connections at the same time; more wait to be accepted.
+    pub connections_max: usize,
+    /// A request's head must be there within this; so long a connection may be idle.
+    pub head_timeout: Duration,
+    /// A piece of a body must come, and a piece of an answer be taken, within this.
+    pub stall_timeout: Duration,
+    /// Bytes of requests that are taken as a whole (XML), over all connections.
+    pub bodies_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            region: "us-east-1".to_owned(),
+            keys: Keys::default(),
+            buckets: BucketMap::Top,
+            certificate: None,
+            facts: PathBuf::from("s3.redb"),
+            connections_max: 1024,
+            head_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(60),
+            bodies_max: 64 << 20,
+        }
+    }
+}
+
+/// What all connections share.
+struct Shared {
+    vfs: Arc<Vfs>,
+    config: Config,
+    facts: Facts,
+    unique: Unique,
+    locks: NameLocks,
+    uploads: ops::Uploads,
+    metrics: Arc<Metrics>,
+    /// For `bodies_max`, in KiB.
+    bodies: Semaphore,
+}
+
+/// The protocol crate's part: it gets requests that were verified, and no keys.
+fn protocol(shared: &Arc<Shared>) -> S3Service {
+    let mut config = s3s::config::S3Config::default();
+    config.xml_max_body_size = gate::XML_BYTES_MAX;
+    let mut builder = s3s::service::S3ServiceBuilder::new(ops::Service(shared.clone()));
+    builder.set_config(Arc::new(s3s::config::StaticConfigProvider::new(Arc::new(config))));
+    builder.build()
+}

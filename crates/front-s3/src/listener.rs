@@ -1,0 +1,179 @@
+//! Accepting connections, and draining them at the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use s3s::service::S3Service;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+use types::{Error, ErrorKind, Result};
+use vfs::Vfs;
+
+use crate::draft::Unique;
+use crate::facts::Facts;
+use crate::metrics::Metrics;
+use crate::patient::Patient;
+use crate::rewind::Rewind;
+use crate::{Config, Shared, fast, gate, protocol, tls};
+
+/// After a failed accept (no descriptors left), wait before the next: others may close theirs.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Largest head of a request, and most that is read ahead of one.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 100;
+
+pub struct S3Server {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+}
+
+impl S3Server {
+    pub async fn bind(config: Config, vfs: Arc<Vfs>) -> Result<S3Server> {
+        let refuse = |why: String| Error::new(ErrorKind::Config, "serve S3", why);
+        if config.keys.is_empty() {
+            return Err(refuse("no access key is configured; name one in a [[s3.key]] table".to_owned()));
+        }
+        let tls = config.certificate.as_ref().map(tls::acceptor).transpose()?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|e| refuse(format!("on {}: {e}; choose another address with --s3", config.listen)))?;
+        let shared = Arc::new(Shared {
+            vfs,
+            facts: Facts::open(&config.facts)?,
+            unique: Unique::new()?,
+            locks: Default::default(),
+            uploads: Default::default(),
+            metrics: Arc::new(Metrics::default()),
+            bodies: Semaphore::new((config.bodies_max / 1024).max(gate::XML_BYTES_MAX / 1024)),
+            config,
+        });
+        Ok(S3Server { listener, tls, shared })
+    }
+
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|e| Error::io("ask for the address of", "the S3 listener", e))
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.shared.metrics.register(registry);
+    }
+
+    /// Number of open connections, kept current.
+    pub fn connections(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
+        let gauge = self.shared.metrics.connections.clone();
+        move || gauge.get()
+    }
+
+    /// Serve until `stop` is true; then answer what was asked and return.
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) {
+        let protocol = protocol(&self.shared);
+        let room = Arc::new(Semaphore::new(self.shared.config.connections_max));
+        let all = u32::try_from(self.shared.config.connections_max).unwrap_or(u32::MAX);
+        loop {
+            let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    prepare(&stream);
+                    let (shared, stop) = (self.shared.clone(), stop.clone());
+                    let (protocol, tls) = (protocol.clone(), self.tls.clone());
+                    tokio::spawn(async move {
+                        shared.metrics.connections.inc();
+                        run(&shared, protocol, tls, stream, stop).await;
+                        shared.metrics.connections.dec();
+                        debug!(%peer, "connection closed");
+                        drop(permit);
+                    });
+                }
+                Err(e) => {
+                    warn!("accept a connection: {e}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(self.listener);
+        let _drained = room.acquire_many(all).await;
+        self.shared.facts.sync();
+    }
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    protocol: S3Service,
+    tls: Option<TlsAcceptor>,
+    stream: TcpStream,
+    mut stop: watch::Receiver<bool>,
+) {
+    match tls {
+        Some(tls) => match timeout(shared.config.head_timeout, tls.accept(stream)).await {
+            Ok(Ok(stream)) => by_hyper(shared, protocol, stream, stop).await,
+            Ok(Err(e)) => debug!("no TLS: {e}"),
+            Err(_) => debug!("no TLS in time"),
+        },
+        None => {
+            if let Some((read, stream)) = fast::serve(shared, stream, &mut stop).await {
+                by_hyper(shared, protocol, Rewind::new(read, stream), stop).await;
+            }
+        }
+    }
+}
+
+async fn by_hyper(
+    shared: &Arc<Shared>,
+    protocol: S3Service,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut stop: watch::Receiver<bool>,
+) {
+    let answer = service_fn(|request| {
+        let (shared, protocol) = (shared.clone(), protocol.clone());
+        async move { Ok::<_, std::convert::Infallible>(gate::answer(&shared, &protocol, request).await) }
+    });
+    let stream = Patient::new(stream, shared.config.stall_timeout);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.config.head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), answer);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        _ = stop.wait_for(|stop| *stop) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(e) = ended {
+        debug!("connection dropped: {e}");
+    }
+}
+
+fn prepare(stream: &TcpStream) {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    let socket = SockRef::from(stream);
+    if let Err(e) = socket.set_tcp_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive)) {
+        debug!("set socket options: {e}");
+    }
+}

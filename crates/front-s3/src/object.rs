@@ -1,0 +1,98 @@
+//! A file as an object: its ETag, its time, and the conditions that a request may set on them.
+
+use std::hash::Hasher as _;
+use std::time::{Duration, SystemTime};
+
+use s3s::dto::{ETag, ETagCondition, Timestamp};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use vfs::{Node, Vfs, WritePolicy};
+
+use crate::facts::{Facts, Headers, Known};
+use crate::verify::hex;
+
+/// 9999-12-31T23:59:59Z: what comes after has no name in HTTP.
+const SECONDS_MAX: i64 = 253_402_300_799;
+
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub node: Node,
+    /// Without quotes.
+    pub etag: String,
+    pub headers: Headers,
+}
+
+impl Object {
+    pub fn of(node: Node, vfs: &Vfs, facts: &Facts) -> Object {
+        let by_content = vfs.write_policy(node.junction) == WritePolicy::Back;
+        let Known { etag, headers } = facts
+            .get(&node, by_content)
+            .unwrap_or_else(|| Known { etag: opaque_etag(&node), headers: Vec::new() });
+        Object { node, etag, headers }
+    }
+
+    pub fn etag(&self) -> ETag {
+        ETag::Strong(self.etag.clone())
+    }
+
+    pub fn last_modified(&self) -> Timestamp {
+        last_modified(&self.node)
+    }
+}
+
+/// Of a file whose bytes did not come through us as a whole. In the form of those of uploads in parts, which no client
+/// takes for an MD5 of the contents.
+pub fn opaque_etag(node: &Node) -> String {
+    let mut hasher = SipHasher13::new_with_keys(0x6574_6167, 1);
+    hasher.write(&node.id.0);
+    hasher.write(&node.version.0);
+    format!("{}-1", hex(&hasher.finish128().as_bytes()))
+}
+
+/// In whole seconds: times in headers have no others, and are compared with it.
+pub fn last_modified(node: &Node) -> Timestamp {
+    let seconds = u64::try_from(node.attr.mtime.seconds.min(SECONDS_MAX)).unwrap_or(0);
+    Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// What a request asks of the object as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    pub if_match: Option<ETagCondition>,
+    pub if_none_match: Option<ETagCondition>,
+    pub if_modified_since: Option<Timestamp>,
+    pub if_unmodified_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Proceed,
+    NotModified,
+    Failed,
+}
+
+impl Conditions {
+    pub fn are_none(&self) -> bool {
+        self.if_match.is_none()
+            && self.if_none_match.is_none()
+            && self.if_modified_since.is_none()
+            && self.if_unmodified_since.is_none()
+    }
+
+    /// RFC 9110, 13.2.2: ETags before times, and of each what would fail before what would save the bytes.
+    pub fn judge(&self, etag: &str, modified: &Timestamp) -> Verdict {
+        let is = |condition: &ETagCondition| match condition {
+            ETagCondition::Any => true,
+            ETagCondition::ETag(wanted) => wanted.value() == etag,
+        };
+        match (&self.if_match, &self.if_unmodified_since) {
+            (Some(condition), _) if !is(condition) => return Verdict::Failed,
+            (None, Some(since)) if modified > since => return Verdict::Failed,
+            _ => {}
+        }
+        match (&self.if_none_match, &self.if_modified_since) {
+            (Some(condition), _) if is(condition) => Verdict::NotModified,
+            (None, Some(since)) if modified <= since => Verdict::NotModified,
+            _ => Verdict::Proceed,
+        }
+    }
+}

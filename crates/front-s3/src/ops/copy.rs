@@ -1,0 +1,121 @@
+//! CopyObject: the bytes are read and written here, by the same way as a GET and a PUT.
+
+use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use s3s::dto::{
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETagCondition, MetadataDirective,
+};
+use s3s::{S3Error, S3ErrorCode};
+
+use super::get::{Source, demand, size_of};
+use super::put::{PUT_BYTES_MAX, refuse_other_conditions};
+use super::{Work, headers_to_keep, signed};
+use crate::body::Trailer;
+use crate::checksums::{Summed, Sums};
+use crate::draft::Draft;
+use crate::errors::{Result, invalid, not_offered, s3};
+use crate::facts::Headers;
+use crate::keys::Right;
+use crate::object::{Conditions, Object, Verdict};
+use crate::tree;
+use crate::verify::hex;
+
+impl Work {
+    pub async fn copy_object(&self, input: CopyObjectInput, headers: &HeaderMap) -> Result<CopyObjectOutput> {
+        let bucket = self.bucket(&input.bucket, Right::Write).await?;
+        let key = tree::parse_key(&input.key)?;
+        let conditions = Conditions {
+            if_match: input.copy_source_if_match,
+            if_none_match: input.copy_source_if_none_match,
+            if_modified_since: input.copy_source_if_modified_since,
+            if_unmodified_since: input.copy_source_if_unmodified_since,
+        };
+        let source = self.source(&input.copy_source, &conditions).await?;
+        if key.is_dir || source.node.attr.is_dir() {
+            let message = "a key with a slash at its end is a directory here, and cannot be copied";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
+        }
+        if signed(size_of(&source)) > PUT_BYTES_MAX {
+            return Err(S3ErrorCode::EntityTooLarge.into());
+        }
+        let replaces = input.metadata_directive.as_ref().map(MetadataDirective::as_str);
+        let replaces = replaces == Some(MetadataDirective::REPLACE);
+        let is_same = self.there(&bucket, &key).await?.is_some_and(|there| there.node.id == source.node.id);
+        if is_same && !replaces {
+            let message = "an object is copied to itself only to replace its metadata";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
+        }
+        let kept = if replaces { headers_to_keep(headers)? } else { source.headers.clone() };
+        let target = target_conditions(headers)?;
+        refuse_other_conditions(&target)?;
+        let root = (bucket.root.id, key.dirs.as_slice());
+        let mut draft =
+            Draft::begin(&self.shared.vfs, self.caller(), root, &self.shared.unique).await.map_err(s3)?;
+        let size = size_of(&source);
+        let bytes = Source::new(&self.shared.vfs, self.caller(), source.node, 0..size);
+        let summed = match pour(bytes, &mut draft).await {
+            Ok(summed) => summed,
+            Err(e) => {
+                draft.discard().await;
+                self.remove_empty(&bucket, &key).await;
+                return Err(e);
+            }
+        };
+        let node = self.publish(&bucket, &key, draft, &target).await?;
+        // What was computed of the bytes is true of the copy, the sums over parts are not told with it.
+        let headers: Headers = kept.into_iter().collect();
+        let modified = crate::object::last_modified(&node);
+        let result = CopyObjectResult {
+            e_tag: Some(self.note(node, hex(&summed.md5), headers).await),
+            last_modified: Some(modified),
+            ..CopyObjectResult::default()
+        };
+        Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
+    }
+
+    /// The object to copy from, if the conditions hold.
+    pub async fn source(&self, source: &CopySource, conditions: &Conditions) -> Result<Object> {
+        let CopySource::Bucket { bucket, key, version_id } = source else {
+            return Err(not_offered("access points are not offered"));
+        };
+        if version_id.as_ref().is_some_and(|version| version.as_ref() != "null") {
+            return Err(S3ErrorCode::NoSuchVersion.into());
+        }
+        let bucket = self.bucket(bucket, Right::Read).await?;
+        let object = self.object(&bucket, key).await?;
+        // A copy has no "not modified".
+        match conditions.judge(&object.etag, &object.last_modified()) {
+            Verdict::Proceed => Ok(object),
+            Verdict::NotModified => Err(S3ErrorCode::PreconditionFailed.into()),
+            Verdict::Failed => demand(&object, conditions).map(|()| object),
+        }
+    }
+}
+
+/// On what is there now under the name of the copy. The protocol crate does not know these of a copy.
+fn target_conditions(headers: &HeaderMap) -> Result<Conditions> {
+    let condition = |name: HeaderName| {
+        let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
+        parsed.transpose().map_err(|_| invalid("a condition is no ETag"))
+    };
+    Ok(Conditions {
+        if_match: condition(IF_MATCH)?,
+        if_none_match: condition(IF_NONE_MATCH)?,
+        ..Conditions::default()
+    })
+}
+
+/// All of `source` into `draft`, stored.
+pub async fn pour(mut source: Source, draft: &mut Draft) -> Result<Summed> {
+    let mut sums = Sums::new(&HeaderMap::new(), Trailer::default())?;
+    loop {
+        let bytes = source.next().await?;
+        if bytes.is_empty() {
+            break;
+        }
+        sums.update(&bytes);
+        draft.append(bytes).await.map_err(s3)?;
+    }
+    let summed = sums.check()?;
+    draft.store().await.map_err(s3)?;
+    Ok(summed)
+}

@@ -1,0 +1,96 @@
+//! DeleteObject and DeleteObjects.
+//!
+//! S3 has no empty directories: with its last object a directory goes too, whoever made it. A key that is not there is
+//! deleted already.
+
+use s3s::dto::{
+    DeleteObjectInput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error as Failure,
+    ObjectIdentifier,
+};
+use s3s::{S3Error, S3ErrorCode};
+use types::ErrorKind;
+
+use super::Work;
+use crate::errors::{Result, s3};
+use crate::keys::Right;
+use crate::object::Conditions;
+use crate::tree::{self, Bucket};
+
+/// Of one request: S3's own.
+const KEYS_MAX: usize = 1000;
+
+impl Work {
+    pub async fn delete_object(&self, input: DeleteObjectInput) -> Result<()> {
+        let bucket = self.bucket(&input.bucket, Right::Write).await?;
+        let conditions = Conditions { if_match: input.if_match, ..Conditions::default() };
+        self.delete(&bucket, &input.key, &conditions).await
+    }
+
+    pub async fn delete_objects(&self, input: DeleteObjectsInput) -> Result<DeleteObjectsOutput> {
+        let bucket = self.bucket(&input.bucket, Right::Write).await?;
+        let asked = input.delete;
+        if asked.objects.is_empty() || asked.objects.len() > KEYS_MAX {
+            return Err(S3ErrorCode::MalformedXML.into());
+        }
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for ObjectIdentifier { key, .. } in asked.objects {
+            match self.delete(&bucket, &key, &Conditions::default()).await {
+                Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
+                Err(e) => errors.push(failure(key, &e)),
+            }
+        }
+        let is_quiet = asked.quiet.unwrap_or(false);
+        Ok(DeleteObjectsOutput {
+            deleted: Some(if is_quiet { Vec::new() } else { deleted }),
+            errors: Some(errors),
+            ..DeleteObjectsOutput::default()
+        })
+    }
+
+    async fn delete(&self, bucket: &Bucket, key: &str, conditions: &Conditions) -> Result<()> {
+        let key = tree::parse_key(key)?;
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
+        let dir = match tree::find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
+            Ok(dir) => dir,
+            Err(e) if is_absent(&e) => return absent(conditions),
+            Err(e) => return Err(s3(e)),
+        };
+        let _lock = self.shared.locks.lock(dir, &key.name).await;
+        let Some(object) = self.there(bucket, &key).await? else { return absent(conditions) };
+        self.demand(bucket, &key, conditions).await?;
+        let removed = if key.is_dir {
+            vfs.rmdir(caller, dir, &key.name).await
+        } else {
+            vfs.remove(caller, dir, &key.name).await
+        };
+        match removed {
+            Ok(_) => {
+                let (shared, id) = (self.shared.clone(), object.node.id);
+                tokio::task::spawn_blocking(move || shared.facts.forget(id));
+            }
+            Err(e) if is_absent(&e) => {}
+            // The keys below it are there still; the directory as such is none.
+            Err(e) if key.is_dir && e.kind() == ErrorKind::NotEmpty => {}
+            Err(e) => return Err(s3(e)),
+        }
+        self.remove_empty(bucket, &key).await;
+        Ok(())
+    }
+}
+
+fn is_absent(error: &types::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory)
+}
+
+fn absent(conditions: &Conditions) -> Result<()> {
+    if conditions.are_none() { Ok(()) } else { Err(S3ErrorCode::NoSuchKey.into()) }
+}
+
+fn failure(key: String, error: &S3Error) -> Failure {
+    Failure {
+        key: Some(key),
+        code: Some(error.code().as_str().to_owned()),
+        message: error.message().map(str::to_owned),
+        version_id: None,
+    }
+}

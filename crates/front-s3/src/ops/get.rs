@@ -1,0 +1,293 @@
+//! GetObject and HeadObject.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+use s3s::dto::{GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, StreamingBlob};
+use s3s::{S3Error, S3ErrorCode, S3Response};
+use types::{Caller, Error, ErrorKind};
+use vfs::{Lend, Node, Piece, Vfs};
+
+use super::{Work, signed};
+use crate::errors::{Result, s3};
+use crate::keys::Right;
+use crate::metrics::Metrics;
+use crate::object::{Conditions, Object, Verdict};
+
+/// Bytes read at once; what a slow client holds in our memory.
+const PART: u64 = 256 << 10;
+
+impl Work {
+    pub async fn get_object(&self, input: GetObjectInput) -> s3s::S3Result<S3Response<GetObjectOutput>> {
+        let bucket = self.bucket(&input.bucket, Right::Read).await?;
+        let object = self.object(&bucket, &input.key).await?;
+        let conditions = Conditions {
+            if_match: input.if_match,
+            if_none_match: input.if_none_match,
+            if_modified_since: input.if_modified_since,
+            if_unmodified_since: input.if_unmodified_since,
+        };
+        demand(&object, &conditions)?;
+        let size = size_of(&object);
+        let range = range_of(input.range.as_ref(), input.part_number, size)?;
+        let overridden = [
+            ("content-type", input.response_content_type.is_some()),
+            ("cache-control", input.response_cache_control.is_some()),
+            ("content-disposition", input.response_content_disposition.is_some()),
+            ("content-encoding", input.response_content_encoding.is_some()),
+            ("content-language", input.response_content_language.is_some()),
+            ("expires", input.response_expires.is_some()),
+        ];
+        let overridden: Vec<_> = overridden.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        let asked = range.clone().unwrap_or(0..size);
+        let with_checksums = input.checksum_mode.is_some() && range.is_none();
+        let headers = headers_of(&object, &overridden, with_checksums);
+        self.shared.metrics.read_bytes.inc_by(asked.end - asked.start);
+        let output = GetObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: Some(signed(asked.end - asked.start)),
+            content_range: range.map(|range| content_range(&range, size)),
+            e_tag: Some(object.etag()),
+            last_modified: Some(object.last_modified()),
+            body: Some(self.body(object.node, asked)),
+            ..GetObjectOutput::default()
+        };
+        Ok(S3Response::with_headers(output, headers))
+    }
+
+    pub async fn head_object(&self, input: HeadObjectInput) -> s3s::S3Result<S3Response<HeadObjectOutput>> {
+        let bucket = self.bucket(&input.bucket, Right::Read).await?;
+        let object = self.object(&bucket, &input.key).await?;
+        let conditions = Conditions {
+            if_match: input.if_match,
+            if_none_match: input.if_none_match,
+            if_modified_since: input.if_modified_since,
+            if_unmodified_since: input.if_unmodified_since,
+        };
+        demand(&object, &conditions)?;
+        let size = size_of(&object);
+        let range = range_of(input.range.as_ref(), input.part_number, size)?;
+        let asked = range.clone().unwrap_or(0..size);
+        let headers = headers_of(&object, &[], input.checksum_mode.is_some() && range.is_none());
+        let output = HeadObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: Some(signed(asked.end - asked.start)),
+            content_range: range.map(|range| content_range(&range, size)),
+            e_tag: Some(object.etag()),
+            last_modified: Some(object.last_modified()),
+            ..HeadObjectOutput::default()
+        };
+        Ok(S3Response::with_headers(output, headers))
+    }
+
+    pub fn reading(&self, node: Node) -> Reading {
+        Reading { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
+    }
+
+    fn body(&self, node: Node, asked: Range<u64>) -> StreamingBlob {
+        let reading = self.reading(node);
+        StreamingBlob::from(s3s::Body::http_body_unsync(ReadBody {
+            reading: Some(reading),
+            at: asked.start,
+            end: asked.end,
+            under_way: None,
+            metrics: self.shared.metrics.clone(),
+        }))
+    }
+}
+
+/// A directory has no bytes.
+pub fn size_of(object: &Object) -> u64 {
+    if object.node.attr.is_dir() { 0 } else { object.node.attr.size }
+}
+
+pub fn demand(object: &Object, conditions: &Conditions) -> Result<()> {
+    let code = match conditions.judge(&object.etag, &object.last_modified()) {
+        Verdict::Proceed => return Ok(()),
+        Verdict::NotModified => S3ErrorCode::NotModified,
+        Verdict::Failed => S3ErrorCode::PreconditionFailed,
+    };
+    let is_not_modified = code == S3ErrorCode::NotModified;
+    let mut error = S3Error::new(code);
+    if is_not_modified && let Ok(etag) = object.etag().to_http_header() {
+        error.set_headers(HeaderMap::from_iter([(http::header::ETAG, etag)]));
+    }
+    Err(error)
+}
+
+/// `None`: all of it.
+pub fn range_of(range: Option<&s3s::dto::Range>, part: Option<i32>, size: u64) -> Result<Option<Range<u64>>> {
+    match (range, part) {
+        (Some(_), Some(_)) => Err(S3ErrorCode::InvalidRequest.into()),
+        (Some(range), None) => {
+            let mut unsatisfiable = S3Error::new(S3ErrorCode::InvalidRange);
+            let whole = HeaderValue::try_from(format!("bytes */{size}")).map_err(S3Error::internal_error)?;
+            unsatisfiable.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, whole)]));
+            range.check(size).map(Some).map_err(|_| unsatisfiable)
+        }
+        // Which parts it was uploaded in is not kept: an object is one part.
+        (None, Some(1)) if size > 0 => Ok(Some(0..size)),
+        (None, None | Some(1)) => Ok(None),
+        (None, Some(_)) => {
+            let mut error = S3Error::new(S3ErrorCode::Custom("InvalidPartNumber".into()));
+            error.set_status_code(http::StatusCode::RANGE_NOT_SATISFIABLE);
+            Err(error)
+        }
+    }
+}
+
+pub fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
+}
+
+/// What was kept with the object, but for what the request has other wishes for.
+pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if !without.contains(&"content-type") {
+        let is_dir = object.node.attr.is_dir();
+        let kind = if is_dir { "application/x-directory" } else { "binary/octet-stream" };
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    for (name, value) in &object.headers {
+        let is_left_out = without.contains(&name.as_str());
+        if is_left_out || !with_checksums && name.starts_with("x-amz-checksum-") {
+            continue;
+        }
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::try_from(name.as_str()), HeaderValue::from_bytes(value.as_bytes()))
+        {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// Reads one version of a file.
+pub struct Reading {
+    vfs: Arc<Vfs>,
+    caller: Caller,
+    node: Node,
+    is_first: bool,
+}
+
+impl Reading {
+    /// All of what is asked for; in pieces that lie in the cache where `lend` says so.
+    pub async fn read(&mut self, offset: u64, count: u32, lend: Lend) -> types::Result<Vec<Piece>> {
+        let data = if std::mem::take(&mut self.is_first) {
+            // As a user of the file, so that permission is asked for and others are fetched ahead.
+            let out = self.vfs.read(&self.caller, self.node.id, offset, count, lend).await?;
+            if out.node.version != self.node.version {
+                return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
+            }
+            out.data
+        } else {
+            self.vfs.read_version(&self.node, offset, count, lend).await?
+        };
+        // Less than the header has promised: it was cut short meanwhile.
+        if data.iter().map(Piece::length).sum::<u64>() != u64::from(count) {
+            return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
+        }
+        Ok(data)
+    }
+
+    /// The same, in our memory.
+    async fn copy(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
+        let pieces = self.read(offset, count, Lend::Nothing).await?;
+        let failed = |e| Error::io("read the cached part of", self.node.id, e);
+        let mut bytes =
+            pieces.iter().map(Piece::to_bytes).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        if bytes.len() == 1
+            && let Some(only) = bytes.pop()
+        {
+            return Ok(only);
+        }
+        Ok(bytes.concat().into())
+    }
+}
+
+type UnderWay = Pin<Box<dyn Future<Output = (Reading, types::Result<Bytes>)> + Send>>;
+
+/// The body of an answer. What fails after its header is sent ends the connection: the client sees that it is short.
+struct ReadBody {
+    reading: Option<Reading>,
+    at: u64,
+    end: u64,
+    under_way: Option<UnderWay>,
+    metrics: Arc<Metrics>,
+}
+
+impl Body for ReadBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<types::Result<Frame<Bytes>>>> {
+        let this = &mut *self;
+        if this.under_way.is_none() && this.at < this.end {
+            let Some(mut reading) = this.reading.take() else { return Poll::Ready(None) };
+            let count = (this.end - this.at).min(PART);
+            let (offset, count) = (this.at, u32::try_from(count).unwrap_or(u32::MAX));
+            this.under_way = Some(Box::pin(async move {
+                let read = reading.copy(offset, count).await;
+                (reading, read)
+            }));
+        }
+        let Some(under_way) = &mut this.under_way else { return Poll::Ready(None) };
+        let (reading, read) = ready!(under_way.as_mut().poll(cx));
+        this.under_way = None;
+        match read {
+            Ok(bytes) => {
+                this.reading = Some(reading);
+                this.at += bytes.len() as u64;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Err(e) => {
+                this.metrics.aborted.inc();
+                tracing::debug!("an answer is cut short: {e}");
+                this.end = this.at;
+                Poll::Ready(Some(Err(e)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.at >= self.end && self.under_way.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.end - self.at)
+    }
+}
+
+/// For those who copy: the bytes of `range` of one version, in order.
+pub struct Source {
+    reading: Reading,
+    at: u64,
+    end: u64,
+}
+
+impl Source {
+    pub fn new(vfs: &Arc<Vfs>, caller: &Caller, node: Node, range: Range<u64>) -> Source {
+        let reading = Reading { vfs: vfs.clone(), caller: caller.clone(), node, is_first: true };
+        Source { reading, at: range.start, end: range.end }
+    }
+
+    /// Empty at the end.
+    pub async fn next(&mut self) -> Result<Bytes> {
+        let count = u32::try_from((self.end - self.at).min(PART)).unwrap_or(u32::MAX);
+        if count == 0 {
+            return Ok(Bytes::new());
+        }
+        let bytes = self.reading.copy(self.at, count).await.map_err(s3)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes)
+    }
+}

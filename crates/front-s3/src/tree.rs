@@ -1,0 +1,174 @@
+//! Buckets and keys to files: where a request's bucket is in the served tree, and what has the name of its key there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use s3s::{S3Error, S3ErrorCode};
+use types::{Caller, ErrorKind, FileId, Name, SetAttr};
+use vfs::{Node, Vfs};
+
+use crate::errors::{self, Result, s3};
+use crate::key::Key;
+use crate::keys::{AccessKey, Right};
+
+/// Directories that come and go while a key is put below them: tried so often.
+const TRIES_MAX: usize = 4;
+/// Buckets that are listed.
+const BUCKETS_MAX: usize = 10_000;
+
+/// Which directories are buckets.
+#[derive(Clone, Debug)]
+pub enum BucketMap {
+    /// Every directory at the top of the tree whose name can be a bucket's.
+    Top,
+    /// These alone: a path in the tree for each name.
+    Named(BTreeMap<String, String>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    pub name: String,
+    pub root: Node,
+}
+
+/// Opens the bucket for `key`, if it may.
+pub async fn bucket(vfs: &Vfs, map: &BucketMap, key: &AccessKey, name: &str, right: Right) -> Result<Bucket> {
+    if !key.may(right, name) {
+        return Err(S3ErrorCode::AccessDenied.into());
+    }
+    let path = match map {
+        BucketMap::Top => name,
+        BucketMap::Named(named) => named.get(name).ok_or(S3ErrorCode::NoSuchBucket)?,
+    };
+    let root = vfs.resolve(path.as_bytes()).await.map_err(bucket_error)?;
+    if !root.attr.is_dir() {
+        return Err(S3ErrorCode::NoSuchBucket.into());
+    }
+    Ok(Bucket { name: name.to_owned(), root })
+}
+
+fn bucket_error(error: types::Error) -> S3Error {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory => S3ErrorCode::NoSuchBucket.into(),
+        _ => s3(error),
+    }
+}
+
+/// Names of the buckets that `key` sees, with their directories, in order.
+pub async fn buckets(vfs: &Vfs, map: &BucketMap, key: &AccessKey) -> Result<Vec<Bucket>> {
+    let mut found = Vec::new();
+    match map {
+        BucketMap::Named(named) => {
+            for (name, path) in named.iter().filter(|(name, _)| key.sees(name)) {
+                match vfs.resolve(path.as_bytes()).await {
+                    Ok(root) => found.push(Bucket { name: name.clone(), root }),
+                    // The others are there.
+                    Err(e) => tracing::warn!("bucket {name}: {e}"),
+                }
+            }
+        }
+        BucketMap::Top => {
+            let mut cookie = 0;
+            loop {
+                let listing = vfs.readdir(&Caller::root(), vfs.root(), cookie, 1024).await.map_err(s3)?;
+                for item in &listing.items {
+                    cookie = item.cookie;
+                    if let Ok(name) = std::str::from_utf8(&item.name)
+                        && let Some(root) = &item.node
+                        && root.attr.is_dir()
+                        && s3s::path::check_bucket_name(name)
+                        && key.sees(name)
+                    {
+                        found.push(Bucket { name: name.to_owned(), root: root.clone() });
+                    }
+                }
+                if listing.eof || found.len() >= BUCKETS_MAX {
+                    break;
+                }
+            }
+            found.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+    }
+    Ok(found)
+}
+
+pub fn parse_key(text: &str) -> Result<Key> {
+    Key::parse(text.as_bytes()).map_err(errors::unfit)
+}
+
+/// The file or directory that `key` stands for; `NoSuchKey` for what is no object: a directory without the slash, a
+/// link, a device.
+pub async fn find(vfs: &Vfs, caller: &Caller, bucket: &Bucket, key: &Key) -> Result<Node> {
+    let found = match find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
+        Ok(dir) => vfs.lookup(caller, dir, &key.name).await,
+        Err(e) => Err(e),
+    };
+    let node = match found {
+        // A file where the key has a directory: there is nothing below it.
+        Err(e) if e.kind() == ErrorKind::NotADirectory => return Err(S3ErrorCode::NoSuchKey.into()),
+        other => other.map_err(s3)?,
+    };
+    let fits = if key.is_dir { node.attr.is_dir() } else { node.attr.is_file() };
+    if fits { Ok(node) } else { Err(S3ErrorCode::NoSuchKey.into()) }
+}
+
+pub async fn find_dir(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) -> types::Result<FileId> {
+    let mut at = root;
+    for name in names {
+        at = vfs.lookup(caller, at, name).await?.id;
+    }
+    Ok(at)
+}
+
+/// The directory at the end of `names`; those that are missing are made.
+pub async fn make_dirs(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) -> types::Result<FileId> {
+    let mut tries = 0;
+    'again: loop {
+        tries += 1;
+        let mut at = root;
+        for name in names {
+            match make_dir(vfs, caller, at, name).await {
+                Ok(dir) => at = dir,
+                // Removed since: an empty directory goes with its last object.
+                Err(e) if is_gone(&e) && tries < TRIES_MAX => continue 'again,
+                Err(e) => return Err(e),
+            }
+        }
+        return Ok(at);
+    }
+}
+
+async fn make_dir(vfs: &Vfs, caller: &Caller, dir: FileId, name: &Name) -> types::Result<FileId> {
+    match vfs.lookup(caller, dir, name).await {
+        Ok(node) if node.attr.is_dir() => return Ok(node.id),
+        Ok(_) => return Err(types::Error::new(ErrorKind::NotADirectory, "put a key below", name)),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+    match vfs.mkdir(caller, dir, name, set).await {
+        Ok(made) => Ok(made.node.id),
+        Err(e) if e.kind() == ErrorKind::Exists => Ok(vfs.lookup(caller, dir, name).await?.id),
+        Err(e) => Err(e),
+    }
+}
+
+pub fn is_gone(error: &types::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale)
+}
+
+/// S3 has no empty directories: one whose last object is gone goes too, and so do those above it, up to the bucket.
+pub async fn remove_empty(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) {
+    for depth in (1..=names.len()).rev() {
+        let Some((name, above)) = names[..depth].split_last() else { return };
+        let Ok(dir) = find_dir(vfs, caller, root, above).await else { return };
+        // Not empty, or somebody else's to decide.
+        if vfs.rmdir(caller, dir, name).await.is_err() {
+            return;
+        }
+    }
+}
+
+pub fn name_of(text: String) -> Name {
+    Name::new(Bytes::from(text)).expect("made of hexadecimal digits and letters")
+}

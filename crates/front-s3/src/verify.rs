@@ -1,0 +1,227 @@
+//! Signatures (AWS Signature Version 4): the one place where they are checked, for all requests and for the fast path.
+//!
+//! The protocol crate has a verifier of its own, but cannot be asked for the signature alone, takes SigV2 and any
+//! lifetime of a presigned URL, does not check the region, and writes the signature that would have been right into
+//! its debug log. So it gets no keys: what reaches it has been verified here, and has lost everything that
+//! belongs to the signature. Here no signature and no secret is ever put into an error or a log.
+
+mod canonical;
+mod request;
+mod scope;
+
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, Method};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::keys::{AccessKey, Keys, Secret};
+
+pub use canonical::{Query, decode, encode};
+pub use request::{Claim, is_auth_parameter};
+pub use scope::{AmzDate, Scope};
+
+/// How far a client's clock may be off.
+pub const SKEW_SECONDS: i64 = 15 * 60;
+/// The longest life of a presigned URL.
+pub const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
+
+/// SHA-256 of no bytes.
+pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// A request's head, as it was sent.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    pub method: &'a Method,
+    /// Percent-encoded.
+    pub path: &'a str,
+    pub query: &'a str,
+    pub headers: &'a HeaderMap,
+}
+
+/// What a request must be signed for.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    pub region: String,
+}
+
+/// What the signature says of the body.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// Nothing.
+    Unsigned,
+    Sha256([u8; 32]),
+    /// It comes in chunks, each signed.
+    Chunks {
+        signer: ChunkSigner,
+        trailer: bool,
+    },
+    /// It comes in chunks that are not signed, with a trailer.
+    UnsignedChunks,
+}
+
+/// A request that its sender has signed.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    pub key: Arc<AccessKey>,
+    pub payload: Payload,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not signed at all.
+    Anonymous,
+    /// SigV2.
+    OldVersion,
+    /// More than one way to sign, or one that is not understood: what is wrong with it.
+    Malformed(&'static str),
+    UnknownKey,
+    /// Signed for another region than this.
+    WrongRegion {
+        expected: String,
+    },
+    WrongSignature,
+    /// The clocks differ by too much.
+    Skewed,
+    /// Of a presigned URL.
+    Expired,
+    /// A header that changes what is asked for, and is not covered by the signature.
+    UnsignedHeader(String),
+    /// A kind of signed body that is not known.
+    UnknownPayload,
+}
+
+/// `now`: seconds since 1970.
+pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Result<Verified, Refusal> {
+    let query = Query::parse(head.query);
+    let claim = Claim::of(head, &query)?;
+    let scope = &claim.scope;
+    if scope.service != "s3" {
+        return Err(Refusal::Malformed("the credential's service is not s3"));
+    }
+    if scope.region != expected.region {
+        return Err(Refusal::WrongRegion { expected: expected.region.clone() });
+    }
+    if scope.date != claim.date.day() {
+        return Err(Refusal::Malformed("the credential's date is not that of the request"));
+    }
+    claim.demand_time(now)?;
+    claim.demand_covered(head)?;
+    let key = keys.get(&claim.key_id).ok_or(Refusal::UnknownKey)?;
+    let canonical = canonical::request(head, &query, &claim).ok_or(Refusal::WrongSignature)?;
+    let signing_key = signing_key(&key.secret, scope);
+    let text = string_to_sign("AWS4-HMAC-SHA256", &claim.date, scope, &[&hex(&Sha256::digest(canonical))]);
+    if !matches(&signing_key, &text, &claim.signature) {
+        return Err(Refusal::WrongSignature);
+    }
+    let signer = ChunkSigner {
+        key: signing_key,
+        date: claim.date.clone(),
+        scope: scope.clone(),
+        previous: claim.signature.clone(),
+    };
+    Ok(Verified { key: key.clone(), payload: payload(&claim, signer)? })
+}
+
+fn payload(claim: &Claim, signer: ChunkSigner) -> Result<Payload, Refusal> {
+    match claim.content_sha256.as_str() {
+        "UNSIGNED-PAYLOAD" => Ok(Payload::Unsigned),
+        // A presigned URL says nothing of the body, and a chunk's signature would hang on nothing.
+        _ if claim.expires.is_some() && claim.content_sha256.starts_with("STREAMING-") => {
+            Err(Refusal::UnknownPayload)
+        }
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => Ok(Payload::Chunks { signer, trailer: false }),
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => Ok(Payload::Chunks { signer, trailer: true }),
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Payload::UnsignedChunks),
+        hash => unhex(hash).map(Payload::Sha256).ok_or(Refusal::UnknownPayload),
+    }
+}
+
+/// Signs the chunks of one body, each over the one before it.
+#[derive(Clone)]
+pub struct ChunkSigner {
+    key: [u8; 32],
+    date: AmzDate,
+    scope: Scope,
+    previous: String,
+}
+
+impl std::fmt::Debug for ChunkSigner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChunkSigner(..)")
+    }
+}
+
+impl ChunkSigner {
+    /// Is `signature` that of the next chunk, which has this SHA-256?
+    pub fn accepts(&mut self, sha256: &[u8], signature: &str) -> bool {
+        let parts = [self.previous.as_str(), EMPTY_SHA256, &hex(sha256)];
+        let text = string_to_sign("AWS4-HMAC-SHA256-PAYLOAD", &self.date, &self.scope, &parts);
+        self.is(&text, signature)
+    }
+
+    /// Is `signature` that of the trailer after the last chunk?
+    pub fn accepts_trailer(&mut self, sha256: &[u8], signature: &str) -> bool {
+        let parts = [self.previous.as_str(), &hex(sha256)];
+        let text = string_to_sign("AWS4-HMAC-SHA256-TRAILER", &self.date, &self.scope, &parts);
+        self.is(&text, signature)
+    }
+
+    fn is(&mut self, text: &str, signature: &str) -> bool {
+        let right = matches(&self.key, text, signature);
+        if right {
+            self.previous = signature.to_owned();
+        }
+        right
+    }
+}
+
+fn string_to_sign(algorithm: &str, date: &AmzDate, scope: &Scope, parts: &[&str]) -> String {
+    format!("{algorithm}\n{date}\n{scope}\n{}", parts.join("\n"))
+}
+
+/// In a time that does not depend on where they differ.
+fn matches(key: &[u8], text: &str, signature: &str) -> bool {
+    hex(&hmac(key, text.as_bytes())).as_bytes().ct_eq(signature.as_bytes()).into()
+}
+
+fn signing_key(secret: &Secret, scope: &Scope) -> [u8; 32] {
+    let start = format!("AWS4{}", secret.expose());
+    let date = hmac(start.as_bytes(), scope.date.as_bytes());
+    let region = hmac(&date, scope.region.as_bytes());
+    let service = hmac(&region, scope.service.as_bytes());
+    hmac(&service, b"aws4_request")
+}
+
+fn hmac(key: &[u8], data: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(data);
+    mac.finalize().into_bytes().into()
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// Lower-case digits only, as signers write them.
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What a request says of its own signature, in its header or in its query: the claim that is checked.
+
+use http::HeaderMap;
+
+use super::canonical::Query;
+use super::scope::{AmzDate, Scope};
+use super::{Head, PRESIGNED_SECONDS_MAX, Refusal, SKEW_SECONDS};
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const SIGNED_HEADERS_MAX: usize = 64;
+
+#[derive(Clone)]
+pub struct Claim {
+    pub key_id: String,
+    pub scope: Scope,
+    pub date: AmzDate,
+    /// In lower case, sorted.
+    pub signed_headers: Vec<String>,
+    /// 64 hexadecimal digits.
+    pub signature: String,
+    /// As it was signed: a hash, or a word that stands for one.
+    pub content_sha256: String,
+    /// Of a presigned URL: how long it lives.
+    pub expires: Option<u64>,
+}
+
+/// Belongs to the signature, and to nothing else.
+pub fn is_auth_parameter(name: &[u8]) -> bool {
+    let names =
+        ["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature", "Security-Token"];
+    let name = name.strip_prefix(b"X-Amz-");
+    name.is_some_and(|name| names.iter().any(|known| known.as_bytes() == name))
+        || name == Some(b"Content-Sha256")
+}
+
+/// The only parameter that a signature does not cover.
+pub fn is_signature_parameter(name: &[u8]) -> bool {
+    name == b"X-Amz-Signature"
+}
+
+impl Claim {
+    pub fn of(head: &Head<'_>, query: &Query) -> Result<Claim, Refusal> {
+        let by_header = head.headers.get_all("authorization").iter().count();
+        let by_query = query.has("X-Amz-Signature") || query.has("X-Amz-Algorithm");
+        if query.has("Signature") && query.has("AWSAccessKeyId") {
+            return Err(Refusal::OldVersion);
+        }
+        match (by_header, by_query) {
+            (0, false) => Err(Refusal::Anonymous),
+            (0, true) => Claim::of_query(head, query),
+            (1, false) => Claim::of_header(head),
+            _ => Err(Refusal::Malformed("it is signed more than once")),
+        }
+    }
+
+    fn of_header(head: &Head<'_>) -> Result<Claim, Refusal> {
+        let text =
+            only(head.headers, "authorization").ok_or(Refusal::Malformed("Authorization is no text"))?;
+        if text.starts_with("AWS ") {
+            return Err(Refusal::OldVersion);
+        }
+        let fields = text.strip_prefix(ALGORITHM).filter(|rest| rest.starts_with([' ', ',']));
+        let fields = fields.ok_or(Refusal::Malformed("Authorization is not AWS4-HMAC-SHA256"))?;
+        let (mut credential, mut signed, mut signature) = (None, None, None);
+        for field in fields.split(',').map(str::trim).filter(|field| !field.is_empty()) {
+            let slot = match field.split_once('=') {
+                Some(("Credential", value)) => credential.replace(value),
+                Some(("SignedHeaders", value)) => signed.replace(value),
+                Some(("Signature", value)) => signature.replace(value),
+                _ => return Err(Refusal::Malformed("Authorization has a field that is not known")),
+            };
+            if slot.is_some() {
+                return Err(Refusal::Malformed("Authorization has a field twice"));
+            }
+        }
+        let (Some(credential), Some(signed), Some(signature)) = (credential, signed, signature) else {
+            return Err(Refusal::Malformed("Authorization lacks a field"));
+        };
+        let date = only(head.headers, "x-amz-date").ok_or(Refusal::Malformed("x-amz-date is missing"))?;
+        let sha256 = only(head.headers, "x-amz-content-sha256");
+        let sha256 = sha256.ok_or(Refusal::Malformed("x-amz-content-sha256 is missing"))?;
+        Claim::new((credential, signed, signature), date, sha256, None)
+    }
+
+    fn of_query(head: &Head<'_>, query: &Query) -> Result<Claim, Refusal> {
+        let get = |name| query.get(name).flatten().ok_or(Refusal::Malformed("a parameter of the signature"));
+        if get("X-Amz-Algorithm")? != ALGORITHM {
+            return Err(Refusal::Malformed("X-Amz-Algorithm is not AWS4-HMAC-SHA256"));
+        }
+        let fields = (get("X-Amz-Credential")?, get("X-Amz-SignedHeaders")?, get("X-Amz-Signature")?);
+        let expires: u64 =
+            get("X-Amz-Expires")?.parse().map_err(|_| Refusal::Malformed("X-Amz-Expires is no number"))?;
+        if !(1..=PRESIGNED_SECONDS_MAX).contains(&expires) {
+            return Err(Refusal::Malformed("X-Amz-Expires is not between 1 and 604800 seconds"));
+        }
+        // Signed where it is sent: in the query, else as a header, else it is not.
+        let sha256 = match query.get("X-Amz-Content-Sha256") {
+            Some(value) => value.ok_or(Refusal::UnknownPayload)?,
+            None if head.headers.contains_key("x-amz-content-sha256") => {
+                only(head.headers, "x-amz-content-sha256").ok_or(Refusal::UnknownPayload)?
+            }
+            None => "UNSIGNED-PAYLOAD",
+        };
+        Claim::new(fields, get("X-Amz-Date")?, sha256, Some(expires))
+    }
+
+    fn new(
+        (credential, signed, signature): (&str, &str, &str),
+        date: &str,
+        content_sha256: &str,
+        expires: Option<u64>,
+    ) -> Result<Claim, Refusal> {
+        let (key_id, scope) =
+            Scope::of_credential(credential).ok_or(Refusal::Malformed("the credential is no scope"))?;
+        let date = AmzDate::parse(date).ok_or(Refusal::Malformed("the date is none"))?;
+        let signed_headers: Vec<String> = signed.split(';').map(str::to_owned).collect();
+        let in_order = signed_headers.windows(2).all(|pair| pair[0] < pair[1]);
+        let lower = signed_headers.iter().all(|name| !name.bytes().any(|byte| byte.is_ascii_uppercase()));
+        if !in_order || !lower || signed_headers.len() > SIGNED_HEADERS_MAX {
+            return Err(Refusal::Malformed("the signed headers are not sorted, or too many"));
+        }
+        if signature.len() != 64 {
+            return Err(Refusal::WrongSignature);
+        }
+        Ok(Claim {
+            key_id,
+            scope,
+            date,
+            signed_headers,
+            signature: signature.to_owned(),
+            content_sha256: content_sha256.to_owned(),
+            expires,
+        })
+    }
+
+    pub fn demand_time(&self, now: i64) -> Result<(), Refusal> {
+        let age = now - self.date.seconds();
+        match self.expires {
+            None if age.abs() > SKEW_SECONDS => Err(Refusal::Skewed),
+            Some(_) if age < -SKEW_SECONDS => Err(Refusal::Skewed),
+            Some(expires) if age > i64::try_from(expires).unwrap_or(i64::MAX) => Err(Refusal::Expired),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where it goes, and all that S3 gives a meaning of its own.
+    pub fn demand_covered(&self, head: &Head<'_>) -> Result<(), Refusal> {
+        let covered = |name: &str| self.signed_headers.iter().any(|signed| signed == name);
+        if !covered("host") {
+            return Err(Refusal::UnsignedHeader("host".to_owned()));
+        }
+        let amz = head.headers.keys().map(http::HeaderName::as_str).filter(|name| name.starts_with("x-amz-"));
+        for name in amz {
+            if !covered(name) {
+                return Err(Refusal::UnsignedHeader(name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    value.to_str().ok()
+}

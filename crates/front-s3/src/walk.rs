@@ -1,0 +1,333 @@
+//! Keys of a bucket in S3's order, which is that of their bytes, page by page.
+//!
+//! A directory is listed in the order of its cookies, which are hashes. So each page takes the smallest names that
+//! come next out of a pass over the directory: memory is bounded by the page and the depth of the tree, whatever
+//! the directory holds. A directory sorts by its name with the slash: between `a-b` and `a0` lies all that is below `a/`.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use types::{Caller, Error, ErrorKind};
+use vfs::{Node, Vfs};
+
+use crate::key::is_hidden;
+use crate::tree::is_gone;
+
+/// Names taken from a directory in one pass, at most.
+const BATCH_MAX: usize = 1024;
+/// Items asked for at once.
+const ITEMS: usize = 1024;
+
+/// What is to be listed.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub prefix: Vec<u8>,
+    /// Empty: none.
+    pub delimiter: Vec<u8>,
+    /// The first key or common prefix that may be told.
+    pub from: Vec<u8>,
+    pub max: usize,
+    /// Keys that XML has no way to write are left out.
+    pub as_xml: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Listed {
+    Object { key: String, node: Node },
+    CommonPrefix(String),
+}
+
+impl Listed {
+    pub fn text(&self) -> &str {
+        match self {
+            Listed::Object { key, .. } => key,
+            Listed::CommonPrefix(prefix) => prefix,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Page {
+    pub items: Vec<Listed>,
+    /// Where the next page begins; absent at the end.
+    pub next: Option<Vec<u8>>,
+    /// Names that cannot be told as keys.
+    pub skipped: u64,
+}
+
+/// One name of a directory; ordered by how its keys are.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The name, of a directory with the slash.
+    sort: Vec<u8>,
+    node: Node,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.sort == other.sort
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        self.sort.cmp(&other.sort)
+    }
+}
+
+/// A directory that is being walked.
+struct Frame {
+    node: Node,
+    /// Of all keys in it, with the slash at its end.
+    path: Vec<u8>,
+    /// Only names that begin so.
+    filter: Vec<u8>,
+    batch: VecDeque<Entry>,
+    /// Where the next batch begins.
+    from: Vec<u8>,
+    is_over: bool,
+    /// It has names that can be told, or may have.
+    has_names: bool,
+}
+
+pub struct Walk<'a> {
+    pub vfs: &'a Vfs,
+    pub caller: &'a Caller,
+    pub wanted: Wanted,
+}
+
+impl Walk<'_> {
+    /// `root`: the bucket's directory.
+    pub async fn page(&self, root: &Node) -> types::Result<Page> {
+        let mut page = Page::default();
+        if self.wanted.max == 0 {
+            return Ok(page);
+        }
+        let Some(top) = self.top(root).await? else { return Ok(page) };
+        let mut frames = vec![top];
+        loop {
+            let is_top = frames.len() == 1;
+            let Some(frame) = frames.last_mut() else { break };
+            if frame.batch.is_empty() && !frame.is_over {
+                let room = self.wanted.max + 1 - page.items.len();
+                match self.fill(frame, room.min(BATCH_MAX), &mut page.skipped).await {
+                    // Removed while we walk.
+                    Err(e) if is_gone(&e) && !is_top => {
+                        frames.pop();
+                        continue;
+                    }
+                    other => other?,
+                }
+            }
+            let next = match frame.batch.pop_front() {
+                Some(entry) => self.enter(frame, entry),
+                None => {
+                    let done = frames.pop();
+                    done.and_then(|frame| self.left(frame)).map(Step::Tell)
+                }
+            };
+            let is_full = match next {
+                Some(Step::Descend(frame)) => {
+                    frames.push(frame);
+                    false
+                }
+                Some(Step::Tell(item)) => self.tell(&mut page, item),
+                None => false,
+            };
+            if is_full {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// The directory that the prefix leads to.
+    async fn top(&self, root: &Node) -> types::Result<Option<Frame>> {
+        let prefix = &self.wanted.prefix;
+        let split = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (path, filter) = prefix.split_at(split);
+        let mut node = root.clone();
+        for part in path.split(|byte| *byte == b'/').take(path.iter().filter(|byte| **byte == b'/').count()) {
+            // No key has such a part.
+            let Ok(name) = types::Name::new(part.to_vec()) else { return Ok(None) };
+            if is_hidden(part) {
+                return Ok(None);
+            }
+            node = match self.vfs.lookup(self.caller, node.id, &name).await {
+                Ok(node) if node.attr.is_dir() => node,
+                Ok(_) => return Ok(None),
+                Err(e) if is_gone(&e) => return Ok(None),
+                Err(e) => return Err(e),
+            };
+        }
+        Ok(Some(self.frame(node, path.to_vec(), filter.to_vec())))
+    }
+
+    fn frame(&self, node: Node, path: Vec<u8>, filter: Vec<u8>) -> Frame {
+        // Below this directory the walk begins where `from` says, if that is a place in it.
+        let from = self.wanted.from.strip_prefix(path.as_slice()).unwrap_or_default().to_vec();
+        let is_over = self.wanted.from > path && !self.wanted.from.starts_with(&path);
+        Frame { node, path, filter, batch: VecDeque::new(), from, is_over, has_names: is_over }
+    }
+
+    /// The next names, in order.
+    async fn fill(&self, frame: &mut Frame, room: usize, skipped: &mut u64) -> types::Result<()> {
+        let mut smallest: BinaryHeap<Entry> = BinaryHeap::with_capacity(room + 1);
+        let mut is_whole = true;
+        let mut cookie = 0;
+        loop {
+            let listing = self.vfs.readdir(self.caller, frame.node.id, cookie, ITEMS).await?;
+            for item in listing.items {
+                cookie = item.cookie;
+                if matches!(item.name.as_ref(), b"." | b"..") || is_hidden(&item.name) {
+                    continue;
+                }
+                // A listing that leaves out what cannot be reached would have clients remove their copies of it.
+                let unreachable = || Error::new(ErrorKind::Unavailable, "list", item.name.escape_ascii());
+                let node = item.node.ok_or_else(unreachable)?;
+                if !node.attr.is_dir() && !node.attr.is_file() {
+                    continue;
+                }
+                frame.has_names = true;
+                if !can_be_told(&item.name, self.wanted.as_xml) {
+                    *skipped += 1;
+                    continue;
+                }
+                let mut sort = item.name.to_vec();
+                if node.attr.is_dir() {
+                    sort.push(b'/');
+                }
+                // All below a directory counts as one, and `from` may lie in it.
+                let is_before = sort < frame.from && !(node.attr.is_dir() && frame.from.starts_with(&sort));
+                if is_before || !sort.starts_with(&frame.filter) {
+                    continue;
+                }
+                smallest.push(Entry { sort, node });
+                if smallest.len() > room {
+                    smallest.pop();
+                    is_whole = false;
+                }
+            }
+            if listing.eof {
+                break;
+            }
+        }
+        frame.batch = smallest.into_sorted_vec().into();
+        frame.is_over = is_whole;
+        if let Some(last) = frame.batch.back() {
+            frame.from = after_prefix(&last.sort).unwrap_or_default();
+            if !last.node.attr.is_dir() {
+                frame.from = [last.sort.as_slice(), b"\0"].concat();
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&self, frame: &Frame, entry: Entry) -> Option<Step> {
+        let path = [frame.path.as_slice(), &entry.sort].concat();
+        if let Some(common) = self.rolled_up(&path) {
+            return Some(Step::Tell((common, None)));
+        }
+        if entry.node.attr.is_dir() {
+            return Some(Step::Descend(self.frame(entry.node, path, Vec::new())));
+        }
+        Some(Step::Tell((path, Some(entry.node))))
+    }
+
+    /// An empty directory is an object of no bytes, with a slash at the end of its key.
+    fn left(&self, frame: Frame) -> Option<Item> {
+        let is_key =
+            !frame.path.is_empty() && !frame.has_names && frame.path.starts_with(&self.wanted.prefix);
+        is_key.then_some((frame.path, Some(frame.node)))
+    }
+
+    /// The common prefix that stands for this key.
+    fn rolled_up(&self, key: &[u8]) -> Option<Vec<u8>> {
+        common_prefix(key, &self.wanted.prefix, &self.wanted.delimiter)
+    }
+
+    /// True when the page is full.
+    fn tell(&self, page: &mut Page, (path, node): Item) -> bool {
+        let from = &self.wanted.from;
+        // A common prefix stands also for the keys that come after a place in it.
+        let reaches_on = node.is_none() && from.starts_with(&path);
+        if path < *from && !reaches_on {
+            return false;
+        }
+        let text = String::from_utf8(path).expect("every name in it was looked at");
+        let is_told =
+            matches!((page.items.last(), &node), (Some(Listed::CommonPrefix(last)), None) if *last == text);
+        if is_told {
+            return false;
+        }
+        if page.items.len() == self.wanted.max {
+            page.next = Some(text.into_bytes());
+            return true;
+        }
+        page.items.push(match node {
+            Some(node) => Listed::Object { key: text, node },
+            None => Listed::CommonPrefix(text),
+        });
+        false
+    }
+}
+
+/// A key with its file, or a common prefix.
+type Item = (Vec<u8>, Option<Node>);
+
+enum Step {
+    Tell(Item),
+    Descend(Frame),
+}
+
+/// What stands for `key` in a listing with a delimiter.
+pub fn common_prefix(key: &[u8], prefix: &[u8], delimiter: &[u8]) -> Option<Vec<u8>> {
+    let rest = key.strip_prefix(prefix)?;
+    if delimiter.is_empty() {
+        return None;
+    }
+    let at = rest.windows(delimiter.len()).position(|window| window == delimiter)?;
+    Some(key[..prefix.len() + at + delimiter.len()].to_vec())
+}
+
+/// The first text after all that begin so; none after a text of the last byte alone.
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let end = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut after = prefix[..=end].to_vec();
+    if let Some(last) = after.last_mut() {
+        *last += 1;
+    }
+    Some(after)
+}
+
+/// Keys are UTF-8, and in XML without control characters.
+fn can_be_told(name: &[u8], as_xml: bool) -> bool {
+    let has_no_way = |c: char| matches!(c, '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+    std::str::from_utf8(name).is_ok_and(|name| !as_xml || !name.contains(has_no_way))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_after_all_that_begin_so() {
+        assert_eq!(after_prefix(b"a/"), Some(b"a0".to_vec()));
+        assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(after_prefix(b"\xff"), None);
+        assert_eq!(after_prefix(b""), None);
+    }
+
+    #[test]
+    fn keys_are_rolled_up_at_the_first_delimiter_after_the_prefix() {
+        assert_eq!(common_prefix(b"a/b/c", b"", b"/"), Some(b"a/".to_vec()));
+        assert_eq!(common_prefix(b"a/b/c", b"a/", b"/"), Some(b"a/b/".to_vec()));
+        assert_eq!(common_prefix(b"a/b", b"a/", b"/"), None);
+        assert_eq!(common_prefix(b"a--b", b"a", b"--"), Some(b"a--".to_vec()));
+        assert_eq!(common_prefix(b"a/b", b"", b""), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Listings: S3's order, pages, prefixes and delimiters, against a model that has all keys in a sorted set.
+
+use std::collections::BTreeSet;
+
+use crate::client::Client;
+use crate::served::serve_with;
+use crate::sign::Request;
+
+const KEYS: [&str; 14] = [
+    "a",
+    "a-b",
+    "a.txt",
+    "a0",
+    "b/c",
+    "b/d/e",
+    "b/d/f",
+    "b-",
+    "b0",
+    "c/only",
+    "d e/ä ö",
+    "z/z/z/z/1",
+    "z/z/z/z/2",
+    "z+",
+];
+
+async fn filled() -> (crate::served::Served, Client) {
+    let served = serve_with(
+        |origin| {
+            origin.mkdir(b"data").expect("made");
+            origin.mkdir(b"data/empty").expect("made");
+            origin.write_file(b"data/not-\xff-text", b"x").expect("written");
+            origin.symlink(b"data/link", b"a").expect("made");
+        },
+        |_| {},
+    )
+    .await;
+    let client = served.client();
+    for key in KEYS {
+        client.put(&format!("/data/{key}"), key).await.ok();
+    }
+    (served, client)
+}
+
+/// What a listing tells: keys and common prefixes, in their order.
+fn model(keys: &BTreeSet<String>, prefix: &str, delimiter: &str, after: &str) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for key in keys.iter().filter(|key| key.starts_with(prefix) && key.as_str() > after) {
+        let at = if delimiter.is_empty() { None } else { key[prefix.len()..].find(delimiter) };
+        let item = at.map_or(key.clone(), |at| key[..prefix.len() + at + delimiter.len()].to_owned());
+        if told.last() != Some(&item) {
+            told.push(item);
+        }
+    }
+    told
+}
+
+async fn pages(client: &Client, version: u8, request: &Request, size: usize) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut at: Option<String> = None;
+    for _ in 0..100 {
+        let mut request = request.clone().query("max-keys", &size.to_string());
+        if version == 2 {
+            request = request.query("list-type", "2");
+        }
+        if let Some(at) = &at {
+            request = request.query(if version == 2 { "continuation-token" } else { "marker" }, at);
+        }
+        let answer = client.send(request).await.ok();
+        let mut page = answer.all("Key");
+        page.extend(answer.text().split("<CommonPrefixes>").skip(1).filter_map(|part| {
+            let (_, rest) = part.split_once("<Prefix>")?;
+            rest.split_once("</Prefix>").map(|(prefix, _)| prefix.to_owned())
+        }));
+        assert!(page.len() <= size, "{}", answer.text());
+        page.sort();
+        told.extend(page);
+        let next = answer.all(if version == 2 { "NextContinuationToken" } else { "NextMarker" });
+        if answer.all("IsTruncated") != ["true"] {
+            assert!(next.is_empty());
+            return told;
+        }
+        at = next.into_iter().next();
+        assert!(at.is_some(), "{}", answer.text());
+    }
+    panic!("it does not end");
+}
+
+#[tokio::test]
+async fn pages_of_any_size_tell_each_key_once_in_order() {
+    let (_served, client) = filled().await;
+    let mut keys: BTreeSet<String> = KEYS.iter().map(|key| (*key).to_owned()).collect();
+    keys.insert("empty/".to_owned());
+    for prefix in
+        ["", "a", "b", "b/", "b/d", "b/d/", "z/", "z/z/z/z/1", "none/", "empty/", "empty", "d e/", "b//"]
+    {
+        for delimiter in ["", "/", "-", "z/"] {
+            let expected = model(&keys, prefix, delimiter, "");
+            for version in [1, 2] {
+                for size in [1, 2, 3, 1000] {
+                    let mut request = Request::new("GET", "/data").query("prefix", prefix);
+                    if !delimiter.is_empty() {
+                        request = request.query("delimiter", delimiter);
+                    }
+                    let told = pages(&client, version, &request, size).await;
+                    assert_eq!(
+                        told, expected,
+                        "prefix {prefix:?}, delimiter {delimiter:?}, v{version}, {size}"
+                    );
+                }
+            }
+        }
+    }
+    for after in ["a", "a.txt", "b/", "b/c", "b/d/", "b/d/e", "zz", "b0", "z/z/z/z/1"] {
+        let request = Request::new("GET", "/data").query("start-after", after);
+        assert_eq!(pages(&client, 2, &request, 3).await, model(&keys, "", "", after), "after {after:?}");
+    }
+}
+
+#[tokio::test]
+async fn sizes_times_and_etags_are_those_of_the_objects() {
+    let (_served, client) = filled().await;
+    let answer =
+        client.send(Request::new("GET", "/data").query("list-type", "2").query("prefix", "b/d/")).await.ok();
+    assert_eq!(answer.all("Key"), ["b/d/e", "b/d/f"]);
+    assert_eq!(answer.all("Size"), ["5", "5"]);
+    let head = client.send(Request::new("HEAD", "/data/b/d/e")).await.ok();
+    assert_eq!(answer.all("ETag")[0].trim_matches('"'), head.etag());
+    assert_eq!(answer.all("KeyCount"), ["2"]);
+}
+
+#[tokio::test]
+async fn encoded_as_a_url_keys_are_told_so() {
+    let (_served, client) = filled().await;
+    let request = Request::new("GET", "/data").query("encoding-type", "url").query("prefix", "d e/");
+    let answer = client.send(request).await.ok();
+    assert_eq!(answer.all("Key"), ["d%20e/%C3%A4%20%C3%B6"]);
+    assert_eq!(answer.all("EncodingType"), ["url"]);
+}
+
+#[tokio::test]
+async fn a_wrong_question_is_told_so() {
+    let (_served, client) = filled().await;
+    for (name, value) in [("max-keys", "-1"), ("continuation-token", "xyz"), ("encoding-type", "base64")] {
+        let request = Request::new("GET", "/data").query("list-type", "2").query(name, value);
+        assert_eq!(client.send(request).await.status, 400, "{name}");
+    }
+    let none = client.send(Request::new("GET", "/data").query("max-keys", "0")).await.ok();
+    assert!(none.all("Key").is_empty() && none.all("IsTruncated") == ["false"]);
+}
+
+#[tokio::test]
+async fn a_directory_of_many_names_is_listed_page_by_page() {
+    let served = serve_with(
+        |origin| {
+            origin.mkdir(b"data").expect("made");
+            for number in 0..5000 {
+                origin.write_file(format!("data/{number}").as_bytes(), b"").expect("written");
+            }
+        },
+        |_| {},
+    )
+    .await;
+    let told = pages(&served.client(), 2, &Request::new("GET", "/data"), 1000).await;
+    let mut expected: Vec<_> = (0..5000).map(|number| number.to_string()).collect();
+    expected.sort();
+    assert_eq!(told, expected);
+}

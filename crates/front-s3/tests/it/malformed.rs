@@ -1,0 +1,116 @@
+//! Anything may come over the wire. The server says no, or hangs up, and lives on.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::bytes_of;
+use crate::model::{Random, seed};
+use crate::served::{serve, serve_with};
+use crate::sign::Request;
+
+#[tokio::test]
+async fn malformed_bytes_are_refused_and_the_server_lives_on() {
+    let mut random = Random(seed());
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "still here").await.ok();
+    for _ in 0..400 {
+        let method = *random.of(&["GET", "PUT", "POST", "DELETE"]);
+        let mut request = Request::new(method, "/data/y").body("body");
+        request = request.query("uploads", "").header("range", "bytes=0-1");
+        request.set("host", &client.address.to_string());
+        if random.below(2) == 0 {
+            client.signer.stream(&mut request, 2, None);
+        } else {
+            client.signer.sign(&mut request, "UNSIGNED-PAYLOAD");
+        }
+        let mut bytes = bytes_of(&request);
+        for _ in 0..=random.below(6) {
+            let at = random.below(bytes.len());
+            match random.below(3) {
+                0 => bytes[at] = random.next() as u8,
+                1 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, random.next() as u8),
+            }
+        }
+        bytes.extend_from_slice(b"\r\n\r\n");
+        let _ = client.exchange_half(&bytes).await;
+    }
+    for garbage in
+        [&b"\0\0\0\0\r\n\r\n"[..], b"GET\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0", b"PRI * HTTP/2.0\r\n\r\n"]
+    {
+        let _ = client.exchange_half(garbage).await;
+    }
+    assert_eq!(client.get("/data/x").await.ok().text(), "still here");
+}
+
+#[tokio::test]
+async fn what_is_not_offered_is_refused_before_anything_is_read() {
+    let served = serve().await;
+    let client = served.client();
+    let mut form =
+        Request::new("POST", "/data").header("content-type", "multipart/form-data; boundary=x").body("--x--");
+    form.set("host", &client.address.to_string());
+    assert_eq!(client.send_raw(&form).await.status, 501);
+    let mut old =
+        Request::new("GET", "/data/x").header("authorization", "AWS AKTESTTESTTESTTEST01:c2lnbmF0dXJl");
+    old.set("host", &client.address.to_string());
+    assert_eq!(client.send_raw(&old).await.status, 400);
+    let old = Request::new("GET", "/data/x").query("AWSAccessKeyId", "AKTESTTESTTESTTEST01");
+    let mut old = old.query("Signature", "c2ln").query("Expires", "9999999999");
+    old.set("host", &client.address.to_string());
+    assert_eq!(client.send_raw(&old).await.status, 400);
+    let mut long = Request::new("GET", "/data/x");
+    long.set("host", &client.address.to_string());
+    client.signer.presign(&mut long, 7 * 24 * 3600 + 1);
+    assert_eq!(client.send_raw(&long).await.status, 400);
+}
+
+#[tokio::test]
+async fn large_heads_and_bodies_are_refused() {
+    let served = serve().await;
+    let client = served.client();
+    let large = Request::new("GET", "/data/x").header("x-large", &"x".repeat(300_000));
+    assert_eq!(client.send(large).await.status, 431);
+    let mut many = Request::new("GET", "/data/x");
+    for number in 0..150 {
+        many = many.header(&format!("x-{number}"), "x");
+    }
+    assert_eq!(client.send(many).await.status, 431);
+    let xml = Request::new("POST", "/data").query("delete", "").body(vec![b' '; 9 << 20]);
+    assert!(client.try_send_signed(xml).await.is_none_or(|answer| answer.status == 400));
+    let huge = Request::new("PUT", "/data/x").header("content-length", "99999999999999");
+    let mut huge = huge;
+    huge.set("host", &client.address.to_string());
+    client.signer.sign(&mut huge, "UNSIGNED-PAYLOAD");
+    assert_eq!(client.exchange_half(&bytes_of(&huge)).await.map(|answer| answer.status), Some(400));
+}
+
+#[tokio::test]
+async fn nobody_keeps_a_connection_by_sending_slowly() {
+    let served = serve_with(
+        |_| {},
+        |config| {
+            config.head_timeout = Duration::from_secs(1);
+            config.stall_timeout = Duration::from_secs(1);
+        },
+    )
+    .await;
+    let client = served.client();
+    let mut request = Request::new("PUT", "/data/x").body(vec![0; 1000]);
+    request.set("host", &client.address.to_string());
+    client.signer.sign(&mut request, "UNSIGNED-PAYLOAD");
+    let whole = bytes_of(&request);
+    // Nothing, half a head, half a body.
+    for length in [0, 40, whole.len() - 500] {
+        let mut stream = tokio::net::TcpStream::connect(client.address).await.expect("it listens");
+        stream.write_all(&whole[..length]).await.expect("sent");
+        let begun = Instant::now();
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{length}");
+        assert!(!all.starts_with(b"HTTP/1.1 2"), "{length}: {}", String::from_utf8_lossy(&all));
+    }
+    assert_eq!(client.get("/data/x").await.status, 404);
+}

@@ -1,0 +1,185 @@
+//! Uploads in parts.
+
+use crate::client::{Answer, Client};
+use crate::served::{Served, serve};
+use crate::sign::Request;
+
+const MIB: usize = 1 << 20;
+
+async fn begin(client: &Client, path: &str) -> String {
+    let request = Request::new("POST", path).query("uploads", "").header("content-type", "text/x-parts");
+    client.send(request).await.ok().all("UploadId").remove(0)
+}
+
+async fn part(client: &Client, path: &str, id: &str, number: u32, body: Vec<u8>) -> Answer {
+    let request = Request::new("PUT", path).query("partNumber", &number.to_string()).query("uploadId", id);
+    client.send(request.body(body)).await
+}
+
+async fn complete(client: &Client, path: &str, id: &str, parts: &[(u32, String)]) -> Answer {
+    let parts: String = parts
+        .iter()
+        .map(|(number, etag)| {
+            format!("<Part><PartNumber>{number}</PartNumber><ETag>&quot;{etag}&quot;</ETag></Part>")
+        })
+        .collect();
+    let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+    client.send(Request::new("POST", path).query("uploadId", id).body(body)).await
+}
+
+fn bytes(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i % 253) as u8 ^ seed).collect()
+}
+
+/// Nothing is left of an upload that ended; removing takes a moment.
+async fn gone(served: &Served) {
+    for _ in 0..200 {
+        if served.vfs.resolve(b"/data/.forebay-s3").await.is_err() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("something is left of the upload");
+}
+
+#[tokio::test]
+async fn parts_in_any_order_and_of_any_size_become_one_object() {
+    let served = serve().await;
+    let client = served.client();
+    // Sizes by number, and the order in which they come; the fourth comes twice.
+    for (sizes, order) in [
+        (vec![5 * MIB, 5 * MIB, 5 * MIB, 17], vec![1, 2, 3, 4]),
+        (vec![5 * MIB, 5 * MIB, 5 * MIB, 17], vec![4, 2, 3, 1]),
+        (vec![5 * MIB, 6 * MIB, 5 * MIB, 17], vec![1, 2, 3, 4]),
+        (vec![6 * MIB, 5 * MIB, 5 * MIB, 17], vec![3, 1, 2, 4, 4]),
+        (vec![3], vec![1]),
+        (vec![0], vec![1]),
+    ] {
+        let id = begin(&client, "/data/big/one").await;
+        let mut whole = Vec::new();
+        let mut etags = Vec::new();
+        for (number, size) in (1..).zip(&sizes) {
+            whole.extend(bytes(number as u8, *size));
+            etags.push((number, String::new()));
+        }
+        for number in &order {
+            let at = *number as usize - 1;
+            let body = bytes(*number as u8, sizes[at]);
+            etags[at].1 = part(&client, "/data/big/one", &id, *number, body).await.ok().etag();
+        }
+        let listed = client.send(Request::new("GET", "/data/big/one").query("uploadId", &id)).await.ok();
+        let numbers: Vec<_> = (1..=sizes.len()).map(|number| number.to_string()).collect();
+        assert_eq!(listed.all("PartNumber"), numbers);
+        assert!(
+            client.get("/data").await.ok().all("Key").iter().all(|key| key == "big/one"),
+            "nothing shows yet"
+        );
+        let done = complete(&client, "/data/big/one", &id, &etags).await.ok();
+        let told = done.all("ETag").remove(0);
+        assert!(told.trim_matches('"').ends_with(&format!("-{}", sizes.len())), "{told}");
+        let read = client.get("/data/big/one").await.ok();
+        assert!(read.body == whole, "{sizes:?} {order:?}");
+        assert_eq!(read.etag(), told.trim_matches('"'));
+        assert_eq!(read.header("content-type"), Some("text/x-parts"));
+        gone(&served).await;
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_comes_again_replaces_the_first_one_and_a_failed_one_does_not() {
+    let served = serve().await;
+    let client = served.client();
+    let id = begin(&client, "/data/x").await;
+    let first = part(&client, "/data/x", &id, 1, b"first".to_vec()).await.ok().etag();
+    let second = part(&client, "/data/x", &id, 1, b"second!".to_vec()).await.ok().etag();
+    let broken = Request::new("PUT", "/data/x").query("partNumber", "1").query("uploadId", &id);
+    let broken = broken.header("x-amz-checksum-crc32", "AAAAAA==").body("broken");
+    assert_eq!(client.send(broken).await.code(), "BadDigest");
+    assert_eq!(complete(&client, "/data/x", &id, &[(1, first)]).await.code(), "InvalidPart");
+    complete(&client, "/data/x", &id, &[(1, second)]).await.ok();
+    assert_eq!(client.get("/data/x").await.ok().text(), "second!");
+    gone(&served).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_completed_is_refused_and_stays() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "old").await.ok();
+    let id = begin(&client, "/data/x").await;
+    let one = part(&client, "/data/x", &id, 1, vec![1; 10]).await.ok().etag();
+    let two = part(&client, "/data/x", &id, 2, vec![2; 10]).await.ok().etag();
+    let refused = async |parts: &[(u32, String)]| complete(&client, "/data/x", &id, parts).await.code();
+    assert_eq!(refused(&[(1, one.clone()), (2, two.clone())]).await, "EntityTooSmall");
+    assert_eq!(refused(&[(2, two.clone()), (1, one.clone())]).await, "InvalidPartOrder");
+    assert_eq!(refused(&[(1, two.clone())]).await, "InvalidPart");
+    assert_eq!(refused(&[(3, two.clone())]).await, "InvalidPart");
+    assert_eq!(part(&client, "/data/x", &id, 0, vec![]).await.status, 400);
+    assert_eq!(part(&client, "/data/x", &id, 10_001, vec![]).await.status, 400);
+    assert_eq!(part(&client, "/data/y", &id, 1, vec![]).await.code(), "NoSuchUpload", "of another key");
+    for unknown in ["0123456789abcdef0123456789abcdef", "..", "../../data", "x"] {
+        assert_eq!(part(&client, "/data/x", unknown, 1, vec![]).await.code(), "NoSuchUpload", "{unknown}");
+    }
+    let uploads = client.send(Request::new("GET", "/data").query("uploads", "")).await.ok();
+    assert_eq!((uploads.all("UploadId"), uploads.all("Key")), (vec![id.clone()], vec!["x".to_owned()]));
+    // A part that is not named in the end is not in the object.
+    complete(&client, "/data/x", &id, &[(1, one)]).await.ok();
+    assert_eq!(client.get("/data/x").await.ok().body, [1; 10]);
+    gone(&served).await;
+}
+
+#[tokio::test]
+async fn an_aborted_upload_leaves_nothing() {
+    let served = serve().await;
+    let client = served.client();
+    let id = begin(&client, "/data/x").await;
+    part(&client, "/data/x", &id, 1, vec![1; 10]).await.ok();
+    let abort = Request::new("DELETE", "/data/x").query("uploadId", &id);
+    assert_eq!(client.send(abort.clone()).await.status, 204);
+    assert_eq!(client.send(abort).await.code(), "NoSuchUpload");
+    assert_eq!(part(&client, "/data/x", &id, 2, vec![1; 10]).await.code(), "NoSuchUpload");
+    assert_eq!(client.get("/data/x").await.status, 404);
+    gone(&served).await;
+}
+
+#[tokio::test]
+async fn parts_are_copied_from_objects() {
+    let served = serve().await;
+    let client = served.client();
+    let source = bytes(9, 6 * MIB);
+    client.put("/data/source", source.clone()).await.ok();
+    let id = begin(&client, "/data/x").await;
+    let copy = |number: u32, range: Option<&str>| {
+        let request = Request::new("PUT", "/data/x").query("partNumber", &number.to_string());
+        let request = request.query("uploadId", &id).header("x-amz-copy-source", "data/source");
+        let request = match range {
+            Some(range) => request.header("x-amz-copy-source-range", range),
+            None => request,
+        };
+        client.send(request)
+    };
+    let mut etags = Vec::new();
+    for (number, range) in [(1, None), (2, Some("bytes=5-14"))] {
+        let etag = copy(number, range).await.ok().all("ETag").remove(0);
+        etags.push((number, etag.trim_matches('"').to_owned()));
+    }
+    assert_eq!(copy(3, Some("bytes=99999999-")).await.status, 416);
+    complete(&client, "/data/x", &id, &etags).await.ok();
+    let expected = [source.as_slice(), &source[5..15]].concat();
+    assert!(client.get("/data/x").await.ok().body == expected);
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_at_a_server_that_remembers_nothing() {
+    let served = serve().await;
+    let client = served.client();
+    let id = begin(&client, "/data/x").await;
+    let one = part(&client, "/data/x", &id, 2, bytes(2, 5 * MIB)).await.ok().etag();
+    let (other, _running) = served.another().await;
+    let two = part(&other, "/data/x", &id, 1, bytes(1, 5 * MIB)).await.ok().etag();
+    complete(&other, "/data/x", &id, &[(1, two), (2, one)]).await.ok();
+    let read = other.get("/data/x").await.ok();
+    assert!(read.body == [bytes(1, 5 * MIB), bytes(2, 5 * MIB)].concat());
+    assert_eq!(read.header("content-type"), Some("text/x-parts"));
+    gone(&served).await;
+}

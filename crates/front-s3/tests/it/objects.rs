@@ -1,0 +1,383 @@
+//! Single objects: written, read in parts and under conditions, copied, deleted.
+
+use crate::served::{serve, serve_with};
+use crate::sign::{Request, sha256};
+
+#[tokio::test]
+async fn what_is_put_is_read_and_is_a_file_at_the_origin() {
+    let served = serve().await;
+    let client = served.client();
+    let body: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
+    let request = Request::new("PUT", "/data/a/b c/ä+%.bin").body(body.clone());
+    let request = request.header("content-type", "text/x-test").header("x-amz-meta-color", "blue");
+    let put = client.send(request).await.ok();
+    let read = client.get("/data/a/b c/ä+%.bin").await.ok();
+    assert_eq!(read.body, body);
+    assert_eq!(read.header("content-type"), Some("text/x-test"));
+    assert_eq!(read.header("x-amz-meta-color"), Some("blue"));
+    assert_eq!(read.etag(), put.etag());
+    assert_eq!(put.etag().len(), 32);
+    let path = served.vfs.resolve("/data/a/b c/ä+%.bin".as_bytes()).await.expect("a file");
+    assert_eq!(path.attr.size, 3_000_000);
+    let head = client.send(Request::new("HEAD", "/data/a/b c/ä+%.bin")).await.ok();
+    assert_eq!(head.header("content-length"), Some("3000000"));
+    assert!(head.body.is_empty());
+}
+
+#[tokio::test]
+async fn the_etag_of_a_put_is_the_md5_and_that_of_another_file_is_none() {
+    let served = serve_with(
+        |origin| {
+            origin.mkdir(b"data").expect("made");
+            origin.write_file(b"data/old", b"came another way").expect("written");
+        },
+        |_| {},
+    )
+    .await;
+    let client = served.client();
+    let put = client.put("/data/new", "hello world").await.ok();
+    assert_eq!(put.etag(), "5eb63bbbe01eeed093cb22bb8f5acdc3");
+    let old = client.get("/data/old").await.ok();
+    let (digits, parts) = old.etag().split_once('-').map(|(a, b)| (a.len(), b.to_owned())).expect("in parts");
+    assert_eq!((digits, parts.as_str()), (32, "1"));
+    assert_eq!(client.get("/data/old").await.ok().etag(), old.etag(), "it stays");
+}
+
+#[tokio::test]
+async fn ranges_are_answered_as_asked() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "0123456789").await.ok();
+    client.put("/data/empty", "").await.ok();
+    for (range, status, body, said) in [
+        ("bytes=0-3", 206, "0123", "bytes 0-3/10"),
+        ("bytes=4-", 206, "456789", "bytes 4-9/10"),
+        ("bytes=-3", 206, "789", "bytes 7-9/10"),
+        ("bytes=-30", 206, "0123456789", "bytes 0-9/10"),
+        ("bytes=5-500", 206, "56789", "bytes 5-9/10"),
+        ("bytes=0-1,4-5", 200, "0123456789", ""),
+        ("bytes=5-2", 200, "0123456789", ""),
+        ("lines=1-2", 200, "0123456789", ""),
+    ] {
+        let answer = client.send(Request::new("GET", "/data/x").header("range", range)).await;
+        assert_eq!((answer.status, answer.text().as_str()), (status, body), "{range}");
+        assert_eq!(answer.header("content-range").unwrap_or_default(), said, "{range}");
+    }
+    for (path, range) in [("/data/x", "bytes=10-"), ("/data/x", "bytes=-0"), ("/data/empty", "bytes=0-0")] {
+        let answer = client.send(Request::new("GET", path).header("range", range)).await;
+        assert_eq!((answer.status, answer.code().as_str()), (416, "InvalidRange"), "{range}");
+    }
+    assert_eq!(client.get("/data/empty").await.ok().body, b"");
+}
+
+#[tokio::test]
+async fn conditions_of_reads_are_kept() {
+    let served = serve().await;
+    let client = served.client();
+    let etag = client.put("/data/x", "one").await.ok().etag();
+    let (is, other) = (format!("\"{etag}\""), "\"00000000000000000000000000000000\"");
+    let (past, future) = ("Sat, 01 Jan 2000 00:00:00 GMT", "Sat, 01 Jan 2050 00:00:00 GMT");
+    for (headers, status) in [
+        (vec![("if-match", is.as_str())], 200),
+        (vec![("if-match", other)], 412),
+        (vec![("if-none-match", is.as_str())], 304),
+        (vec![("if-none-match", other)], 200),
+        (vec![("if-modified-since", past)], 200),
+        (vec![("if-modified-since", future)], 304),
+        (vec![("if-unmodified-since", past)], 412),
+        (vec![("if-unmodified-since", future)], 200),
+        (vec![("if-match", is.as_str()), ("if-unmodified-since", past)], 200),
+        (vec![("if-none-match", other), ("if-modified-since", future)], 200),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let request = Request::new(method, "/data/x");
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+            assert_eq!(client.send(request).await.status, status, "{method} {headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn conditions_of_writes_are_kept() {
+    let served = serve().await;
+    let client = served.client();
+    let put = |name: &str, value: &str, body: &str| {
+        let request = Request::new("PUT", "/data/x").header(name, value).body(body);
+        let client = client.clone();
+        async move { client.send(request).await }
+    };
+    assert_eq!(put("if-match", "\"0\"", "no").await.status, 404);
+    let first = put("if-none-match", "*", "one").await.ok();
+    assert_eq!(put("if-none-match", "*", "two").await.code(), "PreconditionFailed");
+    assert_eq!(put("if-match", "\"00000000000000000000000000000000\"", "two").await.status, 412);
+    assert_eq!(client.get("/data/x").await.ok().text(), "one");
+    put("if-match", &format!("\"{}\"", first.etag()), "two").await.ok();
+    assert_eq!(client.get("/data/x").await.ok().text(), "two");
+    let many: Vec<_> = (0..16).map(|_| put("if-none-match", "*", "many")).collect();
+    client.delete("/data/x").await.ok();
+    let mut won = 0;
+    for answer in futures_all(many).await {
+        won += u32::from(answer.status == 200);
+    }
+    assert_eq!(won, 1, "one of many makes it");
+}
+
+async fn futures_all<T: Send + 'static>(all: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
+    let tasks: Vec<_> = all.into_iter().map(tokio::spawn).collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.expect("no panic"));
+    }
+    done
+}
+
+#[tokio::test]
+async fn a_response_can_be_asked_for_with_other_headers() {
+    let served = serve().await;
+    let client = served.client();
+    client.send(Request::new("PUT", "/data/x").header("content-type", "text/plain").body("x")).await.ok();
+    let request = Request::new("GET", "/data/x")
+        .query("response-content-type", "image/png")
+        .query("response-content-disposition", "attachment; filename=\"y\"");
+    let answer = client.send(request).await.ok();
+    assert_eq!(answer.header("content-type"), Some("image/png"));
+    assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"y\""));
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_a_path_is_refused_and_makes_nothing() {
+    let served = serve().await;
+    let client = served.client();
+    let long = format!("/data/{}", "n".repeat(256));
+    for path in [
+        "/data/a//b",
+        "/data//a",
+        "/data/a/../b",
+        "/data/..",
+        "/data/./a",
+        "/data/a/.",
+        "/data/.forebay-x",
+        &long,
+    ] {
+        for method in ["PUT", "GET", "HEAD", "DELETE"] {
+            let answer = client.send(Request::new(method, path)).await;
+            assert_eq!(answer.status, 400, "{method} {path}");
+        }
+    }
+    let listed = client.send(Request::new("GET", "/data")).await.ok();
+    assert!(listed.all("Key").is_empty(), "{}", listed.text());
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_was_said_changes_nothing() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "old").await.ok();
+    let wrong = [
+        ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==", "BadDigest"),
+        ("content-md5", "nonsense", "InvalidDigest"),
+        ("x-amz-checksum-crc32", "AAAAAA==", "BadDigest"),
+        ("x-amz-checksum-crc32c", "AAAAAA==", "BadDigest"),
+        ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=", "BadDigest"),
+        ("x-amz-checksum-sha1", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=", "BadDigest"),
+        ("x-amz-checksum-sha256", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "BadDigest"),
+    ];
+    for (name, value, code) in wrong {
+        let answer = client.send(Request::new("PUT", "/data/x").header(name, value).body("new")).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, code), "{name}");
+    }
+    // Signed for another body.
+    let mut request = Request::new("PUT", "/data/x").body("new");
+    request.set("host", &client.address.to_string());
+    client.signer.sign(&mut request, &sha256(b"neW"));
+    assert_eq!(client.send_raw(&request).await.code(), "XAmzContentSHA256Mismatch");
+    // Cut off.
+    let mut request = Request::new("PUT", "/data/x").header("content-length", "10").body("new");
+    request.set("host", &client.address.to_string());
+    client.signer.sign(&mut request, "UNSIGNED-PAYLOAD");
+    assert!(client.try_send(&request).await.is_none_or(|answer| answer.status >= 400));
+    assert_eq!(client.get("/data/x").await.ok().text(), "old");
+    let root = types::Caller::root();
+    let dir = served.vfs.resolve(b"/data").await.expect("there").id;
+    let names = served.vfs.readdir(&root, dir, 0, 100);
+    let names: Vec<_> = names.await.expect("listed").items.into_iter().map(|item| item.name).collect();
+    assert_eq!(names.len(), 3, "nothing is left behind: {names:?}");
+}
+
+#[tokio::test]
+async fn checksums_that_are_right_are_taken_and_told() {
+    let served = serve().await;
+    let client = served.client();
+    let request =
+        Request::new("PUT", "/data/x").header("x-amz-checksum-crc32", "DUoRhQ==").body("hello world");
+    assert_eq!(client.send(request).await.ok().header("x-amz-checksum-crc32"), Some("DUoRhQ=="));
+    let request = Request::new("GET", "/data/x").header("x-amz-checksum-mode", "ENABLED");
+    assert_eq!(client.send(request).await.ok().header("x-amz-checksum-crc32"), Some("DUoRhQ=="));
+    for (chunk, body) in [(3, "hello world"), (100, "hello world")] {
+        let mut request = Request::new("PUT", "/data/y").body(body);
+        request.set("host", &client.address.to_string());
+        client.signer.stream(&mut request, chunk, Some(("x-amz-checksum-crc32", "DUoRhQ==")));
+        client.send_raw(&request).await.ok();
+        let mut request = Request::new("PUT", "/data/z").body(body);
+        request.set("host", &client.address.to_string());
+        client.signer.stream_unsigned(&mut request, chunk, ("x-amz-checksum-crc32", "DUoRhQ=="));
+        client.send_raw(&request).await.ok();
+        let mut request = Request::new("PUT", "/data/z2").body(body);
+        request.set("host", &client.address.to_string());
+        client.signer.stream_unsigned(&mut request, chunk, ("x-amz-checksum-crc32", "DUoRhA=="));
+        assert_eq!(client.send_raw(&request).await.code(), "BadDigest");
+    }
+    assert_eq!(client.get("/data/y").await.ok().text(), "hello world");
+    assert_eq!(client.get("/data/z").await.ok().text(), "hello world");
+    assert_eq!(client.get("/data/z2").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_directory_is_a_key_with_a_slash_and_goes_with_its_last_object() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/d/", "").await.ok();
+    assert!(served.vfs.resolve(b"/data/d").await.expect("made").attr.is_dir());
+    assert_eq!(client.send(Request::new("HEAD", "/data/d/")).await.ok().header("content-length"), Some("0"));
+    assert_eq!(client.get("/data/d").await.status, 404);
+    assert_eq!(client.put("/data/d", "x").await.status, 400, "a directory is there");
+    client.put("/data/f", "x").await.ok();
+    assert_eq!(client.put("/data/f/below", "x").await.status, 400, "a file is there");
+    assert_eq!(client.get("/data/f/below").await.status, 404);
+    assert_eq!(client.put("/data/e/", "bytes").await.status, 400);
+    client.put("/data/d/e/f/x", "x").await.ok();
+    assert_eq!(client.delete("/data/d/").await.status, 204, "as a marker it is gone");
+    assert_eq!(client.get("/data/d/e/f/x").await.ok().text(), "x");
+    client.delete("/data/d/e/f/x").await.ok();
+    assert_eq!(served.vfs.resolve(b"/data/d").await.expect_err("gone").kind(), types::ErrorKind::NotFound);
+    assert_eq!(client.delete("/data/d/e/f/x").await.status, 204, "again");
+}
+
+#[tokio::test]
+async fn objects_are_copied_with_their_metadata_or_with_other() {
+    let served = serve().await;
+    let client = served.client();
+    let request = Request::new("PUT", "/data/a b").header("x-amz-meta-k", "v").body(vec![7; 700_000]);
+    client.send(request).await.ok();
+    let copy = |to: &str| Request::new("PUT", to).header("x-amz-copy-source", "/data/a%20b");
+    client.send(copy("/data/c")).await.ok();
+    let read = client.get("/data/c").await.ok();
+    assert_eq!((read.body.len(), read.header("x-amz-meta-k")), (700_000, Some("v")));
+    let replaced = copy("/data/d").header("x-amz-metadata-directive", "REPLACE").header("x-amz-meta-j", "w");
+    client.send(replaced).await.ok();
+    let read = client.get("/data/d").await.ok();
+    assert_eq!((read.header("x-amz-meta-k"), read.header("x-amz-meta-j")), (None, Some("w")));
+    assert_eq!(client.send(copy("/data/a b")).await.status, 400, "to itself");
+    let tags = client.send(Request::new("GET", "/data/c").query("tagging", "")).await.ok();
+    assert!(tags.text().contains("TagSet") && tags.all("Tag").is_empty(), "{}", tags.text());
+    let missing = Request::new("PUT", "/data/e").header("x-amz-copy-source", "data/none");
+    assert_eq!(client.send(missing).await.code(), "NoSuchKey");
+    let conditional =
+        copy("/data/e").header("x-amz-copy-source-if-match", "\"00000000000000000000000000000000\"");
+    assert_eq!(client.send(conditional).await.code(), "PreconditionFailed");
+    assert_eq!(client.get("/data/e").await.status, 404);
+}
+
+#[tokio::test]
+async fn several_objects_are_deleted_at_once() {
+    let served = serve().await;
+    let client = served.client();
+    for name in ["a", "b/c", "b/d"] {
+        client.put(&format!("/data/{name}"), name).await.ok();
+    }
+    let body = "<Delete><Object><Key>a</Key></Object><Object><Key>b/c</Key></Object>\
+        <Object><Key>none</Key></Object><Object><Key>x//y</Key></Object></Delete>";
+    let answer = client.send(Request::new("POST", "/data").query("delete", "").body(body)).await.ok();
+    let deleted: Vec<_> = answer.all("Key");
+    assert_eq!(deleted.len(), 4, "{}", answer.text());
+    assert_eq!(answer.all("Code"), ["InvalidArgument"]);
+    assert_eq!(client.get("/data/a").await.status, 404);
+    assert_eq!(client.get("/data/b/d").await.ok().text(), "b/d");
+    let wrong =
+        Request::new("POST", "/data").query("delete", "").header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
+    let answer = client.send(wrong.body("<Delete><Object><Key>b/d</Key></Object></Delete>")).await;
+    assert_eq!(answer.code(), "BadDigest");
+    assert_eq!(client.get("/data/b/d").await.status, 200);
+}
+
+#[tokio::test]
+async fn buckets_are_the_directories_at_the_top() {
+    let served = serve().await;
+    let client = served.client();
+    client.send(Request::new("PUT", "/other")).await.ok();
+    let listed = client.get("/").await.ok();
+    assert_eq!(listed.all("Name"), ["data", "other"]);
+    client.send(Request::new("HEAD", "/other")).await.ok();
+    assert_eq!(client.send(Request::new("HEAD", "/third")).await.status, 404);
+    assert_eq!(client.get("/third/x").await.code(), "NoSuchBucket");
+    let place = client.send(Request::new("GET", "/data").query("location", "")).await.ok();
+    assert!(place.text().contains("eu-test-1"), "{}", place.text());
+    client.put("/other/x", "x").await.ok();
+    assert_eq!(client.delete("/other").await.code(), "BucketNotEmpty");
+    client.delete("/other/x").await.ok();
+    client.delete("/other").await.ok();
+    assert_eq!(client.get("/").await.ok().all("Name"), ["data"]);
+}
+
+#[tokio::test]
+async fn a_key_does_what_it_may_and_no_more() {
+    let served = serve().await;
+    let (client, reader) = (served.client(), served.reader());
+    client.put("/data/x", "x").await.ok();
+    client.send(Request::new("PUT", "/other")).await.ok();
+    client.put("/other/x", "x").await.ok();
+    assert_eq!(reader.get("/data/x").await.ok().text(), "x");
+    assert_eq!(reader.get("/").await.ok().all("Name"), ["data"]);
+    let copy_in = Request::new("PUT", "/data/y").header("x-amz-copy-source", "/data/x");
+    for denied in [
+        Request::new("PUT", "/data/x").body("y"),
+        Request::new("DELETE", "/data/x"),
+        Request::new("POST", "/data")
+            .query("delete", "")
+            .body("<Delete><Object><Key>x</Key></Object></Delete>"),
+        Request::new("POST", "/data/y").query("uploads", ""),
+        copy_in,
+        Request::new("GET", "/other/x"),
+        Request::new("GET", "/other"),
+        Request::new("GET", "/unknown"),
+        Request::new("PUT", "/third"),
+    ] {
+        let answer = reader.send(denied.clone()).await;
+        assert_eq!((answer.status, answer.code().as_str()), (403, "AccessDenied"), "{denied:?}");
+    }
+    assert_eq!(client.get("/data/x").await.ok().text(), "x");
+}
+
+#[tokio::test]
+async fn an_object_replaced_during_a_get_is_never_mixed() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    const SIZE: u64 = 96 << 20;
+    let served = serve_with(
+        |origin| {
+            origin.mkdir(b"data").expect("made");
+            origin.generate_file(b"data/x", 1, SIZE).expect("made");
+        },
+        |_| {},
+    )
+    .await;
+    let client = served.client();
+    let mut request = Request::new("GET", "/data/x");
+    request.set("host", &client.address.to_string());
+    client.signer.sign(&mut request, &sha256(b""));
+    let mut stream = tokio::net::TcpStream::connect(client.address).await.expect("it listens");
+    stream.write_all(&crate::client::bytes_of(&request)).await.expect("sent");
+    let mut got = vec![0; 1 << 20];
+    stream.read_exact(&mut got).await.expect("it begins");
+    // Larger than what can be on its way: the rest is read after this.
+    served.origin.generate_file(b"data/x", 2, SIZE).expect("replaced");
+    served.vfs.evict(b"/data/x").await.expect("evicted");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    got.extend(rest);
+    let head = got.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    let body = &got[head..];
+    let old = origin::memory::generated(1, types::ByteRange::new(0, SIZE));
+    assert!(*body == old[..body.len()], "bytes of the new one after those of the old one");
+    let new = client.get("/data/x").await.ok().body;
+    assert!(new == origin::memory::generated(2, types::ByteRange::new(0, SIZE)));
+}

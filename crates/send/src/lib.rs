@@ -1,0 +1,105 @@
+//! Answers on their way out: pieces in memory in as few system calls as possible, and the bytes of cached files without a
+//! copy in our memory. For every front that speaks TCP; knows no protocol.
+
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use vfs::{Extent, Piece};
+
+/// Pieces handed to one system call.
+pub const SLICES_MAX: usize = 64;
+
+/// All of them, in order. The other end must take something within `patience`, each time. After an error nobody can say
+/// how much was sent: the connection is over.
+pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Duration) -> Result<()> {
+    let mut first = 0;
+    while let Some(piece) = pieces.get(first) {
+        let written = match piece {
+            Piece::Bytes(_) => {
+                let (slices, more) = slices(&pieces[first..]);
+                patiently(patience, socket, || send(socket, &slices, more)).await?
+            }
+            Piece::Extent(extent) => {
+                send_extent(patience, socket, extent).await?;
+                extent.length()
+            }
+        };
+        first = advance(&mut pieces, first, written);
+    }
+    Ok(())
+}
+/// What can be sent from memory in one call, and whether more follows behind it.
+fn slices(pieces: &[Piece]) -> (Vec<IoSlice<'_>>, bool) {
+    let in_memory = pieces.iter().map_while(|piece| match piece {
+        Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
+        Piece::Extent(_) => None,
+    });
+    let slices: Vec<_> = in_memory.take(SLICES_MAX).collect();
+    let more = slices.len() < pieces.len();
+    (slices, more)
+}
+
+/// Forget what is written. Returns the first piece that is not.
+fn advance(pieces: &mut [Piece], mut first: usize, mut written: u64) -> usize {
+    while let Some(piece) = pieces.get_mut(first) {
+        let length = piece.length();
+        if written < length {
+            if let Piece::Bytes(bytes) = piece {
+                bytes.advance(written as usize); // less than its length
+            }
+            break;
+        }
+        written -= length;
+        *piece = Piece::Bytes(Bytes::new()); // gone: free what it holds while the rest is sent
+        first += 1;
+    }
+    first
+}
+
+/// One call that does not wait; `more`: what follows belongs into the same packet.
+fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
+    let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
+    let sent = rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?;
+    Ok(sent as u64)
+}
+
+async fn send_extent(patience: Duration, socket: &TcpStream, extent: &Extent) -> Result<()> {
+    let mut offset = extent.offset();
+    let end = offset + extent.length();
+    while offset < end {
+        let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let sent = patiently(patience, socket, || {
+            let sent = rustix::fs::sendfile(socket, extent.as_fd(), Some(&mut offset), left)?;
+            Ok(sent as u64)
+        });
+        sent.await?;
+    }
+    Ok(())
+}
+
+/// `once`, as soon as the socket takes something; not for ever. What takes nothing although it could is at its end.
+async fn patiently(
+    patience: Duration,
+    socket: &TcpStream,
+    mut once: impl FnMut() -> Result<u64>,
+) -> Result<u64> {
+    let interrupted = |e: &Error| e.raw_os_error() == Some(Errno::INTR.raw_os_error());
+    let try_once = || loop {
+        match once() {
+            Err(e) if interrupted(&e) => {}
+            outcome => return outcome,
+        }
+    };
+    let outcome = timeout(patience, socket.async_io(Interest::WRITABLE, try_once)).await;
+    match outcome.map_err(|_| Error::from(ErrorKind::TimedOut))?? {
+        0 => Err(ErrorKind::WriteZero.into()),
+        written => Ok(written),
+    }
+}
