@@ -5,7 +5,10 @@
 
 # mold links faster where it is installed.
 ifneq ($(shell command -v mold 2>/dev/null),)
+# Once: other flags in the make below this one would have it compile everything anew.
+ifeq ($(findstring mold,$(RUSTFLAGS)),)
 export RUSTFLAGS += -C link-arg=-fuse-ld=mold
+endif
 endif
 
 CARGO ?= cargo
