@@ -49,6 +49,7 @@ enum PartState {
     Stored(Part),
 }
 
+#[derive(Clone)]
 struct Filling {
     bytes: BytesMut,
     /// Ranges of it that were written, relative to its beginning: apart, in order.
@@ -296,20 +297,19 @@ impl Draft {
         }
     }
 
+    /// Who waits for it may go away at any time: what was written stays here until the store has it.
     async fn put_whole(&self, store: &S3, size: u64) -> Result<String> {
-        let filling = match self.state().parts.remove(&1) {
-            Some(PartState::Filling(filling)) => filling,
-            _ => Filling::new(),
-        };
-        let (kept, metadata) = {
+        let (filling, kept, metadata) = {
             let state = self.state();
-            (state.kept, state.metadata.clone())
+            let filling = match state.parts.get(&1) {
+                Some(PartState::Filling(filling)) => filling.clone(),
+                _ => Filling::new(),
+            };
+            (filling, state.kept, state.metadata.clone())
         };
         let whole = ByteRange::new(0, size);
-        let filled = fill(store, &self.key, &self.base, kept, whole, &filling).await;
-        // Whatever comes of it, it can be asked for again.
-        self.state().parts.insert(1, PartState::Filling(filling));
-        store.put(&self.key, filled?, &metadata, Condition::Unchanged(&self.base.etag)).await
+        let bytes = fill(store, &self.key, &self.base, kept, whole, &filling).await?;
+        store.put(&self.key, bytes, &metadata, Condition::Unchanged(&self.base.etag)).await
     }
 
     async fn complete_parts(&self, store: &Arc<S3>, turns: &Arc<Semaphore>, size: u64) -> Result<String> {
@@ -319,9 +319,7 @@ impl Draft {
         for (number, range) in parts_of(size) {
             let filling = match self.state().parts.get(&number) {
                 Some(PartState::Stored(_)) => continue,
-                Some(PartState::Filling(filling)) => {
-                    Filling { bytes: filling.bytes.clone(), written: filling.written.clone() }
-                }
+                Some(PartState::Filling(filling)) => filling.clone(),
                 // The writer that was to bring it went away.
                 Some(PartState::Sent) => {
                     let why = format!("a part of {} was never stored", self.key);

@@ -129,6 +129,35 @@ async fn an_object_that_goes_takes_with_it_what_was_written_to_it() {
     .await;
 }
 
+/// A call that nobody waits for any more, as when its deadline is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_given_up_loses_nothing_that_the_next_one_does_not_tell_of() {
+    let name = "a_commit_that_is_given_up_loses_nothing_that_the_next_one_does_not_tell_of";
+    with_minio(name, |minio| async {
+        let bucket = Bucket::new(minio);
+        let origin = bucket.origin("").await;
+        for tenths in 0..40 {
+            let text = format!("file-{tenths}");
+            let file = put(&origin, &root(), &text, b"base").await.reference;
+            let written = write(&origin, &file, 0, b"written").await.expect("written");
+            let patience = std::time::Duration::from_micros(tenths * 200);
+            let _ = tokio::time::timeout(patience, origin.commit(&file, ALL)).await;
+            let told = origin.commit(&file, ALL).await;
+            if !told.is_ok_and(|told| told.verifier == written.verifier) {
+                write(&origin, &file, 0, b"written").await.expect("written again");
+                origin.commit(&file, ALL).await.expect("committed");
+            }
+            let seen = find(&*bucket.origin("").await, &text).await.expect("there");
+            assert_eq!(
+                read_all(&origin, &seen).await.expect("read"),
+                "written",
+                "given up after {patience:?}"
+            );
+        }
+    })
+    .await;
+}
+
 struct Random(u64);
 
 impl Random {
