@@ -14,7 +14,7 @@ endif
 CARGO ?= cargo
 QUICK = $(or $(CARGO_TARGET_DIR),target)/quick/forebay
 
-.PHONY: run test check release setup
+.PHONY: run test tests check release setup
 
 run:
 	@scripts/setup.sh run
@@ -23,7 +23,10 @@ run:
 
 test:
 	@scripts/setup.sh test
-	$(MAKE) check
+	@$(MAKE) --no-print-directory tests
+
+# In a make of its own: the setup may just have brought mold.
+tests: check
 	$(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --workspace --test it -- serve:: mount::
 
