@@ -1,0 +1,139 @@
+//! What is under way: the uploads of a bucket, the parts of an upload.
+
+use std::collections::HashMap;
+
+use s3s::S3ErrorCode;
+use s3s::dto::*;
+
+use super::{UPLOADS, Upload, names_in, own_name};
+use crate::errors::{Result, s3};
+use crate::keys::Right;
+use crate::layout::newest;
+use crate::object::last_modified;
+use crate::ops::{Work, signed};
+use crate::tree::{self, Bucket};
+use crate::verify::{encode, hex};
+use crate::walk::common_prefix;
+
+/// Of one listing.
+const LISTED_MAX: i32 = 1000;
+/// Uploads of a bucket that are looked at for a listing of them.
+const UPLOADS_MAX: usize = 10_000;
+
+impl Work {
+    pub async fn list_parts(&self, input: ListPartsInput) -> Result<ListPartsOutput> {
+        let bucket = self.bucket(&input.bucket, Right::Write).await?;
+        let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
+        let max = input.max_parts.unwrap_or(LISTED_MAX).clamp(0, LISTED_MAX);
+        let marker = input.part_number_marker.unwrap_or(0);
+        let mut times = HashMap::new();
+        let stored = self.parts(upload.dir).await?;
+        let stored = newest(stored.into_iter().map(|(part, node)| {
+            times.insert(part.sequence, last_modified(&node));
+            part
+        }));
+        let after = stored.into_values().filter(|part| i64::from(part.number) > i64::from(marker));
+        let mut parts: Vec<_> = after.take(usize::try_from(max).unwrap_or(0) + 1).collect();
+        let is_truncated = parts.len() > usize::try_from(max).unwrap_or(0);
+        parts.truncate(usize::try_from(max).unwrap_or(0));
+        let last = parts.last().and_then(|part| i32::try_from(part.number).ok());
+        let parts = parts.into_iter().map(|part| s3s::dto::Part {
+            part_number: i32::try_from(part.number).ok(),
+            size: Some(signed(part.size)),
+            e_tag: Some(ETag::Strong(hex(&part.md5))),
+            last_modified: times.remove(&part.sequence),
+            ..s3s::dto::Part::default()
+        });
+        Ok(ListPartsOutput {
+            parts: Some(parts.collect()),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            max_parts: Some(max),
+            part_number_marker: Some(marker),
+            next_part_number_marker: last.filter(|_| is_truncated),
+            is_truncated: Some(is_truncated),
+            ..ListPartsOutput::default()
+        })
+    }
+
+    pub async fn list_uploads(&self, input: ListMultipartUploadsInput) -> Result<ListMultipartUploadsOutput> {
+        let bucket = self.bucket(&input.bucket, Right::Write).await?;
+        let is_encoded = input.encoding_type.is_some();
+        let told = |key: String| if is_encoded { encode(key.as_bytes(), true) } else { key };
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let delimiter = input.delimiter.clone().unwrap_or_default();
+        let key_marker = input.key_marker.clone().unwrap_or_default();
+        let id_marker = input.upload_id_marker.clone().unwrap_or_default();
+        let max = usize::try_from(input.max_uploads.unwrap_or(LISTED_MAX).clamp(0, LISTED_MAX)).unwrap_or(0);
+        let mut found = self.uploads(&bucket).await?;
+        found.retain(|upload| {
+            let is_after = upload.key > key_marker || upload.key == key_marker && upload.id > id_marker;
+            upload.key.starts_with(&prefix) && (is_after || key_marker.is_empty())
+        });
+        found.sort_by(|one, other| (&one.key, &one.id).cmp(&(&other.key, &other.id)));
+        let mut prefixes: Vec<String> = Vec::new();
+        let mut uploads = Vec::new();
+        let mut last: Option<(String, String)> = None;
+        let mut is_truncated = false;
+        for upload in found {
+            let common = common_prefix(upload.key.as_bytes(), prefix.as_bytes(), delimiter.as_bytes());
+            let common = common.and_then(|common| String::from_utf8(common).ok());
+            if common.is_some() && common.as_ref() == prefixes.last() {
+                last = Some((upload.key, upload.id));
+                continue;
+            }
+            if uploads.len() + prefixes.len() == max {
+                is_truncated = true;
+                break;
+            }
+            last = Some((upload.key.clone(), upload.id.clone()));
+            match common {
+                Some(common) => prefixes.push(common),
+                None => uploads.push(MultipartUpload {
+                    key: Some(told(upload.key)),
+                    upload_id: Some(upload.id),
+                    initiated: Some(upload.begun),
+                    ..MultipartUpload::default()
+                }),
+            }
+        }
+        let last = last.filter(|_| is_truncated);
+        Ok(ListMultipartUploadsOutput {
+            bucket: Some(input.bucket),
+            uploads: Some(uploads),
+            common_prefixes: Some(
+                prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(told(prefix)) }).collect(),
+            ),
+            prefix: input.prefix.map(told),
+            delimiter: input.delimiter.map(told),
+            key_marker: Some(told(key_marker)),
+            upload_id_marker: Some(id_marker),
+            next_key_marker: last.as_ref().map(|(key, _)| told(key.clone())),
+            next_upload_id_marker: last.map(|(_, id)| id),
+            max_uploads: i32::try_from(max).ok(),
+            is_truncated: Some(is_truncated),
+            encoding_type: input.encoding_type,
+            ..ListMultipartUploadsOutput::default()
+        })
+    }
+
+    async fn uploads(&self, bucket: &Bucket) -> Result<Vec<Upload>> {
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
+        let dir = match vfs.lookup(caller, bucket.root.id, &own_name(UPLOADS)).await {
+            Ok(dir) => dir.id,
+            Err(e) if tree::is_gone(&e) => return Ok(Vec::new()),
+            Err(e) => return Err(s3(e)),
+        };
+        let mut uploads = Vec::new();
+        for name in names_in(vfs, caller, dir).await?.into_iter().take(UPLOADS_MAX) {
+            let Ok(id) = std::str::from_utf8(name.as_bytes()) else { continue };
+            match self.find_upload(bucket, id).await {
+                Ok(upload) => uploads.push(upload),
+                Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(uploads)
+    }
+}
