@@ -1,6 +1,8 @@
 # A small C project: cloned, built, changed, built again, committed, merged, packed, pushed and cloned again.
 exec 2>&1
 part() { echo "== $*"; }
+# The times of files are the server's, and a guest's clock stays behind it on a busy machine: make says so.
+make() { command make "$@" 2>&1 | { grep -v -e ' in the future$' -e 'Clock skew detected' || true; }; }
 
 part clone
 git clone --quiet --no-local "$INPUT/project.git" work
@@ -63,4 +65,5 @@ part clean
 git clean --quiet -dfx
 git status --short --ignored
 cd ..
-find . -printf '%y %m %n %P\n' | sort
+# Links of directories are compared when all is flushed: on its way a subdirectory may be counted twice.
+find . -type d -printf '%y %m - %P\n' -o -printf '%y %m %n %P\n' | sort
