@@ -1,13 +1,16 @@
 //! The binary as its users meet it. One integration binary; each module is a subject.
 
+mod aws;
 mod bench;
 mod churn;
 mod crash;
 mod lab;
 mod lab_figures;
 mod lab_write;
+mod large_bucket;
 mod mount;
 mod objects;
+mod overwritten;
 mod rpcbind;
 mod s3;
 mod serve;

@@ -1,0 +1,87 @@
+//! Listings of buckets with very many keys, by real clients.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use testkit::minio::{Minio, with_minio};
+
+use crate::aws;
+use crate::serve::libnfs;
+use crate::tier::Tier;
+
+const KEYS: usize = 100_000;
+/// Of a page of S3.
+const PAGE: usize = 1_000;
+/// Each key takes some 100 bytes in an answer of the store; all of them at once would be twice this.
+const GROWTH_MIB_MAX: u64 = 64;
+
+fn name_of(at: usize) -> String {
+    format!("frame.{at:06}.exr")
+}
+
+fn tier(minio: &Minio, dir: &Path, mount: Option<&Path>) -> Tier {
+    let (endpoint, credentials) = (minio.endpoint(), minio.credentials());
+    let url = format!("s3://bucket?endpoint={endpoint}&credentials={}", credentials.display());
+    Tier::start_mounted(dir, &format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n"), mount)
+}
+
+fn list_calls(tier: &Tier) -> f64 {
+    tier.metric("forebay_origin_calls_total{junction=\"/\",call=\"readdir\"}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_keys_are_listed_page_by_page() {
+    let name = "a_hundred_thousand_keys_are_listed_page_by_page";
+    if !aws::is_installed(name) {
+        return;
+    }
+    with_minio(name, |minio| async move {
+        minio.make_bucket("bucket");
+        let frame = tempfile::NamedTempFile::new().expect("made");
+        fs::write(frame.path(), b"a frame").expect("written");
+        let key = |at| format!("show/{}", name_of(at));
+        aws::put(&minio, "bucket", &key(0), frame.path());
+        minio.copy("bucket", &key(0), (1..KEYS).map(key));
+        let expected: HashSet<String> = (0..KEYS).map(name_of).collect();
+
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mount = dir.path().join("mnt");
+        fs::create_dir(&mount).expect("made");
+        let mut by_fuse = tier(&minio, dir.path(), Some(&mount));
+        let before = by_fuse.resident_mib();
+        assert_eq!(fs::read(mount.join("show").join(name_of(77_777))).expect("read"), b"a frame");
+        let (mut listed, calls) = (HashSet::new(), list_calls(&by_fuse));
+        let mut at_first = None;
+        for entry in fs::read_dir(mount.join("show")).expect("opened") {
+            let entry = entry.expect("listed").file_name().into_string().expect("text");
+            at_first.get_or_insert_with(|| list_calls(&by_fuse));
+            assert!(listed.insert(entry), "a name came twice");
+        }
+        assert!(listed == expected, "{} names by FUSE", listed.len());
+        let (calls, at_first) = (list_calls(&by_fuse) - calls, at_first.expect("there are names") - calls);
+        assert_eq!(calls, (KEYS / PAGE) as f64, "list calls by FUSE");
+        assert!(at_first < calls / 2.0, "the first name came when {at_first} pages were there");
+        let grown = by_fuse.resident_mib() - before;
+        eprintln!("100,000 keys by FUSE: {grown} MiB more, {at_first} pages before the first name");
+        assert!(grown < GROWTH_MIB_MAX, "{grown} MiB");
+        assert_eq!(by_fuse.stop(), Some(0));
+
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut by_nfs = tier(&minio, dir.path(), None);
+        let before = by_nfs.resident_mib();
+        let Some(output) = libnfs("nfs-ls", &by_nfs, "/show") else { return };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let names = text.lines().filter_map(|line| line.rsplit(' ').next());
+        let listed: HashSet<String> =
+            names.filter(|name| name.ends_with(".exr")).map(str::to_owned).collect();
+        assert!(listed == expected, "{} names by NFS", listed.len());
+        assert_eq!(list_calls(&by_nfs), (KEYS / PAGE) as f64, "list calls by NFS");
+        let grown = by_nfs.resident_mib() - before;
+        eprintln!("100,000 keys by NFS: {grown} MiB more");
+        assert!(grown < GROWTH_MIB_MAX, "{grown} MiB");
+        assert_eq!(by_nfs.stop(), Some(0));
+    })
+    .await;
+}

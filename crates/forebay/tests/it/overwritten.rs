@@ -1,0 +1,146 @@
+//! Objects that others overwrite while they are read for the first time, far from their store.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use testkit::minio::{ACCESS_KEY, Minio, SECRET_KEY, with_minio};
+use testkit::ports::free_port;
+
+use crate::aws;
+use crate::tier::{Tier, forebay};
+
+const SIZE: usize = 16 << 20;
+/// Each has one byte in all places of one version, so that a mix is seen wherever it is.
+const VERSIONS: u8 = 12;
+/// So many reads at least must have had a new version put in their midst, or the test has shown nothing.
+const STRADDLED_MIN: usize = 3;
+
+struct Relay(std::process::Child);
+
+impl Relay {
+    /// 20 ms and 400 Mbit/s: an object takes a third of a second.
+    fn start(minio: &Minio) -> (Relay, String) {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut command = forebay();
+        command.args(["bench", "relay", "--to", &minio.address().to_string(), "--listen", &listen]);
+        command.args(["--rtt", "20ms", "--rate", "400Mbit"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let relay = Relay(command.spawn().expect("forebay runs"));
+        while std::net::TcpStream::connect(&listen).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (relay, listen)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The version that all bytes are of.
+fn version_of(bytes: &[u8]) -> u8 {
+    assert_eq!(bytes.len(), SIZE);
+    let first = bytes[0];
+    let other = bytes.iter().position(|byte| *byte != first);
+    assert_eq!(other, None, "version {first} up to there, then another");
+    first
+}
+
+fn by_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; SIZE];
+    let mut file = File::open(path)?;
+    for part in bytes.chunks_mut(1 << 20) {
+        file.read_exact(part)?;
+    }
+    Ok(bytes)
+}
+
+fn by_s3(url: &str) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut answer = ureq::get(url).call().map_err(std::io::Error::other)?;
+    answer.body_mut().as_reader().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
+    let name = "an_object_overwritten_in_a_cold_read_is_never_a_mix";
+    if !aws::is_installed(name) {
+        return;
+    }
+    with_minio(name, |minio| async move {
+        minio.make_bucket("bucket");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let body = dir.path().join("body");
+        let put = |version: u8| {
+            fs::write(&body, vec![version; SIZE]).expect("written");
+            aws::put(&minio, "bucket", "show/object", &body);
+            Instant::now()
+        };
+        put(1);
+        let (_relay, far) = Relay::start(&minio);
+        let (mount, s3_port) = (dir.path().join("mnt"), free_port());
+        fs::create_dir(&mount).expect("made");
+        let credentials = minio.credentials();
+        let config = format!(
+            "[[junction]]\npath = \"/\"\norigin = \"s3://bucket?endpoint=http://{far}&credentials={}\"\n\
+             files = \"always\"\ndirectories = \"always\"\n\
+             [s3]\nlisten = \"127.0.0.1:{s3_port}\"\n\
+             [[s3.key]]\nid = \"{ACCESS_KEY}\"\nsecret = \"{SECRET_KEY}\"\nread = [\"*\"]\n",
+            credentials.display()
+        );
+        let mut tier = Tier::start_mounted(dir.path(), &config, Some(&mount));
+        let front = format!("http://127.0.0.1:{s3_port}");
+        let url = aws::aws(&front, &["s3", "presign", "s3://show/object"]);
+        let path = mount.join("show/object");
+        let fronts: [(&str, &(dyn Fn() -> std::io::Result<Vec<u8>> + Sync)); 2] =
+            [("FUSE", &|| by_file(&path)), ("S3", &|| by_s3(&url))];
+        let mut version = 1;
+        for (front, read) in fronts {
+            let writing = AtomicBool::new(true);
+            let (puts, reads) = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let mut reads = Vec::new();
+                    while writing.load(Ordering::Relaxed) {
+                        tier.json(&["evict", "/"]);
+                        let begun = Instant::now();
+                        let seen = read().map(|bytes| version_of(&bytes));
+                        reads.push((begun, Instant::now(), seen));
+                    }
+                    reads
+                });
+                let mut puts = Vec::new();
+                for _ in 0..VERSIONS {
+                    version += 1;
+                    puts.push(put(version));
+                }
+                writing.store(false, Ordering::Relaxed);
+                (puts, reader.join().expect("no mix"))
+            });
+            let straddles = |(begun, ended, _): &&(Instant, Instant, _)| {
+                puts.iter().any(|put| begun < put && put < ended)
+            };
+            let straddled = reads.iter().filter(straddles).count();
+            let failed = reads.iter().filter(|(_, _, seen)| seen.is_err()).count();
+            eprintln!(
+                "{front}: {} reads, {straddled} with a new version in their midst, {failed} failed",
+                reads.len()
+            );
+            assert!(straddled >= STRADDLED_MIN, "{straddled} reads saw a change by {front}");
+            assert!(reads.iter().any(|(_, _, seen)| seen.is_ok()), "no read by {front} was whole");
+            assert_eq!(
+                read().map(|bytes| version_of(&bytes)).expect("read"),
+                version,
+                "the newest by {front}"
+            );
+        }
+        assert_eq!(tier.stop(), Some(0));
+    })
+    .await;
+}
