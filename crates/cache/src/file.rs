@@ -39,7 +39,9 @@ pub struct CachedFile {
 
 #[derive(Default)]
 struct State {
-    pieces: HashMap<u64, Box<Entries>>,
+    /// Of the file.
+    blocks: u64,
+    pieces: HashMap<u64, Box<[u64]>>,
     /// Blocks that were checked against their checksum since this file was opened.
     verified: Verified,
     /// Running fetches by their first block.
@@ -56,8 +58,6 @@ struct State {
     left: Option<SystemTime>,
 }
 
-type Entries = [u64; PIECE as usize];
-
 /// What a read found.
 pub enum ReadBack {
     Bytes(Bytes),
@@ -72,11 +72,15 @@ impl CachedFile {
         let stem = dir.join(format::stem(key.file, key.version));
         let (data_path, map_path) = (stem.with_extension("data"), stem.with_extension("map"));
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).truncate(false);
-        if create && let Some(parent) = stem.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let pair = options.open(&data_path).and_then(|data| Ok((data, options.open(&map_path)?)));
+        options.read(true).write(true).truncate(false);
+        let open = |options: &OpenOptions| Ok((options.open(&data_path)?, options.open(&map_path)?));
+        let pair = match open(&options) {
+            Err(e) if create && std::io::Error::kind(&e) == std::io::ErrorKind::NotFound => {
+                stem.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+                open(options.create(true))
+            }
+            opened => opened,
+        };
         let (data, map) = pair.inspect_err(|e| {
             // No room for the second of a pair: the first alone is worth nothing.
             if create && e.kind() == std::io::ErrorKind::StorageFull {
@@ -87,15 +91,19 @@ impl CachedFile {
         let mut header = [0; format::HEADER_BYTES as usize];
         let read = map.read_exact_at(&mut header, 0).is_ok();
         let label = if read { format::label_in(&header, key) } else { None };
-        let label = label.filter(|_| data.metadata().is_ok_and(|data| data.len() == key.size));
+        let found = data.metadata()?;
+        let mut left = found.modified().ok();
+        let label = label.filter(|_| found.len() == key.size);
         if label.is_none() {
             // Never filled, or damaged: begin anew.
             map.set_len(0)?;
             data.set_len(0)?;
             data.set_len(key.size)?;
             map.write_all_at(&format::encode_header(key, &Label::default()), 0)?;
+            left = changed_at(&data);
         }
-        let state = State { left: changed_at(&data), ..State::default() };
+        let blocks = key.size.div_ceil(BLOCK_SIZE);
+        let state = State { blocks, left, ..State::default() };
         let label = label.unwrap_or_default();
         Ok(CachedFile { key: *key, label, opened, data, map, state: Mutex::new(state) })
     }
@@ -331,7 +339,7 @@ impl CachedFile {
         let in_piece = |piece: u64| {
             let start = piece * PIECE;
             (start..(start + PIECE).min(total))
-                .zip(load_entries(&self.map, piece).iter())
+                .zip(load_entries(&self.map, piece, self.blocks().end).iter())
                 .filter(|(_, entry)| format::decode_entry(**entry).is_some())
                 .map(|(block, _)| bytes_of_blocks(block..block + 1, self.key.size).length)
                 .sum::<u64>()
@@ -433,7 +441,7 @@ impl CachedFile {
 
 impl State {
     /// The entries around `block`.
-    fn piece(&mut self, map: &File, block: u64) -> &mut Entries {
+    fn piece(&mut self, map: &File, block: u64) -> &mut [u64] {
         let piece = block / PIECE;
         if self.pieces.len() >= PIECES_MAX && !self.pieces.contains_key(&piece) {
             // Any other one: what is in memory is also in the map file.
@@ -441,18 +449,21 @@ impl State {
                 self.pieces.remove(&other);
             }
         }
-        self.pieces.entry(piece).or_insert_with(|| load_entries(map, piece))
+        let blocks = self.blocks;
+        self.pieces.entry(piece).or_insert_with(|| load_entries(map, piece, blocks))
     }
 
     /// The entry of a block that is here.
     fn entry(&mut self, map: &File, block: u64) -> Option<u64> {
-        let entry = self.piece(map, block)[(block % PIECE) as usize];
+        let entry = *self.piece(map, block).get((block % PIECE) as usize)?;
         format::decode_entry(entry).map(|_| entry)
     }
 
     fn set(&mut self, map: &File, block: u64, entry: u64, verified: bool) {
-        self.piece(map, block)[(block % PIECE) as usize] = entry;
-        self.verified.set(block, verified);
+        if let Some(known) = self.piece(map, block).get_mut((block % PIECE) as usize) {
+            *known = entry;
+            self.verified.set(block, verified);
+        }
     }
 
     fn verify(&mut self, map: &File, block: u64, crc: u32) {
@@ -479,18 +490,18 @@ impl State {
 }
 
 /// What cannot be read counts as absent; it is then fetched again.
-fn load_entries(map: &File, piece: u64) -> Box<Entries> {
-    let mut bytes = vec![0; (PIECE * format::ENTRY_BYTES) as usize];
+fn load_entries(map: &File, piece: u64, blocks: u64) -> Box<[u64]> {
+    let count = blocks.saturating_sub(piece * PIECE).min(PIECE);
+    let mut bytes = vec![0; (count * format::ENTRY_BYTES) as usize];
     let mut done = 0;
     let offset = entry_offset(piece * PIECE);
-    while let Ok(read @ 1..) = map.read_at(&mut bytes[done..], offset + done as u64) {
+    while done < bytes.len()
+        && let Ok(read @ 1..) = map.read_at(&mut bytes[done..], offset + done as u64)
+    {
         done += read;
     }
-    let mut entries = Box::new([0; PIECE as usize]);
-    for (entry, bytes) in entries.iter_mut().zip(bytes.chunks_exact(format::ENTRY_BYTES as usize)) {
-        *entry = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
-    }
-    entries
+    let words = bytes.chunks_exact(format::ENTRY_BYTES as usize);
+    words.map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight bytes"))).collect()
 }
 
 fn changed_at(data: &File) -> Option<SystemTime> {

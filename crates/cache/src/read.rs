@@ -108,6 +108,10 @@ impl Cache {
         if self.config.bypass || self.health.is_ailing() {
             return Prefetched::NoRoom;
         }
+        // Who follows many small files that are here already would open each of them for nothing.
+        if self.space().is_whole(key.file, key.version, key.size) {
+            return Prefetched::Here;
+        }
         let Ok(file) = self.files.open(key) else { return Prefetched::NoRoom };
         let start = |blocks| self.start_fetch(&file, blocks, source, Urgency::Ahead);
         let ensured = file.ensure(range.blocks(), part_blocks(source), start);

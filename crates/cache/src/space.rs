@@ -32,6 +32,11 @@ const PASSED_OVER_MAX: usize = 64;
 /// What file systems hand out room in.
 pub const DISK_UNIT: u64 = 4096;
 
+/// Of a file of this many bytes, with its map.
+fn room_of_whole(size: u64) -> u64 {
+    size.next_multiple_of(DISK_UNIT).saturating_add(DISK_UNIT)
+}
+
 /// The books: what is on disk, in which order it leaves.
 pub struct Space {
     /// By slot; the numbers of `order`.
@@ -108,6 +113,12 @@ impl Space {
 
     fn slot_of(&self, file: FileId, version: Version) -> Option<u32> {
         self.versions(file).find(|(_, v)| *v == version).map(|(slot, _)| slot)
+    }
+
+    /// As much as it can be is on disk of this version.
+    pub fn is_whole(&self, file: FileId, version: Version, size: u64) -> bool {
+        let kept = self.slot_of(file, version).and_then(|slot| self.kept.get(slot as usize)?.as_ref());
+        kept.is_some_and(|kept| kept.bytes >= room_of_whole(size))
     }
 
     /// `bytes` more are on disk. Returns the versions of the same file that were there before this one came.

@@ -25,6 +25,7 @@ pub const ADMIN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420);
 const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
+const CACHE_DESCRIPTORS_MAX: usize = 16_384;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -75,6 +76,15 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "configuration:", message))
 }
 
+/// Of half the descriptors that this process may have; a job that reads small files over and over opens none of them
+/// twice then. Each takes some 2 KiB of memory.
+fn descriptors_for_cache() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    limit
+        .map_or(CACHE_DESCRIPTORS_MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
+        .min(CACHE_DESCRIPTORS_MAX)
+}
+
 impl Settings {
     pub fn build(file: config::File, args: &ServeArgs) -> Result<Settings> {
         let write = args.write.as_deref().map(write_policy).transpose()?;
@@ -87,6 +97,7 @@ impl Settings {
             free_floor: file.cache.free_floor.map_or(defaults.free_floor, |size| size.0),
             inflight_max: file.cache.inflight.map_or(defaults.inflight_max, |size| size.0),
             readahead_max: file.cache.readahead.map_or(defaults.readahead_max, |size| size.0),
+            open_files_max: descriptors_for_cache().max(defaults.open_files_max),
             ..defaults
         };
         if size < cache::CACHE_SIZE_MIN {

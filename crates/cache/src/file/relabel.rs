@@ -34,6 +34,7 @@ impl CachedFile {
             data.set_len(new.size)?;
         }
         state.pieces.clear();
+        state.blocks = after;
         // Who else has written into it since we did is found out as before.
         if key.size != new.size {
             state.left = changed_at(&data);
