@@ -16,14 +16,12 @@ use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 use crate::attributes::Stored;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Condition, Metadata};
+use crate::store::{Condition, Metadata, Source};
 use crate::times::now;
 use crate::url::Attributes;
 
 /// Objects of a directory that are copied, or removed, at the same time.
 const TOGETHER: usize = 32;
-/// Longest object that a store copies in one call.
-const COPY_MAX: u64 = 5 << 30;
 /// What tells browsers and other tools that an object stands for a directory.
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -176,7 +174,7 @@ impl ObjectOrigin {
     /// What was written to an object that goes, goes with it.
     async fn drop_draft(&self, file: &Reference) {
         if let Some(draft) = self.draft(file) {
-            draft.give_up(&self.store).await;
+            draft.give_up(&*self.store).await;
             self.forget(file, &draft);
         }
     }
@@ -264,11 +262,13 @@ impl ObjectOrigin {
         }
         let stat = self.stat(from).await?;
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        if stat.size > COPY_MAX {
-            let context = format!("{}: a store copies 5 GiB at most", self.place(from));
+        if stat.size > self.store.copy_max() {
+            let most = self.store.copy_max() >> 30;
+            let context = format!("{}: the store copies {most} GiB at most", self.place(from));
             return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
         }
-        self.store.copy((&key, &stat.etag), &to_key, None).await?;
+        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
+        self.store.copy(source, &to_key, None).await?;
         self.store.delete(&key).await?;
         self.known.remove(&from.0);
         self.known.remove(&to.0);
@@ -290,9 +290,12 @@ impl ObjectOrigin {
         loop {
             let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
             let copies = page.objects.iter().map(|object| {
-                let (store, etag) = (self.store.clone(), object.etag.clone());
-                let (from, to) = (object.key.clone(), format!("{to_key}{}", &object.key[key.len()..]));
-                async move { store.copy((&from, &etag), &to, None).await.map(drop) }
+                let (store, from) = (self.store.clone(), object.clone());
+                let to = format!("{to_key}{}", &object.key[key.len()..]);
+                async move {
+                    let source = Source { key: &from.key, etag: &from.etag, size: from.size };
+                    store.copy(source, &to, None).await.map(drop)
+                }
             });
             some_at_a_time(copies).await?;
             moved.extend(page.objects.into_iter().map(|object| object.key));
@@ -331,7 +334,7 @@ impl ObjectOrigin {
         if !describes && !resizes {
             return Ok(changed(was));
         }
-        if !resizes && self.draft(object).is_none() && was.attr.size <= COPY_MAX {
+        if !resizes && self.draft(object).is_none() && was.attr.size <= self.store.copy_max() {
             return self.describe(object, set).await.map(changed);
         }
         // All in one: what was written, its new length, what is stored with it.
@@ -352,14 +355,14 @@ impl ObjectOrigin {
         Err(Error::new(ErrorKind::Busy, "set attributes of", self.place(object)))
     }
 
-    /// Copied onto itself: the store has no other way.
     async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {
         let stat = self.stat(object).await?;
         let key = self.base.key(object)?;
         let metadata = Stored::of(&stat.metadata).set(set, now()).into_metadata(stat.metadata.clone());
-        let copied = self.store.copy((&key, &stat.etag), &key, Some(&metadata)).await;
+        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
+        let described = self.store.describe(source, &metadata).await;
         self.known.remove(&object.0);
-        copied?;
+        described?;
         self.getattr_of(object).await
     }
 

@@ -46,25 +46,23 @@ const HASH_AT_ONCE_MAX: usize = 64 << 10;
 const REGION: &str = "us-east-1";
 
 /// Variables that stand for those of this process.
-pub type Environment = [(&'static str, &'static str); 3];
+pub type Environment = [(&'static str, &'static str)];
 
 impl Place {
     /// First what the URL says, then the environment, then the profile, then what the machine is told where it runs
     /// (web identity, container, instance metadata).
-    pub fn of_s3(config: &Config, http: &Http, environment: Option<Environment>) -> Result<Place> {
+    pub fn of_s3(config: &Config, http: &Http, environment: Option<&Environment>) -> Result<Place> {
         let wrong = |e: object_store::Error| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {e}", config.url()))
         };
         let mut builder = match environment {
             None => AmazonS3Builder::from_env(),
-            Some(variables) => {
-                variables.into_iter().fold(AmazonS3Builder::new(), |builder, (name, value)| {
-                    match name.to_ascii_lowercase().parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    }
-                })
-            }
+            Some(variables) => variables.iter().fold(AmazonS3Builder::new(), |builder, (name, value)| {
+                match name.to_ascii_lowercase().parse() {
+                    Ok(key) => builder.with_config(key, *value),
+                    Err(_) => builder,
+                }
+            }),
         };
         let has = |builder: &AmazonS3Builder, key| builder.get_config_value(&key).is_some();
         let asked = config.profile.clone().or_else(|| std::env::var("AWS_PROFILE").ok());

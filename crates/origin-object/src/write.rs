@@ -58,7 +58,7 @@ impl ObjectOrigin {
             let draft = self.draft_of(reference).await?;
             let base = self.file(reference, &draft.base);
             let before = *before.get_or_insert(base.version);
-            match draft.write(&self.store, &self.turns, offset, &data).await? {
+            match draft.write(&*self.store, &self.turns, offset, &data).await? {
                 Wrote::Taken => {}
                 Wrote::Behind => {
                     self.complete(reference, &draft).await?;

@@ -35,7 +35,7 @@ impl Bucket {
 }
 
 pub async fn connect(config: Config) -> Result<Arc<ObjectOrigin>> {
-    ObjectOrigin::connect_as(config, Some(environment())).await
+    ObjectOrigin::connect_as(config, Some(&environment())).await
 }
 
 pub fn name(text: &str) -> Name {

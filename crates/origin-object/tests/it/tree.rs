@@ -243,7 +243,7 @@ async fn what_is_wrong_with_the_way_to_a_bucket_is_one_clear_line() {
             (&nowhere, good, "there is no such bucket"),
             (&dead, good, "onnect"),
         ] {
-            let error = origin_object::ObjectOrigin::connect_as(config.clone(), Some(keys)).await;
+            let error = origin_object::ObjectOrigin::connect_as(config.clone(), Some(&keys)).await;
             let text = error.err().expect("refused").to_string();
             assert!(text.contains(told) && !text.contains('\n'), "{told}: {text}");
             assert!(!text.contains("guessed-and-wrong") && !text.contains(good[1].1), "a secret: {text}");
