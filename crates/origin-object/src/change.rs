@@ -22,7 +22,6 @@ use crate::url::Attributes;
 
 /// Objects of a directory that are copied, or removed, at the same time.
 const TOGETHER: usize = 32;
-/// What tells browsers and other tools that an object stands for a directory.
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
@@ -62,7 +61,7 @@ impl ObjectOrigin {
 
     fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
         let first = Stored { mode: set.mode.map(|mode| kind | mode & 0o7777), verifier, ..Stored::default() };
-        first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new())
+        first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new(), self.config.dialect)
     }
 
     async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
@@ -90,7 +89,10 @@ impl ObjectOrigin {
                 return match how {
                     CreateHow::Guarded => Err(exists()),
                     CreateHow::Exclusive(verifier) => {
-                        let known = self.known.get(&file.0).map(|stat| Stored::of(&stat.metadata).verifier);
+                        let known = self
+                            .known
+                            .get(&file.0)
+                            .map(|stat| Stored::of(&stat.metadata, self.config.dialect).verifier);
                         if known == Some(Some(verifier)) { Ok(there) } else { Err(exists()) }
                     }
                     CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
@@ -147,7 +149,7 @@ impl ObjectOrigin {
             return Err(exists());
         }
         let stored = Stored::symlink().set(&SetAttr { mode: None, ..*set }, now());
-        let metadata = stored.into_metadata(Metadata::new());
+        let metadata = stored.into_metadata(Metadata::new(), self.config.dialect);
         match self.store.put(&self.base.key(&link)?, target.clone(), &metadata, Condition::Absent).await {
             Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
             other => other.map(drop),
@@ -340,13 +342,14 @@ impl ObjectOrigin {
         // All in one: what was written, its new length, what is stored with it.
         for _ in 0..2 {
             let draft = self.draft_of(object).await?;
-            let metadata = Stored::of(&draft.base.metadata).set(set, now());
+            let dialect = self.config.dialect;
+            let metadata = Stored::of(&draft.base.metadata, self.config.dialect).set(set, now());
             let sized = match set.size {
                 Some(size) if resizes => draft.resize(size).await,
                 _ => true,
             };
-            let described =
-                !describes || draft.describe(metadata.into_metadata(draft.base.metadata.clone())).await;
+            let described = !describes
+                || draft.describe(metadata.into_metadata(draft.base.metadata.clone(), dialect)).await;
             let after = self.complete(object, &draft).await?;
             if sized && described {
                 return Ok(changed(after));
@@ -358,7 +361,9 @@ impl ObjectOrigin {
     async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {
         let stat = self.stat(object).await?;
         let key = self.base.key(object)?;
-        let metadata = Stored::of(&stat.metadata).set(set, now()).into_metadata(stat.metadata.clone());
+        let dialect = self.config.dialect;
+        let stored = Stored::of(&stat.metadata, dialect).set(set, now());
+        let metadata = stored.into_metadata(stat.metadata.clone(), dialect);
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
         let described = self.store.describe(source, &metadata).await;
         self.known.remove(&object.0);
@@ -373,9 +378,10 @@ impl ObjectOrigin {
         }
         let key = self.base.key(dir)?;
         let stored = self.store.head(&key).await?.map(|marker| marker.metadata).unwrap_or_default();
-        let mut described = Stored::of(&stored).set(set, now());
+        let mut described = Stored::of(&stored, self.config.dialect).set(set, now());
         described.mode = described.mode.map(|mode| DIRECTORY | mode & 0o7777);
-        self.store.put(&key, Bytes::new(), &described.into_metadata(stored), Condition::Always).await?;
+        let described = described.into_metadata(stored, self.config.dialect);
+        self.store.put(&key, Bytes::new(), &described, Condition::Always).await?;
         self.getattr_of(dir).await
     }
 

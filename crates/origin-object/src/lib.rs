@@ -2,9 +2,11 @@
 //!
 //! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
 //! here and there become an object); `store.rs` says what a store
-//! does, `s3.rs` asks it for it. Who wants objects and no files opens a [`Store`] with [`open_store`].
+//! does, `s3.rs` and `azure.rs` ask one for it. Who wants objects and no files opens a [`Store`] with [`open_store`].
 
 mod attributes;
+mod azure;
+mod azure_place;
 mod change;
 mod draft;
 mod errors;
@@ -27,4 +29,4 @@ pub use sign::Environment;
 pub use store::{
     Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload, open_store, open_store_as,
 };
-pub use url::{Addressing, Attributes, Config};
+pub use url::{Addressing, Attributes, Config, Dialect};

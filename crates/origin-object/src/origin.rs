@@ -51,7 +51,7 @@ impl ObjectOrigin {
     /// With these variables instead of the environment's.
     pub async fn connect_as(config: Config, environment: Option<&Environment>) -> Result<Arc<ObjectOrigin>> {
         let store = open_store_as(&config, environment)?;
-        let base = Base::new(&config.prefix);
+        let base = Base::new(&config.prefix, config.dialect);
         store.list(base.as_str(), true, None, 1).await?;
         let mut verifier = [0; 8];
         let read = std::fs::File::open("/dev/urandom")

@@ -19,7 +19,8 @@ use crate::store::{Condition, Got, Metadata, Stat};
 /// What stands in a URL's path as it is.
 pub const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What stands in a query's values as it is.
+pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Answers in XML: a page of 1,000 keys of 1,024 bytes, each byte written as three.
 const XML_MAX: usize = 8 << 20;
 
@@ -128,7 +129,11 @@ impl Rest {
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
-        Err(Refusal::of(status, &headers, &body).into_error(operation, self.place(key)))
+        let refusal = Refusal::of(status, &headers, &body);
+        // That there is no bucket is never said as "it does not exist" of what is in it.
+        let of_bucket = key.is_empty() && refusal.kind() == ErrorKind::NotFound;
+        let kind = if of_bucket { ErrorKind::Unavailable } else { refusal.kind() };
+        Err(refusal.to_error(kind, operation, self.place(key)))
     }
 
     async fn ask_body(&self, ask: Ask<'_>, most: usize) -> Result<(HeaderMap, Bytes)> {
@@ -147,7 +152,7 @@ impl Rest {
         let text = text.trim_start_matches('\u{feff}');
         if text.contains("<Error>") {
             let refusal = Refusal::of(StatusCode::INTERNAL_SERVER_ERROR, &headers, &body);
-            return Err(refusal.into_error(operation, self.place(key)));
+            return Err(refusal.to_error(refusal.kind(), operation, self.place(key)));
         }
         quick_xml::de::from_str(text).map_err(|e| garbled(operation, self.place(key), e))
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
-use types::{ByteRange, ErrorKind, Result};
+use types::{ByteRange, Result};
 
 use crate::errors::garbled;
 use crate::http::Http;

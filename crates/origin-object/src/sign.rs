@@ -19,6 +19,7 @@ use object_store::client::{
 use ring::digest::{self, Digest};
 use types::{Error, ErrorKind, Result};
 
+use crate::azure_place;
 use crate::http::Http;
 use crate::profile::Profile;
 use crate::url::Config;
@@ -33,6 +34,7 @@ pub enum Signer {
         credentials: AwsCredentials,
         region: String,
     },
+    Azure(azure_place::Azure),
 }
 
 /// What environment and files say of an S3 store, besides its keys.
@@ -126,6 +128,7 @@ impl Signer {
     pub async fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
         let (credentials, region) = match self {
             Signer::Nobody => return Ok(request),
+            Signer::Azure(azure) => return azure.sign(request).await,
             Signer::Aws { credentials, region } => (credentials, region),
         };
         let credential = credentials.get_credential().await.map_err(|e| {
@@ -142,6 +145,16 @@ impl Signer {
     }
 }
 
+impl Signer {
+    /// The URL by which the store itself reads one of its objects, and what it shows there.
+    pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
+        match self {
+            Signer::Azure(azure) => azure.copy_source(url).await,
+            Signer::Nobody | Signer::Aws { .. } => Ok((url, None)),
+        }
+    }
+}
+
 /// Off the runtime's threads where it takes long: 8 MiB are some milliseconds.
 async fn sha256(data: Bytes) -> Result<Digest> {
     let hash = |data: &[u8]| digest::digest(&digest::SHA256, data);
@@ -154,7 +167,7 @@ async fn sha256(data: Bytes) -> Result<Digest> {
 
 /// Our connections, for the requests by which `object_store` gets credentials.
 #[derive(Clone, Debug)]
-struct Connector(Http);
+pub struct Connector(pub Http);
 
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {

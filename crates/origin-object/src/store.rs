@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{ByteRange, Result, Timestamp};
 
+use crate::azure::Azure;
 use crate::http::Http;
 use crate::s3::S3;
 use crate::sign::Environment;
-use crate::url::Config;
+use crate::url::{Config, Dialect};
 
 /// A bucket, or what its store calls one. Keys are whole: a URL's prefix is not put in front of them.
 ///
@@ -76,7 +77,11 @@ pub fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
 
 /// With these variables instead of the environment's.
 pub fn open_store_as(config: &Config, environment: Option<&Environment>) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(S3::new(config, Http::new()?, environment)?))
+    let http = Http::new()?;
+    Ok(match config.dialect {
+        Dialect::S3 => Arc::new(S3::new(config, http, environment)?),
+        Dialect::Azure => Arc::new(Azure::new(config, http, environment)?),
+    })
 }
 
 /// What users store with an object besides its bytes: short texts by lower-case names.
