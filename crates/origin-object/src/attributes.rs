@@ -7,8 +7,9 @@
 
 use std::hash::Hasher as _;
 
+use ring::rand::{SecureRandom, SystemRandom};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, Version};
+use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
 use crate::store::{Metadata, Stat};
 use crate::times::Changed;
@@ -29,6 +30,8 @@ struct Names {
     atime: &'static str,
     /// Ours: which exclusive create made the object.
     verifier: &'static str,
+    /// Ours, too: which draft became the object.
+    draft: &'static str,
 }
 
 const S3FS: Names = Names {
@@ -38,6 +41,7 @@ const S3FS: Names = Names {
     mtime: "mtime",
     atime: "atime",
     verifier: "forebay-create",
+    draft: "forebay-draft",
 };
 const AZCOPY: Names = Names {
     mode: "permissions",
@@ -46,6 +50,7 @@ const AZCOPY: Names = Names {
     mtime: "modtime",
     atime: "posix_atime",
     verifier: "forebay_create",
+    draft: "forebay_draft",
 };
 /// What a link has besides at Azure; blobfuse2 gives it nothing else.
 const AZURE_LINK: &str = "is_symlink";
@@ -70,6 +75,15 @@ pub fn fileid(path: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0x6f62_6a65_6374_0002, 1);
     hasher.write(path);
     hasher.finish128().as_u128() as u64
+}
+
+/// Under which name a draft is noted with the object that it becomes, and a note that no other draft has.
+pub fn draft_mark(dialect: Dialect) -> Result<(String, String)> {
+    let mut random = [0; 16];
+    SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|e| Error::new(ErrorKind::Io, "draw", "a random number").with_source(e))?;
+    Ok((names(dialect).draft.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
 }
 
 /// What is stored with an object of what a file has.

@@ -22,6 +22,8 @@ pub struct Draft {
     key: String,
     /// The object as it is until this is complete.
     pub base: Stat,
+    /// Stored with what this becomes, and with nothing else: an answer that got lost is not missed.
+    mark: (String, String),
     /// Writers side by side, and alone who completes.
     gate: RwLock<()>,
     state: Mutex<State>,
@@ -35,6 +37,10 @@ struct State {
     metadata: Metadata,
     /// Something is to be completed.
     changed: bool,
+    /// Counts the changes.
+    changes: u64,
+    /// How many there were when it was to be completed for the first time.
+    tried_at: Option<u64>,
     /// Completed, or given up: who wants to write begins another one.
     over: bool,
     upload: Option<Upload>,
@@ -116,17 +122,22 @@ pub enum Wrote {
 }
 
 impl Draft {
-    pub fn new(key: String, base: Stat) -> Arc<Draft> {
+    /// `mark`: the name of the metadata that tells one draft from all others, and this one's.
+    pub fn new(key: String, base: Stat, mark: (String, String)) -> Arc<Draft> {
+        let mut metadata = base.metadata.clone();
+        metadata.insert(mark.0.clone(), mark.1.clone());
         let state = State {
             size: base.size,
             kept: base.size,
-            metadata: base.metadata.clone(),
+            metadata,
             changed: false,
+            changes: 0,
+            tried_at: None,
             over: false,
             upload: None,
             parts: BTreeMap::new(),
         };
-        Arc::new(Draft { key, base, gate: RwLock::new(()), state: Mutex::new(state) })
+        Arc::new(Draft { key, base, mark, gate: RwLock::new(()), state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -185,6 +196,7 @@ impl Draft {
                 }
             }
             (state.size, state.changed) = (state.size.max(end), true);
+            state.changes += 1;
             full
         };
         for (number, bytes) in full {
@@ -242,11 +254,13 @@ impl Draft {
             })
             .collect();
         (state.size, state.changed) = (size, true);
+        state.changes += 1;
         true
     }
 
     /// What is stored with it from when it is completed.
-    pub async fn describe(&self, metadata: Metadata) -> bool {
+    pub async fn describe(&self, mut metadata: Metadata) -> bool {
+        metadata.insert(self.mark.0.clone(), self.mark.1.clone());
         let _gate = self.gate.write().await;
         let mut state = self.state();
         // An upload has been told already what is stored with it.
@@ -254,6 +268,7 @@ impl Draft {
             return false;
         }
         (state.metadata, state.changed) = (metadata, true);
+        state.changes += 1;
         true
     }
 
@@ -265,7 +280,9 @@ impl Draft {
     ) -> Result<Option<(String, u64)>> {
         let _gate = self.gate.write().await;
         let (size, changed, over) = {
-            let state = self.state();
+            let mut state = self.state();
+            let changes = state.changes;
+            state.tried_at.get_or_insert(changes);
             (state.size, state.changed, state.over)
         };
         if !changed || over {
@@ -284,11 +301,27 @@ impl Draft {
             }
             // The object is another one now: what was written on the old one is not for it.
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
+                if let Some(etag) = self.was_completed(&**store, size).await? {
+                    self.state().over = true;
+                    return Ok(Some((etag, size)));
+                }
                 self.give_up(&**store).await;
                 Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// By a call before this one, whose answer nobody heard: the object is ours then. Not what was written since.
+    async fn was_completed(&self, store: &dyn Store, size: u64) -> Result<Option<String>> {
+        let same = {
+            let state = self.state();
+            state.tried_at == Some(state.changes)
+        };
+        let (name, value) = &self.mark;
+        let found = if same { store.head(&self.key).await? } else { None };
+        let ours = found.filter(|stat| stat.metadata.get(name) == Some(value) && stat.size == size);
+        Ok(ours.map(|stat| stat.etag))
     }
 
     /// Take the store's memory of it away.

@@ -40,7 +40,8 @@ impl ObjectOrigin {
             return Ok(draft);
         }
         let stat = self.stat(reference).await?;
-        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone());
+        let mark = attributes::draft_mark(self.config.dialect)?;
+        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark);
         Ok(self.drafts().entry(reference.0.clone()).or_insert(fresh).clone())
     }
 

@@ -2,6 +2,7 @@
 
 mod contract;
 mod hostile;
+mod lost;
 mod store;
 mod tree;
 mod writes;
