@@ -42,6 +42,7 @@ if [ "${1:-run}" = test ]; then
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
         "go:golang-go:builds MinIO"
+        "npm:npm:installs Azurite"
     )
 fi
 
@@ -81,6 +82,19 @@ boto3() {
     }
 }
 
+# Azure Blob Storage on this machine. No Debian package has it.
+azurite() {
+    local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/azurite"
+    if [ "${1:-run}" != test ] || [ -x "$place/node_modules/.bin/azurite-blob" ]; then
+        return 0
+    fi
+    echo "setup: making $place for Azurite (an emulator of Azure's blob store)"
+    npm install --prefix "$place" --no-save --no-audit --no-fund --loglevel=error azurite@3.37.0 >/dev/null || {
+        rm -rf "$place"
+        echo "setup: no Azurite; tests that need it will say \"not run\""
+    }
+}
+
 if [ ${#missing[@]} -eq 0 ]; then
     :
 elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -96,6 +110,7 @@ else
     echo "setup: tests that need them will say \"not run\""
 fi
 boto3 "$@"
+azurite "$@"
 if [ "${1:-run}" = test ]; then
     build_minio
 fi

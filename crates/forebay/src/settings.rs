@@ -193,15 +193,18 @@ fn normal_path(typed: &str) -> Result<String> {
 }
 
 fn parse_origin(url: &str) -> Result<Store> {
-    let known = "file:///dir, nfs://host[:port]/export?nconnect=4 and s3://bucket/prefix?endpoint=URL";
+    let known = "file:///dir, nfs://host[:port]/export?nconnect=4, s3://bucket/prefix?endpoint=URL and \
+                 az://account/container/prefix";
     match url.split_once("://") {
         Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
         Some(("file", path)) => {
             refuse(format!("file://{path}: the path must be absolute; write file:///{path}"))
         }
         Some(("nfs", _)) => Ok(Store::Far(Far::Nfs(Box::new(origin_nfs::Config::from_url(url)?)))),
-        Some(("s3", _)) => Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?)))),
-        Some((scheme @ ("az" | "azfile" | "gs"), _)) => {
+        Some(("s3" | "az", _)) => {
+            Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?))))
+        }
+        Some((scheme @ ("azfile" | "gs"), _)) => {
             refuse(format!("{scheme}:// origins are not in this version; it knows {known}"))
         }
         Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),

@@ -1,21 +1,66 @@
-//! Mode, owner and times of an object, as s3fs stores them with it: `mode` (decimal, with the file's type), `uid`, `gid`,
-//! `mtime` and `atime` (seconds, a dot, nanoseconds; rclone's `mtime` is the same). Pure.
+//! Mode, owner and times of an object, as the tools of its store keep them with it. Pure.
+//!
+//! - S3, as s3fs: `mode` (decimal, with the file's type), `uid`, `gid`, `mtime` and `atime` (seconds, a dot, nanoseconds;
+//!   rclone's `mtime` is the same)
+//! - Azure, as azcopy's `--preserve-posix-properties`: `permissions` (decimal, with the file's type), `posix_owner`,
+//!   `posix_group`, `modtime` and `posix_atime` (nanoseconds), `is_symlink`
 
 use std::hash::Hasher as _;
 
+use ring::rand::{SecureRandom, SystemRandom};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, Version};
+use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
 use crate::store::{Metadata, Stat};
 use crate::times::Changed;
-use crate::url::Config;
+use crate::url::{Config, Dialect};
 
 /// The type in a mode.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
-/// Ours: which exclusive create made the object.
-const VERIFIER: &str = "forebay-create";
+const NANOS: i128 = 1_000_000_000;
+
+/// Under which names.
+struct Names {
+    mode: &'static str,
+    uid: &'static str,
+    gid: &'static str,
+    mtime: &'static str,
+    atime: &'static str,
+    /// Ours: which exclusive create made the object.
+    verifier: &'static str,
+    /// Ours, too: which draft became the object.
+    draft: &'static str,
+}
+
+const S3FS: Names = Names {
+    mode: "mode",
+    uid: "uid",
+    gid: "gid",
+    mtime: "mtime",
+    atime: "atime",
+    verifier: "forebay-create",
+    draft: "forebay-draft",
+};
+const AZCOPY: Names = Names {
+    mode: "permissions",
+    uid: "posix_owner",
+    gid: "posix_group",
+    mtime: "modtime",
+    atime: "posix_atime",
+    verifier: "forebay_create",
+    draft: "forebay_draft",
+};
+/// What a link has besides at Azure; blobfuse2 gives it nothing else.
+const AZURE_LINK: &str = "is_symlink";
+
+fn names(dialect: Dialect) -> &'static Names {
+    match dialect {
+        Dialect::S3 => &S3FS,
+        Dialect::Azure => &AZCOPY,
+    }
+}
 
 /// What names these contents; of objects with the same ETag and size nobody can tell apart what is in them.
 pub fn version(etag: &str, size: u64) -> Version {
@@ -32,6 +77,15 @@ pub fn fileid(path: &[u8]) -> u64 {
     hasher.finish128().as_u128() as u64
 }
 
+/// Under which name a draft is noted with the object that it becomes, and a note that no other draft has.
+pub fn draft_mark(dialect: Dialect) -> Result<(String, String)> {
+    let mut random = [0; 16];
+    SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|e| Error::new(ErrorKind::Io, "draw", "a random number").with_source(e))?;
+    Ok((names(dialect).draft.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
+}
+
 /// What is stored with an object of what a file has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
@@ -46,34 +100,53 @@ pub struct Stored {
 
 impl Stored {
     /// What does not read as what it should be is as if it were not there.
-    pub fn of(metadata: &Metadata) -> Stored {
-        let number = |name: &str| metadata.get(name)?.trim().parse::<u32>().ok();
+    pub fn of(metadata: &Metadata, dialect: Dialect) -> Stored {
+        let names = names(dialect);
+        let text = |name: &str| metadata.get(name).map(|text| text.trim());
+        let number = |name: &str| text(name)?.parse::<u32>().ok();
+        let time = |name: &str| match dialect {
+            Dialect::S3 => time(text(name)?),
+            Dialect::Azure => azure_time(text(name)?),
+        };
+        let mut mode = text(names.mode).and_then(|text| match dialect {
+            Dialect::S3 => mode(text),
+            Dialect::Azure => azure_mode(text),
+        });
+        if dialect == Dialect::Azure && text(AZURE_LINK) == Some("true") {
+            mode = Some(SYMLINK | mode.unwrap_or(0o777) & 0o7777);
+        }
         Stored {
-            mode: metadata.get("mode").and_then(|text| mode(text.trim())),
-            uid: number("uid"),
-            gid: number("gid"),
-            mtime: metadata.get("mtime").and_then(|text| time(text.trim())),
-            atime: metadata.get("atime").and_then(|text| time(text.trim())),
-            verifier: metadata
-                .get(VERIFIER)
+            mode,
+            uid: number(names.uid),
+            gid: number(names.gid),
+            mtime: time(names.mtime),
+            atime: time(names.atime),
+            verifier: text(names.verifier)
                 .and_then(|text| u64::from_str_radix(text, 16).ok())
                 .map(u64::to_be_bytes),
         }
     }
 
     /// All else that is stored stays.
-    pub fn into_metadata(self, mut metadata: Metadata) -> Metadata {
+    pub fn into_metadata(self, mut metadata: Metadata, dialect: Dialect) -> Metadata {
+        let names = names(dialect);
         let mut put = |name: &str, value: Option<String>| match value {
             Some(value) => drop(metadata.insert(name.to_owned(), value)),
             None => drop(metadata.remove(name)),
         };
-        put("mode", self.mode.map(|mode| mode.to_string()));
-        put("uid", self.uid.map(|uid| uid.to_string()));
-        put("gid", self.gid.map(|gid| gid.to_string()));
-        let text = |time: Timestamp| format!("{}.{:09}", time.seconds, time.nanos);
-        put("mtime", self.mtime.map(text));
-        put("atime", self.atime.map(text));
-        put(VERIFIER, self.verifier.map(|verifier| format!("{:016x}", u64::from_be_bytes(verifier))));
+        put(names.mode, self.mode.map(|mode| mode.to_string()));
+        put(names.uid, self.uid.map(|uid| uid.to_string()));
+        put(names.gid, self.gid.map(|gid| gid.to_string()));
+        let text = |time: Timestamp| match dialect {
+            Dialect::S3 => format!("{}.{:09}", time.seconds, time.nanos),
+            Dialect::Azure => nanoseconds(time).to_string(),
+        };
+        put(names.mtime, self.mtime.map(text));
+        put(names.atime, self.atime.map(text));
+        put(names.verifier, self.verifier.map(|verifier| format!("{:016x}", u64::from_be_bytes(verifier))));
+        if dialect == Dialect::Azure {
+            put(AZURE_LINK, self.is_symlink().then(|| "true".to_owned()));
+        }
         metadata
     }
 
@@ -125,9 +198,27 @@ fn time(text: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos })
 }
 
+/// Decimal as azcopy writes it; for a managed Lustre it writes four octal digits, which begin with a nought.
+fn azure_mode(text: &str) -> Option<u32> {
+    match text.strip_prefix('0') {
+        Some(octal) if !octal.is_empty() => u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o7777),
+        _ => text.parse().ok().filter(|mode| mode & !(TYPE | 0o7777) == 0),
+    }
+}
+
+fn azure_time(text: &str) -> Option<Timestamp> {
+    let nanos: i128 = text.parse().ok()?;
+    let seconds = i64::try_from(nanos.div_euclid(NANOS)).ok()?;
+    Some(Timestamp { seconds, nanos: nanos.rem_euclid(NANOS) as u32 })
+}
+
+fn nanoseconds(time: Timestamp) -> i128 {
+    i128::from(time.seconds) * NANOS + i128::from(time.nanos)
+}
+
 /// A file's attributes: what is stored with it, else what the store says, else the junction's defaults.
 pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
-    let stored = Stored::of(&stat.metadata);
+    let stored = Stored::of(&stat.metadata, config.dialect);
     let kind = if stored.is_symlink() { FileKind::Symlink } else { FileKind::Regular };
     Attr {
         kind,
@@ -148,7 +239,7 @@ pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
 
 /// A directory's: it is no object. The times are those of the last change in it that we know of.
 pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>, times: Changed) -> Attr {
-    let stored = marker.map(|stat| Stored::of(&stat.metadata)).unwrap_or_default();
+    let stored = marker.map(|stat| Stored::of(&stat.metadata, config.dialect)).unwrap_or_default();
     // Set by somebody, and nothing happened since.
     let mtime = stored.mtime.filter(|_| !times.seen).unwrap_or(times.at);
     Attr {
@@ -178,20 +269,23 @@ mod tests {
 
     #[test]
     fn what_s3fs_and_rclone_store_is_understood() {
-        let s3fs = Stored::of(&metadata(&[
-            ("mode", "33200"),
-            ("uid", "1000"),
-            ("gid", "100"),
-            ("mtime", "1595002920.000000123"),
-        ]));
+        let s3fs = Stored::of(
+            &metadata(&[
+                ("mode", "33200"),
+                ("uid", "1000"),
+                ("gid", "100"),
+                ("mtime", "1595002920.000000123"),
+            ]),
+            Dialect::S3,
+        );
         assert_eq!((s3fs.mode, s3fs.uid, s3fs.gid), (Some(0o100_660), Some(1000), Some(100)));
         assert_eq!(s3fs.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 123 }));
-        let rclone = Stored::of(&metadata(&[("mode", "100640"), ("mtime", "1595002920.5")]));
+        let rclone = Stored::of(&metadata(&[("mode", "100640"), ("mtime", "1595002920.5")]), Dialect::S3);
         assert_eq!(rclone.mode, Some(0o100_640));
         assert_eq!(rclone.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 500_000_000 }));
-        assert!(Stored::of(&metadata(&[("mode", "41471")])).is_symlink());
+        assert!(Stored::of(&metadata(&[("mode", "41471")]), Dialect::S3).is_symlink());
         let nonsense = [("mode", "rw"), ("uid", "-1"), ("mtime", "yesterday"), ("gid", ""), ("atime", "1.x")];
-        assert_eq!(Stored::of(&metadata(&nonsense)), Stored::default());
+        assert_eq!(Stored::of(&metadata(&nonsense), Dialect::S3), Stored::default());
     }
 
     #[test]
@@ -204,10 +298,35 @@ mod tests {
             atime: Some(Timestamp { seconds: 7, nanos: 0 }),
             verifier: Some([0, 1, 2, 3, 4, 5, 6, 255]),
         };
-        let kept = stored.into_metadata(metadata(&[("colour", "blue"), ("mode", "1")]));
-        assert_eq!(Stored::of(&kept), stored);
-        assert_eq!(kept["colour"], "blue");
-        assert_eq!(Stored::default().into_metadata(kept), metadata(&[("colour", "blue")]));
+        for dialect in [Dialect::S3, Dialect::Azure] {
+            let mode = names(dialect).mode;
+            let kept = stored.into_metadata(metadata(&[("colour", "blue"), (mode, "1")]), dialect);
+            assert_eq!(Stored::of(&kept, dialect), stored);
+            assert_eq!(kept["colour"], "blue");
+            assert_eq!(Stored::default().into_metadata(kept, dialect), metadata(&[("colour", "blue")]));
+            let link = Stored::symlink().into_metadata(Metadata::new(), dialect);
+            assert!(Stored::of(&link, dialect).is_symlink());
+        }
+    }
+
+    #[test]
+    fn what_azcopy_and_blobfuse_store_is_understood() {
+        let of = |pairs: &[(&str, &str)]| Stored::of(&metadata(pairs), Dialect::Azure);
+        let azcopy = of(&[
+            ("permissions", "33200"),
+            ("posix_owner", "1000"),
+            ("posix_group", "100"),
+            ("modtime", "1595002920000000123"),
+            ("posix_atime", "-1"),
+        ]);
+        assert_eq!((azcopy.mode, azcopy.uid, azcopy.gid), (Some(0o100_660), Some(1000), Some(100)));
+        assert_eq!(azcopy.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 123 }));
+        assert_eq!(azcopy.atime, Some(Timestamp { seconds: -1, nanos: 999_999_999 }));
+        assert_eq!(of(&[("permissions", "0640")]).mode, Some(0o640));
+        assert!(of(&[("is_symlink", "true")]).is_symlink());
+        let nonsense =
+            [("permissions", "rwx"), ("posix_owner", "-1"), ("modtime", "2026-01-02 03:04:05 +0000")];
+        assert_eq!(of(&nonsense), Stored::default());
     }
 
     #[test]

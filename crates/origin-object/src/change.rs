@@ -16,15 +16,12 @@ use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 use crate::attributes::Stored;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Condition, Metadata};
+use crate::store::{Condition, Metadata, Source};
 use crate::times::now;
 use crate::url::Attributes;
 
 /// Objects of a directory that are copied, or removed, at the same time.
 const TOGETHER: usize = 32;
-/// Longest object that a store copies in one call.
-const COPY_MAX: u64 = 5 << 30;
-/// What tells browsers and other tools that an object stands for a directory.
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
@@ -64,7 +61,7 @@ impl ObjectOrigin {
 
     fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
         let first = Stored { mode: set.mode.map(|mode| kind | mode & 0o7777), verifier, ..Stored::default() };
-        first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new())
+        first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new(), self.config.dialect)
     }
 
     async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
@@ -92,7 +89,10 @@ impl ObjectOrigin {
                 return match how {
                     CreateHow::Guarded => Err(exists()),
                     CreateHow::Exclusive(verifier) => {
-                        let known = self.known.get(&file.0).map(|stat| Stored::of(&stat.metadata).verifier);
+                        let known = self
+                            .known
+                            .get(&file.0)
+                            .map(|stat| Stored::of(&stat.metadata, self.config.dialect).verifier);
                         if known == Some(Some(verifier)) { Ok(there) } else { Err(exists()) }
                     }
                     CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
@@ -149,7 +149,7 @@ impl ObjectOrigin {
             return Err(exists());
         }
         let stored = Stored::symlink().set(&SetAttr { mode: None, ..*set }, now());
-        let metadata = stored.into_metadata(Metadata::new());
+        let metadata = stored.into_metadata(Metadata::new(), self.config.dialect);
         match self.store.put(&self.base.key(&link)?, target.clone(), &metadata, Condition::Absent).await {
             Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
             other => other.map(drop),
@@ -176,7 +176,7 @@ impl ObjectOrigin {
     /// What was written to an object that goes, goes with it.
     async fn drop_draft(&self, file: &Reference) {
         if let Some(draft) = self.draft(file) {
-            draft.give_up(&self.store).await;
+            draft.give_up(&*self.store).await;
             self.forget(file, &draft);
         }
     }
@@ -264,11 +264,13 @@ impl ObjectOrigin {
         }
         let stat = self.stat(from).await?;
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        if stat.size > COPY_MAX {
-            let context = format!("{}: a store copies 5 GiB at most", self.place(from));
+        if stat.size > self.store.copy_max() {
+            let most = self.store.copy_max() >> 30;
+            let context = format!("{}: the store copies {most} GiB at most", self.place(from));
             return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
         }
-        self.store.copy((&key, &stat.etag), &to_key, None).await?;
+        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
+        self.store.copy(source, &to_key, None).await?;
         self.store.delete(&key).await?;
         self.known.remove(&from.0);
         self.known.remove(&to.0);
@@ -290,9 +292,12 @@ impl ObjectOrigin {
         loop {
             let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
             let copies = page.objects.iter().map(|object| {
-                let (store, etag) = (self.store.clone(), object.etag.clone());
-                let (from, to) = (object.key.clone(), format!("{to_key}{}", &object.key[key.len()..]));
-                async move { store.copy((&from, &etag), &to, None).await.map(drop) }
+                let (store, from) = (self.store.clone(), object.clone());
+                let to = format!("{to_key}{}", &object.key[key.len()..]);
+                async move {
+                    let source = Source { key: &from.key, etag: &from.etag, size: from.size };
+                    store.copy(source, &to, None).await.map(drop)
+                }
             });
             some_at_a_time(copies).await?;
             moved.extend(page.objects.into_iter().map(|object| object.key));
@@ -331,19 +336,20 @@ impl ObjectOrigin {
         if !describes && !resizes {
             return Ok(changed(was));
         }
-        if !resizes && self.draft(object).is_none() && was.attr.size <= COPY_MAX {
+        if !resizes && self.draft(object).is_none() && was.attr.size <= self.store.copy_max() {
             return self.describe(object, set).await.map(changed);
         }
         // All in one: what was written, its new length, what is stored with it.
         for _ in 0..2 {
             let draft = self.draft_of(object).await?;
-            let metadata = Stored::of(&draft.base.metadata).set(set, now());
+            let dialect = self.config.dialect;
+            let metadata = Stored::of(&draft.base.metadata, self.config.dialect).set(set, now());
             let sized = match set.size {
                 Some(size) if resizes => draft.resize(size).await,
                 _ => true,
             };
-            let described =
-                !describes || draft.describe(metadata.into_metadata(draft.base.metadata.clone())).await;
+            let described = !describes
+                || draft.describe(metadata.into_metadata(draft.base.metadata.clone(), dialect)).await;
             let after = self.complete(object, &draft).await?;
             if sized && described {
                 return Ok(changed(after));
@@ -352,14 +358,16 @@ impl ObjectOrigin {
         Err(Error::new(ErrorKind::Busy, "set attributes of", self.place(object)))
     }
 
-    /// Copied onto itself: the store has no other way.
     async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {
         let stat = self.stat(object).await?;
         let key = self.base.key(object)?;
-        let metadata = Stored::of(&stat.metadata).set(set, now()).into_metadata(stat.metadata.clone());
-        let copied = self.store.copy((&key, &stat.etag), &key, Some(&metadata)).await;
+        let dialect = self.config.dialect;
+        let stored = Stored::of(&stat.metadata, dialect).set(set, now());
+        let metadata = stored.into_metadata(stat.metadata.clone(), dialect);
+        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
+        let described = self.store.describe(source, &metadata).await;
         self.known.remove(&object.0);
-        copied?;
+        described?;
         self.getattr_of(object).await
     }
 
@@ -370,9 +378,10 @@ impl ObjectOrigin {
         }
         let key = self.base.key(dir)?;
         let stored = self.store.head(&key).await?.map(|marker| marker.metadata).unwrap_or_default();
-        let mut described = Stored::of(&stored).set(set, now());
+        let mut described = Stored::of(&stored, self.config.dialect).set(set, now());
         described.mode = described.mode.map(|mode| DIRECTORY | mode & 0o7777);
-        self.store.put(&key, Bytes::new(), &described.into_metadata(stored), Condition::Always).await?;
+        let described = described.into_metadata(stored, self.config.dialect);
+        self.store.put(&key, Bytes::new(), &described, Condition::Always).await?;
         self.getattr_of(dir).await
     }
 

@@ -13,8 +13,7 @@ use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::geometry::{PART, PART_LEAST, part_at, parts_of};
-use crate::s3::S3;
-use crate::store::{Condition, Metadata, Part, Stat};
+use crate::store::{Condition, Metadata, Part, Source, Stat, Store, Upload};
 
 /// Parts on their way at the same time, of all drafts: 16 of 8 MiB at 221 ms are 4.9 Gbit/s.
 pub const PARTS_TOGETHER: usize = 16;
@@ -23,6 +22,8 @@ pub struct Draft {
     key: String,
     /// The object as it is until this is complete.
     pub base: Stat,
+    /// Stored with what this becomes, and with nothing else: an answer that got lost is not missed.
+    mark: (String, String),
     /// Writers side by side, and alone who completes.
     gate: RwLock<()>,
     state: Mutex<State>,
@@ -36,9 +37,13 @@ struct State {
     metadata: Metadata,
     /// Something is to be completed.
     changed: bool,
+    /// Counts the changes.
+    changes: u64,
+    /// How many there were when it was to be completed for the first time.
+    tried_at: Option<u64>,
     /// Completed, or given up: who wants to write begins another one.
     over: bool,
-    upload: Option<String>,
+    upload: Option<Upload>,
     parts: BTreeMap<u32, PartState>,
 }
 
@@ -117,17 +122,22 @@ pub enum Wrote {
 }
 
 impl Draft {
-    pub fn new(key: String, base: Stat) -> Arc<Draft> {
+    /// `mark`: the name of the metadata that tells one draft from all others, and this one's.
+    pub fn new(key: String, base: Stat, mark: (String, String)) -> Arc<Draft> {
+        let mut metadata = base.metadata.clone();
+        metadata.insert(mark.0.clone(), mark.1.clone());
         let state = State {
             size: base.size,
             kept: base.size,
-            metadata: base.metadata.clone(),
+            metadata,
             changed: false,
+            changes: 0,
+            tried_at: None,
             over: false,
             upload: None,
             parts: BTreeMap::new(),
         };
-        Arc::new(Draft { key, base, gate: RwLock::new(()), state: Mutex::new(state) })
+        Arc::new(Draft { key, base, mark, gate: RwLock::new(()), state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,7 +154,13 @@ impl Draft {
         held.sum()
     }
 
-    pub async fn write(&self, store: &S3, turns: &Semaphore, offset: u64, data: &Bytes) -> Result<Wrote> {
+    pub async fn write(
+        &self,
+        store: &dyn Store,
+        turns: &Semaphore,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<Wrote> {
         let _gate = self.gate.read().await;
         let mut pieces = Vec::new();
         let end = offset + data.len() as u64;
@@ -180,6 +196,7 @@ impl Draft {
                 }
             }
             (state.size, state.changed) = (state.size.max(end), true);
+            state.changes += 1;
             full
         };
         for (number, bytes) in full {
@@ -189,11 +206,11 @@ impl Draft {
     }
 
     /// A part that fails goes back to where it was, so that it can be asked for again.
-    async fn send(&self, store: &S3, turns: &Semaphore, number: u32, bytes: Bytes) -> Result<()> {
+    async fn send(&self, store: &dyn Store, turns: &Semaphore, number: u32, bytes: Bytes) -> Result<()> {
         let sent = async {
             let upload = self.upload(store).await?;
             let _turn = turns.acquire().await.expect("never closed");
-            store.part(&self.key, &upload, number, bytes.clone()).await
+            store.part(&upload, number, bytes.clone()).await
         };
         // The caller may go away in the middle of it.
         let back = Back { draft: self, number, bytes: Some(bytes.clone()) };
@@ -202,8 +219,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The upload's id; begun by the first part that is full.
-    async fn upload(&self, store: &S3) -> Result<String> {
+    /// Begun by the first part that is full.
+    async fn upload(&self, store: &dyn Store) -> Result<Upload> {
         let known = || self.state().upload.clone();
         if let Some(upload) = known() {
             return Ok(upload);
@@ -213,7 +230,7 @@ impl Draft {
         let ours = self.state().upload.get_or_insert_with(|| upload.clone()).clone();
         if ours != upload {
             // Another part was quicker.
-            let _ = store.abort(&self.key, &upload).await;
+            let _ = store.abort(&upload).await;
         }
         Ok(ours)
     }
@@ -237,11 +254,13 @@ impl Draft {
             })
             .collect();
         (state.size, state.changed) = (size, true);
+        state.changes += 1;
         true
     }
 
     /// What is stored with it from when it is completed.
-    pub async fn describe(&self, metadata: Metadata) -> bool {
+    pub async fn describe(&self, mut metadata: Metadata) -> bool {
+        metadata.insert(self.mark.0.clone(), self.mark.1.clone());
         let _gate = self.gate.write().await;
         let mut state = self.state();
         // An upload has been told already what is stored with it.
@@ -249,14 +268,21 @@ impl Draft {
             return false;
         }
         (state.metadata, state.changed) = (metadata, true);
+        state.changes += 1;
         true
     }
 
     /// The new object's ETag and size; `None` if there was nothing to do. Nothing can be written to it afterwards.
-    pub async fn complete(&self, store: &Arc<S3>, turns: &Arc<Semaphore>) -> Result<Option<(String, u64)>> {
+    pub async fn complete(
+        &self,
+        store: &Arc<dyn Store>,
+        turns: &Arc<Semaphore>,
+    ) -> Result<Option<(String, u64)>> {
         let _gate = self.gate.write().await;
         let (size, changed, over) = {
-            let state = self.state();
+            let mut state = self.state();
+            let changes = state.changes;
+            state.tried_at.get_or_insert(changes);
             (state.size, state.changed, state.over)
         };
         if !changed || over {
@@ -264,7 +290,7 @@ impl Draft {
             return Ok(None);
         }
         let done = if self.state().upload.is_none() && size <= PART {
-            self.put_whole(store, size).await
+            self.put_whole(&**store, size).await
         } else {
             self.complete_parts(store, turns, size).await
         };
@@ -275,15 +301,31 @@ impl Draft {
             }
             // The object is another one now: what was written on the old one is not for it.
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
-                self.give_up(store).await;
+                if let Some(etag) = self.was_completed(&**store, size).await? {
+                    self.state().over = true;
+                    return Ok(Some((etag, size)));
+                }
+                self.give_up(&**store).await;
                 Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
             }
             Err(e) => Err(e),
         }
     }
 
+    /// By a call before this one, whose answer nobody heard: the object is ours then. Not what was written since.
+    async fn was_completed(&self, store: &dyn Store, size: u64) -> Result<Option<String>> {
+        let same = {
+            let state = self.state();
+            state.tried_at == Some(state.changes)
+        };
+        let (name, value) = &self.mark;
+        let found = if same { store.head(&self.key).await? } else { None };
+        let ours = found.filter(|stat| stat.metadata.get(name) == Some(value) && stat.size == size);
+        Ok(ours.map(|stat| stat.etag))
+    }
+
     /// Take the store's memory of it away.
-    pub async fn give_up(&self, store: &S3) {
+    pub async fn give_up(&self, store: &dyn Store) {
         let upload = {
             let mut state = self.state();
             state.over = true;
@@ -291,14 +333,14 @@ impl Draft {
             state.upload.take()
         };
         if let Some(upload) = upload
-            && let Err(e) = store.abort(&self.key, &upload).await
+            && let Err(e) = store.abort(&upload).await
         {
             tracing::warn!("an incomplete upload stays at the store: {e}");
         }
     }
 
     /// Who waits for it may go away at any time: what was written stays here until the store has it.
-    async fn put_whole(&self, store: &S3, size: u64) -> Result<String> {
+    async fn put_whole(&self, store: &dyn Store, size: u64) -> Result<String> {
         let (filling, kept, metadata) = {
             let state = self.state();
             let filling = match state.parts.get(&1) {
@@ -312,8 +354,13 @@ impl Draft {
         store.put(&self.key, bytes, &metadata, Condition::Unchanged(&self.base.etag)).await
     }
 
-    async fn complete_parts(&self, store: &Arc<S3>, turns: &Arc<Semaphore>, size: u64) -> Result<String> {
-        let upload = self.upload(store).await?;
+    async fn complete_parts(
+        &self,
+        store: &Arc<dyn Store>,
+        turns: &Arc<Semaphore>,
+        size: u64,
+    ) -> Result<String> {
+        let upload = self.upload(&**store).await?;
         let kept = self.state().kept;
         let mut sending = JoinSet::new();
         for (number, range) in parts_of(size) {
@@ -335,10 +382,11 @@ impl Draft {
                 let last = range.end() == size;
                 let whole = range.end() <= kept && (last || range.length >= PART_LEAST);
                 if filling.written.is_empty() && whole {
-                    return store.part_of(&key, (&upload, number), (&key, &base.etag), range).await;
+                    let from = Source { key: &key, etag: &base.etag, size: base.size };
+                    return store.part_of(&upload, number, from, range).await;
                 }
-                let bytes = fill(&store, &key, &base, kept, range, &filling).await?;
-                store.part(&key, &upload, number, bytes).await
+                let bytes = fill(&*store, &key, &base, kept, range, &filling).await?;
+                store.part(&upload, number, bytes).await
             });
         }
         while let Some(part) = sending.join_next().await {
@@ -354,13 +402,13 @@ impl Draft {
             });
             stored.collect()
         };
-        store.complete(&self.key, &upload, &parts, Condition::Unchanged(&self.base.etag)).await
+        store.complete(&upload, &parts, Condition::Unchanged(&self.base.etag)).await
     }
 }
 
 /// The bytes of `range`: what was written, the base's where it was not, zeros where that has none.
 async fn fill(
-    store: &S3,
+    store: &dyn Store,
     key: &str,
     base: &Stat,
     kept: u64,

@@ -28,25 +28,42 @@ struct ErrorBody {
 impl Refusal {
     pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
         let text = String::from_utf8_lossy(body);
-        let told: ErrorBody = quick_xml::de::from_str(&text).unwrap_or_default();
-        let header = headers.get("x-amz-bucket-region").and_then(|value| value.to_str().ok());
-        let region = told.region.or_else(|| header.map(str::to_owned));
-        Refusal { status, code: told.code, message: told.message, region }
+        let text = text.trim_start_matches('\u{feff}');
+        let told: ErrorBody = quick_xml::de::from_str(text).unwrap_or_default();
+        let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let region = told.region.or_else(|| header("x-amz-bucket-region"));
+        // Azure's, and all there is where the answer has no body.
+        let code = header("x-ms-error-code").unwrap_or(told.code);
+        // Behind the first line some tell when it was and which request.
+        let message = told.message.lines().next().unwrap_or_default().to_owned();
+        Refusal { status, code, message, region }
     }
 
     pub fn kind(&self) -> ErrorKind {
         use ErrorKind as K;
         match self.code.as_str() {
             "NoSuchKey" | "BlobNotFound" => return K::NotFound,
-            "SlowDown" | "TooManyRequests" | "ServerBusy" | "ConditionalRequestConflict" => return K::Busy,
+            "SlowDown"
+            | "TooManyRequests"
+            | "ServerBusy"
+            | "ConditionalRequestConflict"
+            | "PendingCopyOperation"
+            | "LeaseIdMissing" => return K::Busy,
             "RequestTimeout" | "OperationTimedOut" => return K::Unavailable,
             "XMinioStorageFull" | "InsufficientCapacity" => return K::NoSpace,
             "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" => return K::QuotaExceeded,
             "EntityTooLarge" => return K::FileTooLarge,
             "KeyTooLongError" => return K::NameTooLong,
-            "NotImplemented" => return K::NotSupported,
+            "NotImplemented" | "InvalidBlobType" => return K::NotSupported,
+            "BlobImmutableDueToPolicy" | "SnapshotsPresent" | "BlobArchived" | "BlobBeingRehydrated" => {
+                return K::NotPermitted;
+            }
+            // Another writer's change of the blob dropped our blocks.
+            "InvalidBlockList" => return K::VersionChanged,
             // They speak of the bucket and of us, not of an object: never "it does not exist".
-            "NoSuchBucket" | "ContainerNotFound" => return K::Unavailable,
+            "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "ContainerDisabled" => {
+                return K::Unavailable;
+            }
             _ => {}
         }
         match self.status.as_u16() {
@@ -76,14 +93,32 @@ impl Refusal {
             "ExpiredToken" | "TokenRefreshRequired" => "the session's credentials have expired",
             "RequestTimeTooSkewed" => "the clock of this machine is wrong: the store refuses its signatures",
             "NoSuchBucket" => "there is no such bucket",
+            "ContainerNotFound" => "there is no such container",
+            "AuthorizationPermissionMismatch" => {
+                "this identity may not do that: give it the role Storage Blob Data Contributor"
+            }
+            "AuthenticationFailed" | "AuthorizationFailure" => {
+                "the key is not the account's, the SAS token does not allow that or is over, or the account's network rules \
+                 do not, or the clock of this machine is wrong"
+            }
+            "NoAuthenticationInformation" | "PublicAccessNotPermitted" => "the container is not public",
+            "KeyBasedAuthenticationNotPermitted" => "the account takes no keys: give an identity",
+            "SnapshotsPresent" => "the blob has snapshots, which are not removed with it",
+            "BlobArchived" | "BlobBeingRehydrated" => "the blob is in the archive tier: rehydrate it",
+            "LeaseIdMissing" => "somebody holds a lease on it",
+            "InvalidBlobOrBlock" => "another program has an upload of this blob under way",
             "AccessDenied" | "AllAccessDisabled" => "these credentials may not do that",
             _ => return None,
         };
         Some(text.to_owned())
     }
 
-    pub fn into_error(self, operation: &'static str, context: impl std::fmt::Display) -> Error {
-        let kind = self.kind();
+    pub fn to_error(
+        &self,
+        kind: ErrorKind,
+        operation: &'static str,
+        context: impl std::fmt::Display,
+    ) -> Error {
         let advice = self.advice().map(|advice| format!(" ({advice})")).unwrap_or_default();
         let code = if self.code.is_empty() { String::new() } else { format!(" {}", self.code) };
         let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
@@ -124,18 +159,38 @@ mod tests {
     #[test]
     fn a_wrong_region_is_told_with_the_right_one() {
         let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-3</Region></Error>";
-        let text = refusal(400, body).into_error("list", "bucket").to_string();
+        let refused = refusal(400, body);
+        let text = refused.to_error(refused.kind(), "list", "bucket").to_string();
         assert!(text.contains("?region=eu-west-3") && !text.contains('\n'), "{text}");
     }
 
     #[test]
+    fn a_refusal_without_a_body_says_its_code_in_a_header() {
+        let headers = HeaderMap::from_iter([(
+            ::http::HeaderName::from_static("x-ms-error-code"),
+            ::http::HeaderValue::from_static("ContainerNotFound"),
+        )]);
+        let refused = Refusal::of(StatusCode::NOT_FOUND, &headers, b"");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        let body = "\u{feff}<?xml version=\"1.0\"?><Error><Code>BlobNotFound</Code><Message>no.\nRequestId:1</Message></Error>";
+        let refused = refusal(404, body);
+        assert_eq!((refused.kind(), refused.message.as_str()), (ErrorKind::NotFound, "no."));
+    }
+
+    #[test]
     fn what_passes_is_retryable_and_what_does_not_is_not() {
-        let kinds = [(503, "SlowDown", true), (500, "InternalError", true), (403, "AccessDenied", false)];
+        let kinds = [
+            (503, "SlowDown", true),
+            (503, "ServerBusy", true),
+            (500, "InternalError", true),
+            (403, "AccessDenied", false),
+            (403, "AuthenticationFailed", false),
+        ];
         for (status, code, retryable) in kinds {
-            let error =
-                refusal(status, &format!("<Error><Code>{code}</Code></Error>")).into_error("get", "k");
+            let refused = refusal(status, &format!("<Error><Code>{code}</Code></Error>"));
+            let error = refused.to_error(refused.kind(), "get", "k");
             assert_eq!(error.is_retryable(), retryable, "{error}");
         }
-        assert!(!refusal(400, "no xml at all <<<").into_error("get", "k").is_retryable());
+        assert_eq!(refusal(400, "no xml at all <<<").kind(), ErrorKind::Io);
     }
 }

@@ -7,12 +7,18 @@ use bytes::Bytes;
 use origin::Reference;
 use types::{Error, ErrorKind, Name, Result};
 
+use crate::url::Dialect;
+
 /// Longest key that the stores take, in bytes.
 pub const KEY_MAX: usize = 1024;
 
-/// Where the URL's prefix lies in the bucket: empty, or with a slash at its end.
+/// Where the URL's prefix lies in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base(String);
+pub struct Base {
+    /// Empty, or with a slash at its end.
+    prefix: String,
+    dialect: Dialect,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -32,13 +38,19 @@ pub enum Shown {
 
 impl Base {
     /// Of a URL's path, with slashes around it or without.
-    pub fn new(prefix: &str) -> Base {
+    pub fn new(prefix: &str, dialect: Dialect) -> Base {
         let prefix = prefix.trim_matches('/');
-        Base(if prefix.is_empty() { String::new() } else { format!("{prefix}/") })
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Base { prefix, dialect }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.prefix
+    }
+
+    /// Whether the store keeps such a name as it is: to Azure's a backslash is a slash, and a dot at the end may go.
+    fn keeps(&self, name: &str) -> bool {
+        self.dialect != Dialect::Azure || !(name.contains('\\') || name.ends_with('.'))
     }
 
     /// The object's key; of a directory that of its marker, and what all keys in it begin with.
@@ -47,11 +59,11 @@ impl Base {
             let context = "which is not UTF-8: a reference to another kind of origin";
             Error::new(ErrorKind::InvalidArgument, "use reference", context)
         })?;
-        Ok(format!("{}{path}", self.0))
+        Ok(format!("{}{path}", self.prefix))
     }
 
     /// What a name in a listing of `dir` (a key that ends with a slash, or the base) is called.
-    pub fn shown(dir: &str, key: &str) -> Shown {
+    pub fn shown(&self, dir: &str, key: &str) -> Shown {
         let Some(rest) = key.strip_prefix(dir) else {
             return Shown::NoPath("it is not in what was asked for");
         };
@@ -60,6 +72,7 @@ impl Base {
             "" if rest.is_empty() => Shown::Itself,
             "" => Shown::NoPath("it has two slashes in a row"),
             "." | ".." => Shown::NoPath("a part of it is . or .."),
+            name if !self.keeps(name) => Shown::NoPath("a part of it has a backslash or ends with a dot"),
             name => match Name::new(name.as_bytes().to_vec()) {
                 Ok(name) => Shown::Name(name),
                 Err(_) => Shown::NoPath("a part of it is longer than 255 bytes, or has a NUL"),
@@ -85,13 +98,17 @@ pub fn child(base: &Base, dir: &Reference, name: &Name, what: What) -> Result<Re
         let context = format!("{name}: keys of object stores are UTF-8");
         return Err(Error::new(ErrorKind::InvalidArgument, "name", context));
     };
+    if !base.keeps(text) {
+        let context = format!("{name}: names at Azure have no backslash and no dot at their end");
+        return Err(Error::new(ErrorKind::InvalidArgument, "name", context));
+    }
     let mut path = Vec::with_capacity(dir.0.len() + text.len() + 1);
     path.extend_from_slice(&dir.0);
     path.extend_from_slice(text.as_bytes());
     if what == What::Directory {
         path.push(b'/');
     }
-    if base.0.len() + path.len() > KEY_MAX {
+    if base.prefix.len() + path.len() > KEY_MAX {
         let context = format!("{}: a key has at most {KEY_MAX} bytes", path.escape_ascii());
         return Err(Error::new(ErrorKind::NameTooLong, "name", context));
     }
@@ -113,15 +130,15 @@ mod tests {
     #[test]
     fn a_path_is_the_key_behind_the_prefix() {
         for prefix in ["a/b", "/a/b", "a/b/"] {
-            assert_eq!(Base::new(prefix).key(&reference("c/d")).unwrap(), "a/b/c/d");
-            assert_eq!(Base::new(prefix).key(&reference("")).unwrap(), "a/b/");
+            assert_eq!(Base::new(prefix, Dialect::S3).key(&reference("c/d")).unwrap(), "a/b/c/d");
+            assert_eq!(Base::new(prefix, Dialect::S3).key(&reference("")).unwrap(), "a/b/");
         }
-        assert_eq!(Base::new("").key(&reference("")).unwrap(), "");
+        assert_eq!(Base::new("", Dialect::S3).key(&reference("")).unwrap(), "");
     }
 
     #[test]
     fn files_and_directories_are_told_apart_by_the_slash() {
-        let base = Base::new("p");
+        let base = Base::new("p", Dialect::S3);
         let dir = child(&base, &reference(""), &name("d"), What::Directory).unwrap();
         assert_eq!((dir.clone(), what(&dir)), (reference("d/"), What::Directory));
         let file = child(&base, &dir, &name("f"), What::File).unwrap();
@@ -133,6 +150,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_no_paths_are_told_of() {
+        let base = Base::new("", Dialect::S3);
         let table = [
             ("d/", "d/", Shown::Itself),
             ("d/", "d/f", Shown::Name(name("f"))),
@@ -145,17 +163,24 @@ mod tests {
             ("d/", "e/f", Shown::NoPath("it is not in what was asked for")),
         ];
         for (dir, key, expected) in table {
-            assert_eq!(Base::shown(dir, key), expected, "{key} in {dir}");
+            assert_eq!(base.shown(dir, key), expected, "{key} in {dir}");
         }
         let long = format!("d/{}", "x".repeat(256));
-        assert!(matches!(Base::shown("d/", &long), Shown::NoPath(_)));
+        assert!(matches!(base.shown("d/", &long), Shown::NoPath(_)));
     }
 
     #[test]
     fn what_no_key_can_be_is_refused() {
-        let base = Base::new(&"p".repeat(900));
+        let base = Base::new(&"p".repeat(900), Dialect::S3);
         let long = child(&base, &reference(""), &name(&"x".repeat(200)), What::File);
         assert_eq!(long.unwrap_err().kind(), ErrorKind::NameTooLong);
+        let azure = Base::new("", Dialect::Azure);
+        for text in ["a\\b", "end."] {
+            let refused = child(&azure, &reference(""), &name(text), What::File);
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert!(matches!(azure.shown("", text), Shown::NoPath(_)));
+            assert!(child(&Base::new("", Dialect::S3), &reference(""), &name(text), What::File).is_ok());
+        }
         let bytes = Name::new(b"\xff".to_vec()).unwrap();
         let refused = child(&base, &reference(""), &bytes, What::File);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);

@@ -15,11 +15,9 @@ use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stabili
 
 use crate::attributes;
 use crate::draft::{Draft, PARTS_TOGETHER};
-use crate::http::Http;
 use crate::keys::{Base, What, what};
-use crate::s3::S3;
 use crate::sign::Environment;
-use crate::store::Stat;
+use crate::store::{Stat, Store, open_store_as};
 use crate::times::Times;
 use crate::tree::Tokens;
 use crate::url::{Attributes, Config};
@@ -33,7 +31,7 @@ const KNOWN_MAX: usize = 100_000;
 pub struct ObjectOrigin {
     pub(crate) config: Config,
     pub(crate) base: Base,
-    pub(crate) store: Arc<S3>,
+    pub(crate) store: Arc<dyn Store>,
     /// By path: as seen last.
     pub(crate) known: Cache<Bytes, Arc<Stat>>,
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
@@ -51,9 +49,9 @@ impl ObjectOrigin {
     }
 
     /// With these variables instead of the environment's.
-    pub async fn connect_as(config: Config, environment: Option<Environment>) -> Result<Arc<ObjectOrigin>> {
-        let store = Arc::new(S3::new(&config, Http::new()?, environment)?);
-        let base = Base::new(&config.prefix);
+    pub async fn connect_as(config: Config, environment: Option<&Environment>) -> Result<Arc<ObjectOrigin>> {
+        let store = open_store_as(&config, environment)?;
+        let base = Base::new(&config.prefix, config.dialect);
         store.list(base.as_str(), true, None, 1).await?;
         let mut verifier = [0; 8];
         let read = std::fs::File::open("/dev/urandom")

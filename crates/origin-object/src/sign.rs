@@ -19,6 +19,7 @@ use object_store::client::{
 use ring::digest::{self, Digest};
 use types::{Error, ErrorKind, Result};
 
+use crate::azure_place;
 use crate::http::Http;
 use crate::profile::Profile;
 use crate::url::Config;
@@ -33,6 +34,7 @@ pub enum Signer {
         credentials: AwsCredentials,
         region: String,
     },
+    Azure(azure_place::Azure),
 }
 
 /// What environment and files say of an S3 store, besides its keys.
@@ -46,25 +48,23 @@ const HASH_AT_ONCE_MAX: usize = 64 << 10;
 const REGION: &str = "us-east-1";
 
 /// Variables that stand for those of this process.
-pub type Environment = [(&'static str, &'static str); 3];
+pub type Environment = [(&'static str, &'static str)];
 
 impl Place {
     /// First what the URL says, then the environment, then the profile, then what the machine is told where it runs
     /// (web identity, container, instance metadata).
-    pub fn of_s3(config: &Config, http: &Http, environment: Option<Environment>) -> Result<Place> {
+    pub fn of_s3(config: &Config, http: &Http, environment: Option<&Environment>) -> Result<Place> {
         let wrong = |e: object_store::Error| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {e}", config.url()))
         };
         let mut builder = match environment {
             None => AmazonS3Builder::from_env(),
-            Some(variables) => {
-                variables.into_iter().fold(AmazonS3Builder::new(), |builder, (name, value)| {
-                    match name.to_ascii_lowercase().parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    }
-                })
-            }
+            Some(variables) => variables.iter().fold(AmazonS3Builder::new(), |builder, (name, value)| {
+                match name.to_ascii_lowercase().parse() {
+                    Ok(key) => builder.with_config(key, *value),
+                    Err(_) => builder,
+                }
+            }),
         };
         let has = |builder: &AmazonS3Builder, key| builder.get_config_value(&key).is_some();
         let asked = config.profile.clone().or_else(|| std::env::var("AWS_PROFILE").ok());
@@ -128,6 +128,7 @@ impl Signer {
     pub async fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
         let (credentials, region) = match self {
             Signer::Nobody => return Ok(request),
+            Signer::Azure(azure) => return azure.sign(request).await,
             Signer::Aws { credentials, region } => (credentials, region),
         };
         let credential = credentials.get_credential().await.map_err(|e| {
@@ -144,6 +145,16 @@ impl Signer {
     }
 }
 
+impl Signer {
+    /// The URL by which the store itself reads one of its objects, and what it shows there.
+    pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
+        match self {
+            Signer::Azure(azure) => azure.copy_source(url).await,
+            Signer::Nobody | Signer::Aws { .. } => Ok((url, None)),
+        }
+    }
+}
+
 /// Off the runtime's threads where it takes long: 8 MiB are some milliseconds.
 async fn sha256(data: Bytes) -> Result<Digest> {
     let hash = |data: &[u8]| digest::digest(&digest::SHA256, data);
@@ -156,7 +167,7 @@ async fn sha256(data: Bytes) -> Result<Digest> {
 
 /// Our connections, for the requests by which `object_store` gets credentials.
 #[derive(Clone, Debug)]
-struct Connector(Http);
+pub struct Connector(pub Http);
 
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {

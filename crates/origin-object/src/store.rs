@@ -1,9 +1,88 @@
-//! What a store tells, in words that all dialects share.
+//! What object stores do and tell, in words that all dialects share.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use types::Timestamp;
+use types::{ByteRange, Result, Timestamp};
+
+use crate::azure::Azure;
+use crate::http::Http;
+use crate::s3::S3;
+use crate::sign::Environment;
+use crate::url::{Config, Dialect};
+
+/// A bucket, or what its store calls one. Keys are whole: a URL's prefix is not put in front of them.
+///
+/// Errors: `NotFound` is said of keys only, never of the bucket; `VersionChanged` where a condition does not hold;
+/// `Busy` where the store asks for fewer requests; `Unavailable` where it did not answer, and may have done what it was
+/// asked for. Nothing is tried again here.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Longest object that `copy` and `describe` take.
+    fn copy_max(&self) -> u64;
+
+    /// `None`: nothing has this key.
+    async fn head(&self, key: &str) -> Result<Option<Stat>>;
+
+    /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
+    /// of these contents only.
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got>;
+
+    /// A page of the keys that begin with `prefix`, from where `after` says (a page's `next`); up to the next slash only
+    /// where `by_directory`.
+    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page>;
+
+    /// The new object's ETag.
+    async fn put(
+        &self,
+        key: &str,
+        data: Bytes,
+        metadata: &Metadata,
+        condition: Condition<'_>,
+    ) -> Result<String>;
+
+    /// Without an error where nothing has the key.
+    async fn delete(&self, key: &str) -> Result<()>;
+
+    /// The copy's ETag, made by the store. The source's metadata goes with it, unless other is given.
+    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String>;
+
+    /// Other metadata for an object that is there; its ETag then.
+    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+        self.copy(object, object.key, Some(metadata)).await
+    }
+
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload>;
+
+    /// Parts but for the last have 5 MiB at least, and come in any order, side by side.
+    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part>;
+
+    /// A part that is `range` of another object of this bucket; the bytes do not come here.
+    async fn part_of(&self, upload: &Upload, number: u32, from: Source<'_>, range: ByteRange)
+    -> Result<Part>;
+
+    /// The whole object's ETag. Where the condition does not hold, the upload is still there.
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String>;
+
+    /// Without an error where it is over.
+    async fn abort(&self, upload: &Upload) -> Result<()>;
+}
+
+/// The store that a URL names, with the credentials of this machine. Nothing is asked of it yet.
+pub fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
+    open_store_as(config, None)
+}
+
+/// With these variables instead of the environment's.
+pub fn open_store_as(config: &Config, environment: Option<&Environment>) -> Result<Arc<dyn Store>> {
+    let http = Http::new()?;
+    Ok(match config.dialect {
+        Dialect::S3 => Arc::new(S3::new(config, http, environment)?),
+        Dialect::Azure => Arc::new(Azure::new(config, http, environment)?),
+    })
+}
 
 /// What users store with an object besides its bytes: short texts by lower-case names.
 pub type Metadata = BTreeMap<String, String>;
@@ -26,6 +105,8 @@ pub struct Listed {
     pub size: u64,
     pub etag: String,
     pub modified: Timestamp,
+    /// `None` where the store's listings do not tell it.
+    pub metadata: Option<Metadata>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +135,24 @@ pub enum Condition<'a> {
     Absent,
     /// The object still is what this names.
     Unchanged(&'a str),
+}
+
+/// An object, as long as it still is what the ETag names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source<'a> {
+    pub key: &'a str,
+    pub etag: &'a str,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// An object that comes in parts, and that nobody sees before it is completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub key: String,
+    pub id: String,
+    /// Stored with the object.
+    pub metadata: Metadata,
 }
 
 /// A part of an upload that the store has.

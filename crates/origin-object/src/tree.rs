@@ -7,9 +7,9 @@ use ::origin::{DirCursor, DirEntry, DirPage, Object, Reference};
 use bytes::Bytes;
 use types::{Error, ErrorKind, Name, Result};
 
-use crate::keys::{Base, Shown, What, child, what};
+use crate::keys::{Shown, What, child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Listed, Metadata, Stat};
+use crate::store::{Listed, Stat};
 use crate::times::{Names, now};
 use crate::url::Attributes;
 
@@ -126,7 +126,7 @@ impl ObjectOrigin {
         let mut entries = Vec::with_capacity(page.objects.len() + page.prefixes.len());
         let mut directories = HashSet::with_capacity(page.prefixes.len());
         for prefix in &page.prefixes {
-            match Base::shown(&key, prefix) {
+            match self.base.shown(&key, prefix) {
                 Shown::Name(name) => {
                     let reference = child(&self.base, dir, &name, What::Directory)?;
                     let object = match self.config.attributes {
@@ -141,15 +141,15 @@ impl ObjectOrigin {
             }
         }
         for object in &page.objects {
-            match Base::shown(&key, &object.key) {
+            match self.base.shown(&key, &object.key) {
                 Shown::Name(name) if directories.contains(&name) => {
                     odd.push((object.key.as_str(), "a directory has the same name"));
                 }
                 Shown::Name(name) => {
                     let reference = child(&self.base, dir, &name, What::File)?;
                     let object = match self.config.attributes {
-                        Attributes::Listed => Some(self.listed(&reference, object)),
-                        Attributes::Stored => None,
+                        Attributes::Stored if object.metadata.is_none() => None,
+                        Attributes::Listed | Attributes::Stored => Some(self.listed(&reference, object)),
                     };
                     entries.push(DirEntry { name, object });
                 }
@@ -174,15 +174,17 @@ impl ObjectOrigin {
         Ok(DirPage { entries, next })
     }
 
-    /// What is stored with it is known where it was looked at singly.
+    /// What is stored with it is known where the listing tells it, or where it was looked at singly.
     fn listed(&self, reference: &Reference, listed: &Listed) -> Object {
-        if let Some(known) = self.known.get(&reference.0)
+        if listed.metadata.is_none()
+            && let Some(known) = self.known.get(&reference.0)
             && (&known.etag, known.size) == (&listed.etag, listed.size)
         {
             return self.file(reference, &known);
         }
         let (size, etag, modified) = (listed.size, listed.etag.clone(), listed.modified);
-        self.file(reference, &Stat { size, etag, modified, metadata: Metadata::new() })
+        let metadata = listed.metadata.clone().unwrap_or_default();
+        self.file(reference, &Stat { size, etag, modified, metadata })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `s3://bucket/prefix?endpoint=…&region=…`, both ways.
+//! `s3://bucket/prefix?endpoint=…&region=…` and `az://account/container/prefix?…`, both ways.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,34 @@ use types::{Error, ErrorKind, Result};
 
 const S3_FORM: &str = "s3://bucket[/prefix]?endpoint=URL&region=NAME&profile=NAME&credentials=FILE&addressing=path|virtual\
                        &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
+const AZURE_FORM: &str = "az://account/container[/prefix]?endpoint=URL&credentials=FILE&addressing=path|virtual\
+                          &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
 
-/// Whether a bucket's name stands in the path of a request's URL or in its host.
+/// Which calls a store knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    S3,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl Dialect {
+    fn scheme(self) -> &'static str {
+        match self {
+            Dialect::S3 => "s3",
+            Dialect::Azure => "az",
+        }
+    }
+
+    fn form(self) -> &'static str {
+        match self {
+            Dialect::S3 => S3_FORM,
+            Dialect::Azure => AZURE_FORM,
+        }
+    }
+}
+
+/// Whether a bucket's name (at Azure, the account's) stands in the path of a request's URL or in its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
     Path,
@@ -26,15 +52,19 @@ pub enum Attributes {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    pub dialect: Dialect,
+    /// Azure's; else empty.
+    pub account: String,
+    /// At Azure the container.
     pub bucket: String,
     pub prefix: String,
-    /// `None`: AWS.
+    /// `None`: AWS, Azure.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub profile: Option<String>,
-    /// In place of `~/.aws/credentials` and of keys in the environment.
+    /// A file in place of `~/.aws/credentials`, or of Azure's variables, and of keys in the environment.
     pub credentials: Option<PathBuf>,
-    /// `None`: virtual at AWS, path elsewhere.
+    /// `None`: virtual at AWS and Azure, path elsewhere.
     pub addressing: Option<Addressing>,
     pub anonymous: bool,
     pub attributes: Attributes,
@@ -53,19 +83,32 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 impl Config {
     /// Errors say what would be right.
     pub fn from_url(url: &str) -> Result<Config> {
-        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong(url, format!("expected {S3_FORM}")))?;
+        let (dialect, rest) = [Dialect::S3, Dialect::Azure]
+            .into_iter()
+            .find_map(|dialect| Some((dialect, url.strip_prefix(dialect.scheme())?.strip_prefix("://")?)))
+            .ok_or_else(|| wrong(url, format!("expected {S3_FORM} or {AZURE_FORM}")))?;
+        let form = dialect.form();
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        if bucket.contains('@') {
+        let split = |place| str::split_once(place, '/').unwrap_or((place, ""));
+        let (account, in_account) = if dialect == Dialect::Azure { split(place) } else { ("", place) };
+        let (bucket, prefix) = split(in_account);
+        if place.split('/').next().is_some_and(|first| first.contains('@')) {
             return Err(wrong(
                 url,
                 "keys do not belong into a URL: put them into the environment or a profile",
             ));
         }
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        if dialect == Dialect::Azure && !((3..=24).contains(&account.len()) && account.bytes().all(fits)) {
+            let why =
+                format!("\"{account}\" is no account (3 to 24 small letters and digits); expected {form}");
+            return Err(wrong(url, why));
+        }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        let called = if dialect == Dialect::Azure { "container" } else { "bucket" };
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(fits) {
             let why = format!(
-                "\"{bucket}\" is no bucket (3 to 63 letters, digits, dots and dashes); expected {S3_FORM}"
+                "\"{bucket}\" is no {called} (3 to 63 letters, digits, dots and dashes); expected {form}"
             );
             return Err(wrong(url, why));
         }
@@ -74,6 +117,8 @@ impl Config {
             return Err(wrong(url, "a prefix has no empty parts, no . and no .."));
         }
         let mut config = Config {
+            dialect,
+            account: account.to_owned(),
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
             endpoint: None,
@@ -108,6 +153,7 @@ impl Config {
                     endpoint(value).ok_or_else(|| expected("http://host[:port] or https://host[:port]"))?,
                 )
             }
+            "region" | "profile" if self.dialect != Dialect::S3 => return Err(self.unknown(url, key)),
             "region" if !value.is_empty() => self.region = Some(value.to_owned()),
             "profile" if !value.is_empty() => self.profile = Some(value.to_owned()),
             "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
@@ -138,14 +184,23 @@ impl Config {
             "mode" => self.file_mode = mode()?,
             "dirmode" => self.dir_mode = mode()?,
             "region" | "profile" => return Err(expected("a name")),
-            _ => return Err(wrong(url, format!("unknown option '{key}'; expected {S3_FORM}"))),
+            _ => return Err(self.unknown(url, key)),
         }
         Ok(())
     }
 
+    fn unknown(&self, url: &str, key: &str) -> Error {
+        wrong(url, format!("unknown option '{key}'; expected {}", self.dialect.form()))
+    }
+
     /// Which bucket this is, without how it is reached and with no secrets: handles given to clients hang on it.
     pub fn url(&self) -> String {
-        let mut url = format!("s3://{}", self.bucket);
+        let mut url = format!("{}://", self.dialect.scheme());
+        if !self.account.is_empty() {
+            url.push_str(&self.account);
+            url.push('/');
+        }
+        url.push_str(&self.bucket);
         if !self.prefix.is_empty() {
             url.push('/');
             url.push_str(&self.prefix);
@@ -187,6 +242,16 @@ mod tests {
     }
 
     #[test]
+    fn a_url_of_azure_is_understood() {
+        let config = Config::from_url("az://films/show-1/a/b/?credentials=/etc/keys&uid=7").unwrap();
+        assert_eq!((config.dialect, config.account.as_str()), (Dialect::Azure, "films"));
+        assert_eq!((config.bucket.as_str(), config.prefix.as_str()), ("show-1", "a/b"));
+        assert_eq!(config.url(), "az://films/show-1/a/b");
+        let azurite = "az://devstoreaccount1/con?endpoint=http://127.0.0.1:10000";
+        assert_eq!(Config::from_url(azurite).unwrap().url(), azurite);
+    }
+
+    #[test]
     fn each_mistake_is_told_with_what_would_be_right() {
         let mistakes = [
             ("http://bucket", "expected s3://bucket"),
@@ -203,6 +268,10 @@ mod tests {
             ("s3://bucket?mode=999", "in octal"),
             ("s3://bucket?uid=me", "a number"),
             ("s3://bucket?speed=9", "unknown option 'speed'"),
+            ("az://films", "is no container"),
+            ("az://Films/show", "is no account"),
+            ("az://key@films/show", "do not belong into a URL"),
+            ("az://films/show?region=eu", "unknown option 'region'"),
         ];
         for (url, told) in mistakes {
             let error = Config::from_url(url).expect_err(url);

@@ -40,7 +40,8 @@ impl ObjectOrigin {
             return Ok(draft);
         }
         let stat = self.stat(reference).await?;
-        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone());
+        let mark = attributes::draft_mark(self.config.dialect)?;
+        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark);
         Ok(self.drafts().entry(reference.0.clone()).or_insert(fresh).clone())
     }
 
@@ -58,7 +59,7 @@ impl ObjectOrigin {
             let draft = self.draft_of(reference).await?;
             let base = self.file(reference, &draft.base);
             let before = *before.get_or_insert(base.version);
-            match draft.write(&self.store, &self.turns, offset, &data).await? {
+            match draft.write(&*self.store, &self.turns, offset, &data).await? {
                 Wrote::Taken => {}
                 Wrote::Behind => {
                     self.complete(reference, &draft).await?;

@@ -1,5 +1,6 @@
 //! What the tests of all crates share: real parts to test against, and how to report those that are missing.
 
+pub mod azurite;
 pub mod far_origin;
 pub mod lab;
 pub mod minio;
@@ -8,3 +9,4 @@ pub mod origin_contract;
 pub mod ports;
 pub mod slurm;
 pub mod ssh;
+pub mod stores;

@@ -1,10 +1,11 @@
-//! A bucket as the origin of a tier, by a mount: files as programs know them.
+//! A bucket as the origin of a tier, by a mount: files as programs know them. Over a store of each dialect.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use testkit::minio::{Minio, with_minio};
+use bench::relay::{Config as LineConfig, Relay};
+use testkit::stores::{RealStore, on_each_store};
 
 use crate::tier::Tier;
 
@@ -19,16 +20,18 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
     words.take(length.div_ceil(8)).flat_map(u64::to_le_bytes).take(length).collect()
 }
 
-fn junction(minio: &Minio, more: &str) -> String {
-    let (endpoint, credentials) = (minio.endpoint(), minio.credentials());
-    let url = format!("s3://bucket?endpoint={endpoint}&credentials={}", credentials.display());
-    format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{more}\n")
+fn mounted(store: &RealStore, dir: &Path, more: &str) -> Tier {
+    mounted_by(&store.endpoint(), store, dir, more)
 }
 
-fn mounted(minio: &Minio, dir: &Path, more: &str) -> Tier {
+/// By another way to the store.
+fn mounted_by(endpoint: &str, store: &RealStore, dir: &Path, more: &str) -> Tier {
+    let credentials = format!("&credentials={}", store.credentials().display());
+    let url = store.url_by(endpoint, "bucket", "", &credentials);
+    let junction = format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{more}\n");
     let mount = dir.join("mnt");
     fs::create_dir_all(&mount).expect("made");
-    Tier::start_mounted(dir, &junction(minio, more), Some(&mount))
+    Tier::start_mounted(dir, &junction, Some(&mount))
 }
 
 /// What a program leaves: made, written here and there, cut, renamed, removed.
@@ -75,10 +78,10 @@ fn check(root: &Path) {
 
 /// Written through one tier and read by another, which has never seen any of it.
 async fn written_and_read(name: &str, policy: &str) {
-    with_minio(name, |minio| async move {
-        minio.make_bucket("bucket");
+    on_each_store(name, |store| async move {
+        store.make_bucket("bucket");
         let dir = tempfile::tempdir().expect("temporary directory");
-        let mut tier = mounted(&minio, dir.path(), policy);
+        let mut tier = mounted(&store, dir.path(), policy);
         let root = dir.path().join("mnt");
         work(&root);
         check(&root);
@@ -90,7 +93,7 @@ async fn written_and_read(name: &str, policy: &str) {
         assert_eq!(mode & 0o777, 0o640);
         assert_eq!(tier.stop(), Some(0));
         let other = tempfile::tempdir().expect("temporary directory");
-        let mut second = mounted(&minio, other.path(), "");
+        let mut second = mounted(&store, other.path(), "");
         check(&other.path().join("mnt"));
         second.stop();
     })
@@ -111,11 +114,11 @@ async fn what_is_written_back_is_in_the_bucket_when_it_is_flushed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_put_into_the_bucket_shows_after_the_time_that_is_promised() {
     let name = "what_others_put_into_the_bucket_shows_after_the_time_that_is_promised";
-    with_minio(name, |minio| async move {
-        minio.make_bucket("bucket");
+    on_each_store(name, |store| async move {
+        store.make_bucket("bucket");
         let (ours, theirs) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
         let rules = "files = \"1s\"\ndirectories = \"1s\"\nnegative = \"1s\"\nwrite = \"through\"";
-        let mut tiers = [mounted(&minio, ours.path(), rules), mounted(&minio, theirs.path(), rules)];
+        let mut tiers = [mounted(&store, ours.path(), rules), mounted(&store, theirs.path(), rules)];
         let (ours, theirs) = (ours.path().join("mnt"), theirs.path().join("mnt"));
         fs::create_dir(theirs.join("dir")).expect("made");
         assert!(fs::read(ours.join("dir/file")).is_err());
@@ -138,10 +141,10 @@ async fn what_others_put_into_the_bucket_shows_after_the_time_that_is_promised()
 
 /// What programs that rotate their logs, or save by renaming, do.
 async fn renamed_while_open(name: &str, policy: &str) {
-    with_minio(name, |minio| async move {
-        minio.make_bucket("bucket");
+    on_each_store(name, |store| async move {
+        store.make_bucket("bucket");
         let dir = tempfile::tempdir().expect("temporary directory");
-        let mut tier = mounted(&minio, dir.path(), policy);
+        let mut tier = mounted(&store, dir.path(), policy);
         let root = dir.path().join("mnt");
         let home = |tier: &Tier| {
             if policy.contains("back") {
@@ -170,7 +173,7 @@ async fn renamed_while_open(name: &str, policy: &str) {
         home(&tier);
         assert_eq!(tier.stop(), Some(0));
         let other = tempfile::tempdir().expect("temporary directory");
-        let mut second = mounted(&minio, other.path(), "");
+        let mut second = mounted(&store, other.path(), "");
         let seen = |path: &str| fs::read_to_string(other.path().join("mnt").join(path)).expect("read");
         assert_eq!(seen("moved/old/log.1"), "one two three!");
         assert_eq!(seen("moved/log"), "another");
@@ -190,4 +193,66 @@ async fn a_file_that_is_renamed_while_it_is_open_is_the_same_file() {
 async fn a_file_that_is_renamed_between_flushes_is_the_same_file() {
     let name = "a_file_that_is_renamed_between_flushes_is_the_same_file";
     renamed_while_open(name, "write = \"back\"\nflush_delay = \"1h\"").await;
+}
+
+/// A store at the other end of the world: 60 ms there and back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cold_read_over_a_long_line_fetches_each_byte_once() {
+    on_each_store("a_cold_read_over_a_long_line_fetches_each_byte_once", |store| async move {
+        store.make_bucket("bucket");
+        let near = tempfile::tempdir().expect("temporary directory");
+        let mut writer = mounted(&store, near.path(), "write = \"through\"");
+        let bytes = pattern((24 << 20) + 77, 5);
+        fs::write(near.path().join("mnt/large"), &bytes).expect("written");
+        assert_eq!(writer.stop(), Some(0));
+
+        let line = LineConfig { rtt: std::time::Duration::from_millis(60), ..LineConfig::default() };
+        let here = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let relay = Relay::bind(here, store.address(), line).expect("a relay");
+        let far = tempfile::tempdir().expect("temporary directory");
+        let endpoint = format!("http://{}", relay.local_addr());
+        let mut reader = mounted_by(&endpoint, &store, far.path(), "");
+        let file = far.path().join("mnt/large");
+        let before = relay.counts().bytes_down;
+        assert!(fs::read(&file).expect("read") == bytes);
+        let came = relay.counts().bytes_down - before;
+        let (least, most) = (bytes.len() as u64, bytes.len() as u64 + (1 << 20));
+        assert!((least..most).contains(&came), "{came} bytes came for {least}");
+        // Again, by another open: from the cache.
+        let before = relay.counts().bytes_down;
+        assert!(fs::read(&file).expect("read") == bytes);
+        let came = relay.counts().bytes_down - before;
+        assert!(came < 1 << 20, "{came} bytes came for what is cached");
+        reader.stop();
+    })
+    .await;
+}
+
+/// Two writers of one file, of which one brings home later.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_stored_before_a_flush_stays_and_ours_is_beside_it() {
+    on_each_store("what_others_stored_before_a_flush_stays_and_ours_is_beside_it", |store| async move {
+        store.make_bucket("bucket");
+        let (ours, theirs) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
+        let mut back = mounted(&store, ours.path(), "write = \"back\"\nflush_delay = \"1h\"");
+        let mut through = mounted(&store, theirs.path(), "write = \"through\"");
+        let (ours, theirs) = (ours.path().join("mnt"), theirs.path().join("mnt"));
+        fs::write(ours.join("plan"), b"ours").expect("written");
+        fs::write(theirs.join("plan"), b"theirs").expect("written");
+        back.json(&["flush", "--wait"]);
+        assert_eq!(back.json(&["status"])["journal"]["conflicts"], 1);
+        assert_eq!((back.stop(), through.stop()), (Some(0), Some(0)));
+
+        let other = tempfile::tempdir().expect("temporary directory");
+        let mut fresh = mounted(&store, other.path(), "");
+        let root = other.path().join("mnt");
+        assert_eq!(fs::read(root.join("plan")).expect("read"), b"theirs");
+        let names = fs::read_dir(&root).expect("listed").map(|entry| entry.expect("listed").file_name());
+        let copies: Vec<_> =
+            names.filter(|name| name.to_string_lossy().starts_with("plan.conflict-")).collect();
+        assert_eq!(copies.len(), 1, "{copies:?}");
+        assert_eq!(fs::read(root.join(&copies[0])).expect("read"), b"ours");
+        fresh.stop();
+    })
+    .await;
 }

@@ -14,6 +14,10 @@ type Answers = Arc<Mutex<Box<dyn FnMut(&str) -> Vec<u8> + Send>>>;
 
 /// Answers each request (its head is given) with what `answer` says, and closes the connection.
 async fn serve(answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config, Answers) {
+    serve_as("s3://bucket", answer).await
+}
+
+async fn serve_as(place: &str, answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config, Answers) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let answers: Answers = Arc::new(Mutex::new(Box::new(answer)));
@@ -33,7 +37,7 @@ async fn serve(answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config,
             });
         }
     });
-    let url = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&anonymous=yes");
+    let url = format!("{place}?endpoint=http://127.0.0.1:{port}&anonymous=yes");
     (Config::from_url(&url).expect("a URL"), answers)
 }
 
@@ -43,6 +47,11 @@ fn ok(body: &str) -> Vec<u8> {
 }
 
 const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+/// Each dialect's URL, and its listing of nothing.
+const DIALECTS: [(&str, &str); 2] = [
+    ("s3://bucket", EMPTY),
+    ("az://account/bucket", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>"),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_no_path_can_be_do_not_hide_the_others() {
@@ -89,8 +98,10 @@ async fn answers_that_make_no_sense_are_errors() {
         ("no number", with(b"Content-Range: bytes 0-9/many\r\nContent-Length: 10\r\n", b"1234567890")),
         ("another object", with(b"Content-Range: bytes 0-9/10\r\nContent-Length: 10\r\n", b"1234567890")),
     ];
-    for (what, bytes) in wrong {
-        let (config, answers) = serve(|_| ok(EMPTY)).await;
+    let each =
+        DIALECTS.into_iter().flat_map(|dialect| wrong.iter().map(move |wrong| (dialect, wrong.clone())));
+    for ((place, empty), (what, bytes)) in each {
+        let (config, answers) = serve_as(place, move |_| ok(empty)).await;
         let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
         *answers.lock().expect("free") = Box::new(move |_| bytes.clone());
         let file = origin::Reference(bytes::Bytes::from_static(b"file"));
@@ -107,8 +118,16 @@ async fn answers_that_make_no_sense_are_errors() {
         "<ListBucketResult>",
         "<html></html>",
         "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
-    ] {
-        let (config, answers) = serve(|_| ok(EMPTY)).await;
+        "<EnumerationResults><Blobs><Blob><Name>k</Name></Blob></Blobs></EnumerationResults>",
+        "<EnumerationResults><Blobs><Blob><Name>k</Name><Properties><Last-Modified>now</Last-Modified><Etag>e</Etag>\
+         <Content-Length>1</Content-Length></Properties></Blob></Blobs></EnumerationResults>",
+        "<EnumerationResults><Blobs><Odd><Deep>1</Deep></Odd></Blobs></EnumerationResults>",
+    ]
+    .into_iter()
+    .flat_map(|page| DIALECTS.map(|dialect| (dialect, page)))
+    {
+        let ((place, empty), page) = page;
+        let (config, answers) = serve_as(place, move |_| ok(empty)).await;
         let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
         *answers.lock().expect("free") = Box::new(move |_| ok(page));
         let listed = origin.readdir(&root(), DirCursor::default()).await;

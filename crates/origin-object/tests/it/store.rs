@@ -6,36 +6,41 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use origin::{Change, DirCursor, DirEntry, Object, Origin, Reference};
 use origin_object::{Config, ObjectOrigin};
-use testkit::minio::{Minio, environment};
+use testkit::stores::{RealStore, on_each_store};
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 pub struct Bucket {
-    pub minio: Minio,
+    pub store: RealStore,
     pub name: String,
 }
 
+/// The scenario with a bucket of each dialect.
+pub async fn on_each_bucket<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Bucket) -> F) {
+    on_each_store(name, |store| scenario(Bucket::new(store))).await;
+}
+
 impl Bucket {
-    pub fn new(minio: Minio) -> Bucket {
+    fn new(store: RealStore) -> Bucket {
         let name = format!("bucket-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        minio.make_bucket(&name);
-        Bucket { minio, name }
+        store.make_bucket(&name);
+        Bucket { store, name }
     }
 
     pub fn url(&self, prefix: &str, options: &str) -> String {
-        format!("s3://{}/{prefix}?endpoint={}{options}", self.name, self.minio.endpoint())
+        self.store.url(&self.name, prefix, options)
     }
 
     /// One that has seen nothing yet.
     pub async fn origin(&self, options: &str) -> Arc<ObjectOrigin> {
-        let config = Config::from_url(&self.url("", options)).expect("a URL");
-        connect(config).await.expect("a store that answers")
+        self.connect(&self.url("", options)).await.expect("a store that answers")
     }
-}
 
-pub async fn connect(config: Config) -> Result<Arc<ObjectOrigin>> {
-    ObjectOrigin::connect_as(config, Some(environment())).await
+    pub async fn connect(&self, url: &str) -> Result<Arc<ObjectOrigin>> {
+        let config = Config::from_url(url).expect("a URL");
+        ObjectOrigin::connect_as(config, Some(&self.store.environment())).await
+    }
 }
 
 pub fn name(text: &str) -> Name {

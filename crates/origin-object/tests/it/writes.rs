@@ -5,11 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use origin::{Change, Origin, Reference};
 use origin_object::ObjectOrigin;
-use testkit::minio::with_minio;
 use testkit::origin_contract::seed;
 use types::{ByteRange, ErrorKind, SetAttr, Stability};
 
-use crate::store::{Bucket, create, find, name, names, overwrite, pattern, put, read_all, root};
+use crate::store::{create, find, name, names, on_each_bucket, overwrite, pattern, put, read_all, root};
 
 const MIB: usize = 1 << 20;
 const ALL: ByteRange = ByteRange { offset: 0, length: 0 };
@@ -30,40 +29,41 @@ async fn resize(origin: &ObjectOrigin, file: &Reference, size: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_written_in_any_order_are_one_object_when_they_are_committed() {
-    with_minio("parts_written_in_any_order_are_one_object_when_they_are_committed", |minio| async {
-        let bucket = Bucket::new(minio);
-        let (origin, eyes) = (bucket.origin("").await, bucket.origin("").await);
-        let bytes = Arc::new(pattern(37 * MIB + 12_345, 7));
-        let file = create(&origin, &root(), "file").await.expect("made");
-        let mut writes = tokio::task::JoinSet::new();
-        for at in 0..38 {
-            let (origin, bytes, file) = (origin.clone(), bytes.clone(), file.reference.clone());
-            writes.spawn(async move {
-                let from = (at * 7 % 38) * MIB;
-                let to = (from + MIB).min(bytes.len());
-                write(&origin, &file, from, &bytes[from..to]).await
-            });
-        }
-        while let Some(written) = writes.join_next().await {
-            let written = written.expect("no panic").expect("written");
-            assert_eq!((written.before, written.stability), (Some(file.version), Stability::Unstable));
-        }
-        // Nobody sees any of it yet.
-        assert_eq!(find(&eyes, "file").await.expect("there").attr.size, 0);
-        let committed = origin.commit(&file.reference, ALL).await.expect("committed");
-        let after = committed.after.expect("told");
-        assert_eq!((committed.before, after.attr.size), (Some(file.version), bytes.len() as u64));
-        let seen = find(&eyes, "file").await.expect("there");
-        assert_eq!((seen.version, &seen.identity), (after.version, &file.identity));
-        assert!(read_all(&eyes, &seen).await.expect("read") == *bytes);
-    })
+    on_each_bucket(
+        "parts_written_in_any_order_are_one_object_when_they_are_committed",
+        |bucket| async move {
+            let (origin, eyes) = (bucket.origin("").await, bucket.origin("").await);
+            let bytes = Arc::new(pattern(37 * MIB + 12_345, 7));
+            let file = create(&origin, &root(), "file").await.expect("made");
+            let mut writes = tokio::task::JoinSet::new();
+            for at in 0..38 {
+                let (origin, bytes, file) = (origin.clone(), bytes.clone(), file.reference.clone());
+                writes.spawn(async move {
+                    let from = (at * 7 % 38) * MIB;
+                    let to = (from + MIB).min(bytes.len());
+                    write(&origin, &file, from, &bytes[from..to]).await
+                });
+            }
+            while let Some(written) = writes.join_next().await {
+                let written = written.expect("no panic").expect("written");
+                assert_eq!((written.before, written.stability), (Some(file.version), Stability::Unstable));
+            }
+            // Nobody sees any of it yet.
+            assert_eq!(find(&eyes, "file").await.expect("there").attr.size, 0);
+            let committed = origin.commit(&file.reference, ALL).await.expect("committed");
+            let after = committed.after.expect("told");
+            assert_eq!((committed.before, after.attr.size), (Some(file.version), bytes.len() as u64));
+            let seen = find(&eyes, "file").await.expect("there");
+            assert_eq!((seen.version, &seen.identity), (after.version, &file.identity));
+            assert!(read_all(&eyes, &seen).await.expect("read") == *bytes);
+        },
+    )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_change_of_a_large_object_leaves_the_rest_of_it() {
-    with_minio("a_small_change_of_a_large_object_leaves_the_rest_of_it", |minio| async {
-        let bucket = Bucket::new(minio);
+    on_each_bucket("a_small_change_of_a_large_object_leaves_the_rest_of_it", |bucket| async move {
         let origin = bucket.origin("").await;
         let mut bytes = pattern(41 * MIB, 3);
         let file = put(&origin, &root(), "file", &bytes).await.reference;
@@ -83,8 +83,7 @@ async fn a_small_change_of_a_large_object_leaves_the_rest_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_stored_meanwhile_is_never_overwritten() {
-    with_minio("what_others_stored_meanwhile_is_never_overwritten", |minio| async {
-        let bucket = Bucket::new(minio);
+    on_each_bucket("what_others_stored_meanwhile_is_never_overwritten", |bucket| async move {
         let (ours, theirs) = (bucket.origin("").await, bucket.origin("").await);
         for length in [5, 20 * MIB] {
             let text = format!("file-{length}");
@@ -110,8 +109,7 @@ async fn what_others_stored_meanwhile_is_never_overwritten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_goes_takes_with_it_what_was_written_to_it() {
-    with_minio("an_object_that_goes_takes_with_it_what_was_written_to_it", |minio| async {
-        let bucket = Bucket::new(minio);
+    on_each_bucket("an_object_that_goes_takes_with_it_what_was_written_to_it", |bucket| async move {
         let origin = bucket.origin("").await;
         let file = create(&origin, &root(), "file").await.expect("made").reference;
         write(&origin, &file, 0, &pattern(17 * MIB, 1)).await.expect("written");
@@ -133,8 +131,7 @@ async fn an_object_that_goes_takes_with_it_what_was_written_to_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_is_given_up_loses_nothing_that_the_next_one_does_not_tell_of() {
     let name = "a_commit_that_is_given_up_loses_nothing_that_the_next_one_does_not_tell_of";
-    with_minio(name, |minio| async {
-        let bucket = Bucket::new(minio);
+    on_each_bucket(name, |bucket| async move {
         let origin = bucket.origin("").await;
         for tenths in 0..40 {
             let text = format!("file-{tenths}");
@@ -169,8 +166,7 @@ impl Random {
 /// Writes, resizes and commits of a file, and the same on bytes in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_writes_end_as_they_do_in_memory() {
-    with_minio("random_writes_end_as_they_do_in_memory", |minio| async {
-        let bucket = Bucket::new(minio);
+    on_each_bucket("random_writes_end_as_they_do_in_memory", |bucket| async move {
         let seed = seed();
         println!("seed {seed}");
         let mut random = Random(seed | 1);

@@ -1,0 +1,352 @@
+//! The calls of Azure Blob Storage: block blobs of one container.
+//! <https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api>
+//!
+//! An upload has no name there: blocks are put beside the blob, and a list of them becomes it. Our upload's id is the
+//! first part of its blocks' ids, so that two writers of one blob never take each other's. Blocks that no list named are
+//! dropped by the store, with the next change of the blob or after a week; there is no call for it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ::http::Method;
+use ::http::header::{self, HeaderName};
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::DateTime;
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::Deserialize;
+use types::{ByteRange, Error, ErrorKind, Result};
+
+use crate::azure_place::Place;
+use crate::errors::garbled;
+use crate::http::Http;
+use crate::rest::{Ask, PATH, Rest, time_of};
+use crate::sign::Environment;
+use crate::store::{Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::url::Config;
+
+const META: &str = "x-ms-meta-";
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
+const SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-ms-source-if-match");
+/// Longest blob that is copied by one call, and part of a longer one. Azure takes 256 MiB, and tells nothing until it is
+/// done: a call on which nothing moves is given up.
+const COPY_AT_ONCE: u64 = 64 << 20;
+/// What azcopy, blobfuse2, rclone and Hadoop know a directory's marker by.
+const FOLDER: &str = "hdi_isfolder";
+
+pub struct Azure {
+    rest: Rest,
+}
+
+impl Azure {
+    pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<Azure> {
+        let Place { signer, root } = Place::of(config, &http, environment)?;
+        Ok(Azure { rest: Rest { http, signer, root, url: config.url(), meta: META } })
+    }
+
+    /// The store reads the source itself, and wants a permission of its own for it.
+    async fn copies<'a>(&self, ask: Ask<'a>, from: Source<'_>) -> Result<Ask<'a>> {
+        let url = format!("{}/{}", self.rest.root, utf8_percent_encode(from.key, PATH));
+        let (url, authorization) = self.rest.signer.copy_source(url).await?;
+        let ask = ask.header(COPY_SOURCE, &url)?.header(SOURCE_IF_MATCH, from.etag)?;
+        match authorization {
+            Some(token) => ask.header(HeaderName::from_static("x-ms-copy-source-authorization"), &token),
+            None => Ok(ask),
+        }
+    }
+
+    /// In one call, of what is not too long for it.
+    async fn copy_at_once(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+        let ask = Ask::new("copy", Method::PUT, to)
+            .header(HeaderName::from_static("x-ms-requires-sync"), "true")?;
+        let ask = self.copies(ask, from).await?;
+        let ask = match metadata {
+            Some(metadata) => ask.metadata(META, metadata)?,
+            None => ask,
+        };
+        let answer = self.rest.ask(ask).await?;
+        self.rest.etag_of("copy", to, answer.headers())
+    }
+
+    /// One after the other: the bytes stay at the store.
+    async fn copy_in_parts(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+        let metadata = match metadata {
+            Some(metadata) => metadata.clone(),
+            None => self.head(from.key).await?.map(|stat| stat.metadata).unwrap_or_default(),
+        };
+        let upload = self.begin(to, &metadata).await?;
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while at < from.size {
+            let range = ByteRange::new(at, COPY_AT_ONCE.min(from.size - at));
+            parts.push(self.part_of(&upload, parts.len() as u32 + 1, from, range).await?);
+            at = range.end();
+        }
+        self.complete(&upload, &parts, Condition::Always).await
+    }
+
+    async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+        let mut ask = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
+        if by_directory {
+            ask = ask.query("delimiter", "/");
+        }
+        if let Some(marker) = after {
+            ask = ask.query("marker", marker);
+        }
+        if !prefix.is_empty() {
+            ask = ask.query("prefix", prefix);
+        }
+        let ask = ask.query("include", "metadata").query("maxresults", &most.to_string());
+        let told: ListAnswer = self.rest.ask_xml(ask).await?;
+        let strange = |why: &dyn std::fmt::Display| garbled("list", self.rest.place(prefix), why);
+        let mut page = Page { next: told.next_marker.filter(|next| !next.is_empty()), ..Page::default() };
+        for entry in told.blobs.entries {
+            match entry {
+                Entry::BlobPrefix { name } => page.prefixes.push(name.text().map_err(|e| strange(&e))?),
+                Entry::Blob { name, properties, metadata } => {
+                    let modified = DateTime::parse_from_rfc2822(&properties.last_modified);
+                    let modified = time_of(modified.map_err(|e| strange(&e))?);
+                    let names = metadata.into_iter().filter(|(name, _)| !name.starts_with('@'));
+                    let metadata = names.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+                    page.objects.push(Listed {
+                        key: name.text().map_err(|e| strange(&e))?,
+                        size: properties.content_length,
+                        etag: quoted(properties.etag),
+                        modified,
+                        metadata: Some(metadata),
+                    });
+                }
+                Entry::Other => {}
+            }
+        }
+        Ok(page)
+    }
+}
+
+#[async_trait]
+impl Store for Azure {
+    fn copy_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<Stat>> {
+        self.rest.head(key).await
+    }
+
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+        self.rest.get(key, etag, range).await
+    }
+
+    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+        let mut page = self.page(prefix, by_directory, after, most).await?;
+        // A page may be empty although it is not the last one.
+        while page.objects.is_empty() && page.prefixes.is_empty() && page.next.is_some() {
+            page = self.page(prefix, by_directory, page.next.as_deref(), most).await?;
+        }
+        Ok(page)
+    }
+
+    async fn put(
+        &self,
+        key: &str,
+        data: Bytes,
+        metadata: &Metadata,
+        condition: Condition<'_>,
+    ) -> Result<String> {
+        let mut ask = Ask::new("store", Method::PUT, key)
+            .header(HeaderName::from_static("x-ms-blob-type"), "BlockBlob")?
+            .metadata(META, metadata)?
+            .condition(condition)?;
+        if key.ends_with('/') && data.is_empty() {
+            let folder = Metadata::from([(FOLDER.to_owned(), "true".to_owned())]);
+            ask = ask.metadata(META, &folder)?;
+        }
+        let answer = self.rest.ask(ask.data(data)).await?;
+        self.rest.etag_of("store", key, answer.headers())
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.rest.delete(Ask::new("remove", Method::DELETE, key)).await
+    }
+
+    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+        if from.size <= COPY_AT_ONCE {
+            self.copy_at_once(from, to, metadata).await
+        } else {
+            self.copy_in_parts(from, to, metadata).await
+        }
+    }
+
+    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+        let ask = Ask::new("describe", Method::PUT, object.key)
+            .query("comp", "metadata")
+            .metadata(META, metadata)?
+            .condition(Condition::Unchanged(object.etag))?;
+        let answer = self.rest.ask(ask).await?;
+        self.rest.etag_of("describe", object.key, answer.headers())
+    }
+
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+        let mut id = [0; 16];
+        SystemRandom::new()
+            .fill(&mut id)
+            .map_err(|e| Error::new(ErrorKind::Io, "begin to store", key).with_source(e))?;
+        let id = format!("{:032x}", u128::from_be_bytes(id));
+        Ok(Upload { key: key.to_owned(), id, metadata: metadata.clone() })
+    }
+
+    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {
+        let id = block_id(upload, number);
+        let ask = Ask::new("store a part of", Method::PUT, &upload.key)
+            .query("comp", "block")
+            .query("blockid", &id)
+            .data(data);
+        self.rest.ask(ask).await?;
+        Ok(Part { number, etag: id })
+    }
+
+    async fn part_of(
+        &self,
+        upload: &Upload,
+        number: u32,
+        from: Source<'_>,
+        range: ByteRange,
+    ) -> Result<Part> {
+        let id = block_id(upload, number);
+        let bytes = format!("bytes={}-{}", range.offset, range.end() - 1);
+        let ask = Ask::new("copy a part of", Method::PUT, &upload.key)
+            .query("comp", "block")
+            .query("blockid", &id)
+            .header(HeaderName::from_static("x-ms-source-range"), &bytes)?;
+        self.rest.ask(self.copies(ask, from).await?).await?;
+        Ok(Part { number, etag: id })
+    }
+
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String> {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
+        for part in parts {
+            // Writing to a String cannot fail.
+            let _ = write!(xml, "<Uncommitted>{}</Uncommitted>", part.etag);
+        }
+        xml.push_str("</BlockList>");
+        let ask = Ask::new("complete", Method::PUT, &upload.key)
+            .query("comp", "blocklist")
+            .header(header::CONTENT_TYPE, "application/xml")?
+            .metadata(META, &upload.metadata)?
+            .condition(condition)?;
+        let answer = self.rest.ask(ask.data(xml.into())).await?;
+        self.rest.etag_of("complete", &upload.key, answer.headers())
+    }
+
+    async fn abort(&self, _upload: &Upload) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// All of a blob's have the same length. Digits and letters are Base64 as they are, four at a time.
+fn block_id(upload: &Upload, number: u32) -> String {
+    format!("{}{number:08}", upload.id)
+}
+
+/// Listings leave the quotation marks away.
+fn quoted(etag: String) -> String {
+    if etag.ends_with('"') { etag } else { format!("\"{etag}\"") }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ListAnswer {
+    blobs: Blobs,
+    #[serde(default)]
+    next_marker: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Blobs {
+    #[serde(default, rename = "$value")]
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+enum Entry {
+    #[serde(rename_all = "PascalCase")]
+    Blob {
+        name: NameXml,
+        properties: Properties,
+        #[serde(default)]
+        metadata: BTreeMap<String, String>,
+    },
+    #[serde(rename_all = "PascalCase")]
+    BlobPrefix { name: NameXml },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct NameXml {
+    /// Written with percent signs: it has bytes that XML cannot hold.
+    #[serde(default, rename = "@Encoded")]
+    encoded: bool,
+    #[serde(default, rename = "$text")]
+    text: String,
+}
+
+impl NameXml {
+    fn text(self) -> std::result::Result<String, std::str::Utf8Error> {
+        if !self.encoded {
+            return Ok(self.text);
+        }
+        percent_decode_str(&self.text).decode_utf8().map(|text| text.into_owned())
+    }
+}
+
+#[derive(Deserialize)]
+struct Properties {
+    #[serde(rename = "Last-Modified")]
+    last_modified: String,
+    #[serde(rename = "Etag")]
+    etag: String,
+    #[serde(rename = "Content-Length")]
+    content_length: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_blocks_are_base64_of_one_length() {
+        let upload = Upload { key: "k".into(), id: "0".repeat(32), metadata: Metadata::new() };
+        for number in [1, 10_000] {
+            let id = block_id(&upload, number);
+            assert_eq!((id.len(), id.len() % 4), (40, 0));
+            assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        }
+        assert_ne!(block_id(&upload, 1), block_id(&upload, 2));
+    }
+
+    #[test]
+    fn a_listing_is_understood_as_the_store_writes_it() {
+        let blob = "<Blob><Name> a &amp; b </Name><Deleted>false</Deleted><Properties><Last-Modified>Fri, 02 Jan 2026 \
+                    03:04:05 GMT</Last-Modified><Etag>0x8D</Etag><Content-Length>3</Content-Length><BlobType>BlockBlob\
+                    </BlobType></Properties><Metadata><Mode>1</Mode></Metadata></Blob>";
+        let xml = format!(
+            "<EnumerationResults ContainerName=\"c\"><Prefix/><Blobs>{blob}<BlobPrefix><Name Encoded=\"true\">d%01/</Name>\
+             </BlobPrefix>{blob}</Blobs><NextMarker>more</NextMarker></EnumerationResults>"
+        );
+        let told: ListAnswer = quick_xml::de::from_str(&xml).unwrap();
+        let names = told.blobs.entries.into_iter().map(|entry| match entry {
+            Entry::Blob { name, metadata, .. } => {
+                assert_eq!(metadata["Mode"], "1");
+                name.text().unwrap()
+            }
+            Entry::BlobPrefix { name } => name.text().unwrap(),
+            Entry::Other => "other".into(),
+        });
+        assert_eq!(names.collect::<Vec<_>>(), [" a & b ", "d\u{1}/", " a & b "]);
+        assert_eq!(told.next_marker.as_deref(), Some("more"));
+        let empty = "<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
+        let told: ListAnswer = quick_xml::de::from_str(empty).unwrap();
+        assert!(told.blobs.entries.is_empty() && told.next_marker.unwrap_or_default().is_empty());
+    }
+}

@@ -1,0 +1,313 @@
+//! Where a container is, and who we are there: from the URL, a file, the environment or the machine.
+
+use ::http::header::{self, HeaderName, HeaderValue};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use chrono::{SecondsFormat, TimeDelta, Utc};
+use object_store::RetryConfig;
+use object_store::azure::{
+    AzureAuthorizer, AzureConfigKey, AzureCredential, AzureCredentialProvider, MicrosoftAzureBuilder,
+};
+use object_store::client::HttpRequest;
+use percent_encoding::utf8_percent_encode;
+use ring::hmac;
+use types::{Error, ErrorKind, Result};
+
+use crate::http::Http;
+use crate::rest::QUERY;
+use crate::sign::{Connector, Environment, Signer};
+use crate::url::{Addressing, Config};
+
+/// Of the protocol: names in listings that XML cannot hold are encoded since then.
+const VERSION: &str = "2021-12-02";
+const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+/// How long the store may read a copy's source, by the permission that we give it for that.
+const COPY_MAY_TAKE: TimeDelta = TimeDelta::hours(1);
+const SUFFIX: &str = "core.windows.net";
+
+pub struct Place {
+    pub signer: Signer,
+    /// The container's URL, without a slash at its end.
+    pub root: String,
+}
+
+/// Who asks, at which account.
+pub struct Azure {
+    account: String,
+    container: String,
+    /// `None`: nobody, a public container.
+    credentials: Option<AzureCredentialProvider>,
+    /// The account's, where we have it: signs permissions too.
+    key: Option<hmac::Key>,
+}
+
+/// What variables say. A connection string is as good as the variables for its parts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    account: Option<String>,
+    /// The URL of the account.
+    endpoint: Option<String>,
+    /// By the names that `object_store` gives to credentials.
+    credentials: Vec<(AzureConfigKey, String)>,
+}
+
+impl Said {
+    fn by(variables: &[(String, String)]) -> Said {
+        let mut said = Said::default();
+        for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+            let text = || Some(value.clone());
+            match name.as_str() {
+                "AZURE_STORAGE_ACCOUNT" | "AZURE_STORAGE_ACCOUNT_NAME" => said.account = text(),
+                "AZURE_STORAGE_ENDPOINT" => said.endpoint = text(),
+                "AZURE_STORAGE_CONNECTION_STRING" => said.connection(value),
+                "AZURE_STORAGE_KEY" => said.credentials.push((AzureConfigKey::AccessKey, value.clone())),
+                name => {
+                    if let Some(key) = name.to_ascii_lowercase().parse().ok().filter(is_credential) {
+                        said.credentials.push((key, value.clone()));
+                    }
+                }
+            }
+        }
+        said
+    }
+
+    /// `AccountName=…;AccountKey=…;BlobEndpoint=…`, as the portal gives it.
+    fn connection(&mut self, text: &str) {
+        let part = |name: &str| {
+            let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
+            parts.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+        };
+        let suffix = |account: &String| {
+            let (scheme, suffix) = (part("DefaultEndpointsProtocol"), part("EndpointSuffix")?);
+            Some(format!("{}://{account}.blob.{suffix}", scheme.as_deref().unwrap_or("https")))
+        };
+        self.account = part("AccountName").or(self.account.take());
+        let endpoint = part("BlobEndpoint").or_else(|| self.account.as_ref().and_then(suffix));
+        self.endpoint = endpoint.or(self.endpoint.take());
+        let key = part("AccountKey").map(|key| (AzureConfigKey::AccessKey, key));
+        let sas = part("SharedAccessSignature").map(|sas| (AzureConfigKey::SasKey, sas));
+        self.credentials.extend(key.or(sas));
+    }
+
+    fn key(&self) -> Option<&str> {
+        let key = self.credentials.iter().find(|(name, _)| *name == AzureConfigKey::AccessKey);
+        key.map(|(_, value)| value.as_str())
+    }
+}
+
+fn is_credential(key: &AzureConfigKey) -> bool {
+    use AzureConfigKey as K;
+    matches!(
+        key,
+        K::AccessKey
+            | K::SasKey
+            | K::Token
+            | K::ClientId
+            | K::ClientSecret
+            | K::AuthorityId
+            | K::AuthorityHost
+            | K::FederatedTokenFile
+            | K::MsiEndpoint
+            | K::ObjectId
+            | K::MsiResourceId
+            | K::UseAzureCli
+            | K::CredentialType
+    )
+}
+
+impl Place {
+    /// Of a file's variables, if the URL names one, else of the environment's; without any the machine is asked
+    /// (workload identity, managed identity).
+    pub fn of(config: &Config, http: &Http, environment: Option<&Environment>) -> Result<Place> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
+        };
+        let said = Said::by(&variables(config, environment)?);
+        let account = &config.account;
+        let root = root_of(config, said.endpoint.as_deref());
+        let azure = |credentials, key| {
+            let (account, container) = (account.clone(), config.bucket.clone());
+            Signer::Azure(Azure { account, container, credentials, key })
+        };
+        if config.anonymous {
+            return Ok(Place { signer: azure(None, None), root });
+        }
+        if let (Some(other), Some(_)) = (said.account.as_ref().filter(|other| *other != account), said.key())
+        {
+            return Err(wrong(&format!("the key that is given is of account {other}, not of {account}")));
+        }
+        let key = said.key().map(|key| {
+            let bytes = BASE64_STANDARD.decode(key);
+            bytes.map_err(|_| wrong(&"the account's key should be Base64, as the portal shows it"))
+        });
+        let key = key.transpose()?.map(|bytes| hmac::Key::new(hmac::HMAC_SHA256, &bytes));
+        let mut builder = MicrosoftAzureBuilder::new()
+            .with_account(account)
+            .with_container_name(&config.bucket)
+            .with_http_connector(Connector(http.clone()))
+            // Where nobody gives credentials, the machine is asked for some, and may have none to give.
+            .with_retry(RetryConfig {
+                max_retries: 2,
+                retry_timeout: std::time::Duration::from_secs(10),
+                ..RetryConfig::default()
+            });
+        for (name, value) in said.credentials {
+            builder = builder.with_config(name, value);
+        }
+        let store = builder.build().map_err(|e| wrong(&e))?;
+        Ok(Place { signer: azure(Some(store.credentials().clone()), key), root })
+    }
+}
+
+/// The container's URL.
+fn root_of(config: &Config, endpoint: Option<&str>) -> String {
+    let (account, container) = (&config.account, &config.bucket);
+    let of_account = match (&config.endpoint, endpoint) {
+        (Some(endpoint), _) => match (config.addressing, endpoint.split_once("://")) {
+            (Some(Addressing::Virtual), Some((scheme, host))) => format!("{scheme}://{account}.{host}"),
+            _ => format!("{endpoint}/{account}"),
+        },
+        (None, Some(endpoint)) => endpoint.trim_end_matches('/').to_owned(),
+        (None, None) => format!("https://{account}.blob.{SUFFIX}"),
+    };
+    format!("{of_account}/{container}")
+}
+
+fn variables(config: &Config, environment: Option<&Environment>) -> Result<Vec<(String, String)>> {
+    if let Some(path) = &config.credentials {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let message = format!("cannot read the credentials in {}: {e}", path.display());
+            Error::new(ErrorKind::Config, "origin", message)
+        })?;
+        return Ok(assignments(&text));
+    }
+    Ok(match environment {
+        Some(given) => given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        None => std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+    })
+}
+
+/// `NAME=value` lines, as systemd's environment files have them.
+fn assignments(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let pairs = lines.filter_map(|line| line.strip_prefix("export ").unwrap_or(line).split_once('='));
+    let plain = |value: &str| {
+        let value = value.trim();
+        let inside = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+        inside.unwrap_or(value).to_owned()
+    };
+    pairs.map(|(name, value)| (name.trim().to_owned(), plain(value))).collect()
+}
+
+impl Azure {
+    async fn credential(&self) -> Result<Option<std::sync::Arc<AzureCredential>>> {
+        let Some(credentials) = &self.credentials else { return Ok(None) };
+        credentials.get_credential().await.map(Some).map_err(|e| {
+            let advice = "give AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, an identity \
+                          to this machine, or ?anonymous=yes";
+            Error::new(ErrorKind::AccessDenied, "find credentials", advice).with_source(e)
+        })
+    }
+
+    pub async fn sign(&self, request: ::http::Request<Bytes>) -> Result<::http::Request<Bytes>> {
+        let (mut parts, data) = request.into_parts();
+        parts.headers.insert(X_MS_VERSION, HeaderValue::from_static(VERSION));
+        // Azure wants to be told of nothing, too; and it is part of what is signed.
+        if parts.method == ::http::Method::PUT {
+            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(data.len()));
+        }
+        let mut unsigned = HttpRequest::from_parts(parts, Bytes::new().into());
+        if let Some(credential) = self.credential().await? {
+            AzureAuthorizer::new(&credential, &self.account)
+                .try_authorize(&mut unsigned)
+                .map_err(|e| Error::new(ErrorKind::Io, "sign", "a request").with_source(e))?;
+        }
+        Ok(unsigned.map(|_| data))
+    }
+
+    /// The URL by which the store reads the source of a copy, and what it shows there.
+    pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
+        let Some(credential) = self.credential().await? else { return Ok((url, None)) };
+        let with = |pairs: &[(String, String)]| {
+            let pairs =
+                pairs.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, QUERY)));
+            format!("{url}?{}", pairs.collect::<Vec<_>>().join("&"))
+        };
+        Ok(match (&*credential, &self.key) {
+            (AzureCredential::SASToken(pairs), _) => (with(pairs), None),
+            (AzureCredential::BearerToken(token), _) => (url, Some(format!("Bearer {token}"))),
+            (AzureCredential::AccessKey(_), Some(key)) => (with(&self.may_read(key)), None),
+            (AzureCredential::AccessKey(_), None) => (url, None),
+        })
+    }
+
+    /// A service SAS: the container's blobs may be read for a while.
+    fn may_read(&self, key: &hmac::Key) -> Vec<(String, String)> {
+        let until = (Utc::now() + COPY_MAY_TAKE).to_rfc3339_opts(SecondsFormat::Secs, true);
+        let place = format!("/blob/{}/{}", self.account, self.container);
+        // In the order that the protocol fixes; what is empty is not said.
+        let said = ["r", "", &until, &place, "", "", "", VERSION, "c", "", "", "", "", "", "", ""].join("\n");
+        let signature = BASE64_STANDARD.encode(hmac::sign(key, said.as_bytes()));
+        [("sv", VERSION), ("se", &until), ("sr", "c"), ("sp", "r"), ("sig", &signature)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(pairs: &[(&str, &str)]) -> Said {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Said::by(&pairs)
+    }
+
+    #[test]
+    fn a_connection_string_says_account_key_and_endpoint() {
+        let text =
+            "DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5==;BlobEndpoint=http://h:1/acc;";
+        let by_string = said(&[("AZURE_STORAGE_CONNECTION_STRING", text)]);
+        assert_eq!((by_string.account.as_deref(), by_string.key()), (Some("acc"), Some("a2V5==")));
+        assert_eq!(by_string.endpoint.as_deref(), Some("http://h:1/acc"));
+        let text = "AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.chinacloudapi.cn";
+        let china = said(&[("AZURE_STORAGE_CONNECTION_STRING", text)]);
+        assert_eq!(china.endpoint.as_deref(), Some("https://acc.blob.core.chinacloudapi.cn"));
+        let sas = said(&[("AZURE_STORAGE_CONNECTION_STRING", "SharedAccessSignature=sv=1&sig=x%3D")]);
+        assert_eq!(sas.credentials, [(AzureConfigKey::SasKey, "sv=1&sig=x%3D".into())]);
+    }
+
+    #[test]
+    fn the_fields_variables_are_known_and_others_are_not() {
+        let known = said(&[
+            ("AZURE_STORAGE_ACCOUNT", "acc"),
+            ("AZURE_STORAGE_KEY", "a2V5"),
+            ("AZURE_TENANT_ID", "t"),
+            ("AZURE_STORAGE_USE_EMULATOR", "true"),
+            ("AZURE_STORAGE_SAS_TOKEN", ""),
+            ("PATH", "/bin"),
+        ]);
+        assert_eq!((known.account.as_deref(), known.key()), (Some("acc"), Some("a2V5")));
+        assert_eq!(known.credentials.len(), 2);
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_systemd_reads_it() {
+        let text = "# of the farm\nAZURE_STORAGE_KEY=a=b==\nexport A='x y'\n\nB = \"z\"\nnothing\n";
+        let pairs = [("AZURE_STORAGE_KEY", "a=b=="), ("A", "x y"), ("B", "z")];
+        assert_eq!(assignments(text), pairs.map(|(name, value)| (name.into(), value.into())));
+    }
+
+    #[test]
+    fn a_container_is_where_the_url_says() {
+        let root = |url: &str, endpoint| root_of(&Config::from_url(url).unwrap(), endpoint);
+        assert_eq!(root("az://acc/con/p", None), "https://acc.blob.core.windows.net/con");
+        assert_eq!(root("az://acc/con", Some("http://h:1/acc/")), "http://h:1/acc/con");
+        assert_eq!(root("az://acc/con?endpoint=http://h:1", Some("http://i")), "http://h:1/acc/con");
+        let own = "az://acc/con?endpoint=https://blob.core.usgovcloudapi.net&addressing=virtual";
+        assert_eq!(root(own, None), "https://acc.blob.core.usgovcloudapi.net/con");
+    }
+}

@@ -1,0 +1,239 @@
+//! What the dialects have in common: a signed request to a bucket over HTTP, and what its answer says.
+
+use std::fmt::Write as _;
+
+use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use ::http::{Method, Request, Response, StatusCode};
+use bytes::Bytes;
+use chrono::{DateTime, FixedOffset};
+use hyper::body::Incoming;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
+
+use crate::errors::{Refusal, garbled, unanswered};
+use crate::http::{Http, body_of};
+use crate::sign::Signer;
+use crate::store::{Condition, Got, Metadata, Stat};
+
+/// What stands in a URL's path as it is.
+pub const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// What stands in a query's values as it is.
+pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Answers in XML: a page of 1,000 keys of 1,024 bytes, each byte written as three.
+const XML_MAX: usize = 8 << 20;
+
+/// One bucket.
+pub struct Rest {
+    pub http: Http,
+    pub signer: Signer,
+    /// The bucket's URL, without a slash at its end.
+    pub root: String,
+    /// For messages.
+    pub url: String,
+    /// What the names of headers that carry metadata begin with.
+    pub meta: &'static str,
+}
+
+/// One request, before it is signed.
+pub struct Ask<'a> {
+    operation: &'static str,
+    method: Method,
+    key: &'a str,
+    /// Encoded, with its question mark.
+    query: String,
+    headers: HeaderMap,
+    data: Bytes,
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(operation: &'static str, method: Method, key: &'a str) -> Ask<'a> {
+        Ask { operation, method, key, query: String::new(), headers: HeaderMap::new(), data: Bytes::new() }
+    }
+
+    pub fn query(mut self, name: &str, value: &str) -> Self {
+        self.query.push(if self.query.is_empty() { '?' } else { '&' });
+        // Writing to a String cannot fail.
+        let _ = write!(self.query, "{name}={}", utf8_percent_encode(value, QUERY));
+        self
+    }
+
+    pub fn header(mut self, name: HeaderName, value: &str) -> Result<Self> {
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            Error::new(ErrorKind::InvalidArgument, self.operation, format!("{}: {name} {value:?}", self.key))
+        })?;
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+
+    /// `meta` is what the headers' names begin with.
+    pub fn metadata(mut self, meta: &str, metadata: &Metadata) -> Result<Self> {
+        for (name, value) in metadata {
+            let name = HeaderName::try_from(format!("{meta}{name}")).map_err(|_| {
+                Error::new(
+                    ErrorKind::InvalidArgument,
+                    self.operation,
+                    format!("{}: metadata {name:?}", self.key),
+                )
+            })?;
+            self = self.header(name, value)?;
+        }
+        Ok(self)
+    }
+
+    pub fn condition(self, condition: Condition) -> Result<Self> {
+        match condition {
+            Condition::Always => Ok(self),
+            Condition::Absent => self.header(header::IF_NONE_MATCH, "*"),
+            Condition::Unchanged(etag) => self.header(header::IF_MATCH, etag),
+        }
+    }
+
+    pub fn data(mut self, data: Bytes) -> Self {
+        self.data = data;
+        self
+    }
+}
+
+impl Rest {
+    pub fn place(&self, key: &str) -> String {
+        if key.is_empty() { self.url.clone() } else { format!("{key} in {}", self.url) }
+    }
+
+    async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+        let (operation, place) = (ask.operation, self.place(ask.key));
+        let slash = if ask.key.is_empty() && !ask.query.is_empty() { "/" } else { "" };
+        let path = if ask.key.is_empty() {
+            slash.into()
+        } else {
+            format!("/{}", utf8_percent_encode(ask.key, PATH))
+        };
+        let uri = format!("{}{path}{}", self.root, ask.query);
+        let mut request = Request::new(ask.data);
+        *request.method_mut() = ask.method;
+        *request.uri_mut() = uri
+            .try_into()
+            .map_err(|e| Error::new(ErrorKind::InvalidArgument, operation, &place).with_source(e))?;
+        *request.headers_mut() = ask.headers;
+        let request = self.signer.sign(request).await?;
+        self.http.send(request).await.map_err(|lost| unanswered(operation, place, lost))
+    }
+
+    /// The answer if it is a yes.
+    pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+        let (operation, key) = (ask.operation, ask.key);
+        let answer = self.send(ask).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = body_of(answer, XML_MAX).await.unwrap_or_default();
+        let refusal = Refusal::of(status, &headers, &body);
+        // That there is no bucket is never said as "it does not exist" of what is in it.
+        let of_bucket = key.is_empty() && refusal.kind() == ErrorKind::NotFound;
+        let kind = if of_bucket { ErrorKind::Unavailable } else { refusal.kind() };
+        Err(refusal.to_error(kind, operation, self.place(key)))
+    }
+
+    async fn ask_body(&self, ask: Ask<'_>, most: usize) -> Result<(HeaderMap, Bytes)> {
+        let (operation, key) = (ask.operation, ask.key);
+        let answer = self.ask(ask).await?;
+        let headers = answer.headers().clone();
+        let body = body_of(answer, most).await;
+        body.map(|body| (headers, body)).map_err(|lost| unanswered(operation, self.place(key), lost))
+    }
+
+    /// What is in the answer's XML. Some calls answer 200 and then say in it that they failed.
+    pub async fn ask_xml<T: for<'de> Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+        let (operation, key) = (ask.operation, ask.key);
+        let (headers, body) = self.ask_body(ask, XML_MAX).await?;
+        let text = String::from_utf8_lossy(&body);
+        let text = text.trim_start_matches('\u{feff}');
+        if text.contains("<Error>") {
+            let refusal = Refusal::of(StatusCode::INTERNAL_SERVER_ERROR, &headers, &body);
+            return Err(refusal.to_error(refusal.kind(), operation, self.place(key)));
+        }
+        quick_xml::de::from_str(text).map_err(|e| garbled(operation, self.place(key), e))
+    }
+
+    /// `None`: nothing has this key.
+    pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
+        let answer = match self.ask(Ask::new("look at", Method::HEAD, key)).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        self.stat_of(key, answer.headers()).map(Some)
+    }
+
+    fn stat_of(&self, key: &str, headers: &HeaderMap) -> Result<Stat> {
+        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let size = text(header::CONTENT_LENGTH).and_then(|size| size.parse().ok());
+        let modified = text(header::LAST_MODIFIED).and_then(|time| DateTime::parse_from_rfc2822(time).ok());
+        let (Some(size), Some(etag), Some(modified)) = (size, text(header::ETAG), modified) else {
+            return Err(garbled("look at", self.place(key), "an answer without size, ETag or time"));
+        };
+        let metadata = headers.iter().filter_map(|(name, value)| {
+            Some((name.as_str().strip_prefix(self.meta)?.to_owned(), value.to_str().ok()?.to_owned()))
+        });
+        Ok(Stat { size, etag: etag.to_owned(), modified: time_of(modified), metadata: metadata.collect() })
+    }
+
+    /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
+    /// of these contents only.
+    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+        let last = range.end() - 1;
+        let mut ask = Ask::new("read", Method::GET, key)
+            .header(header::RANGE, &format!("bytes={}-{last}", range.offset))?;
+        if let Some(etag) = etag {
+            ask = ask.condition(Condition::Unchanged(etag))?;
+        }
+        let answer = self.ask(ask).await?;
+        let headers = answer.headers();
+        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let etag = text(header::ETAG).map(str::to_owned);
+        let told = text(header::CONTENT_RANGE).unwrap_or_default();
+        let size = match told
+            .strip_prefix(&format!("bytes {}-", range.offset))
+            .and_then(|rest| rest.split_once('/'))
+        {
+            Some((end, size)) if end.parse() == Ok(last) => size.parse().ok(),
+            // The object is shorter than it was: other contents, whatever they are called.
+            Some(_) => return Err(Error::new(ErrorKind::VersionChanged, "read", self.place(key))),
+            // A store that does not know ranges, and all was asked for.
+            None if answer.status() == StatusCode::OK && range.offset == 0 => Some(range.length),
+            None => None,
+        };
+        let Some(size) = size else {
+            let why = format!("{} bytes from {} were asked for, {told:?} came", range.length, range.offset);
+            return Err(garbled("read", self.place(key), why));
+        };
+        let most = range.length as usize;
+        let data = body_of(answer, most).await.map_err(|lost| unanswered("read", self.place(key), lost))?;
+        if data.len() != most {
+            let why = format!("{} bytes came of {most}", data.len());
+            return Err(Error::new(ErrorKind::Unavailable, "read", self.place(key))
+                .with_source(std::io::Error::other(why)));
+        }
+        let etag = etag.ok_or_else(|| garbled("read", self.place(key), "an answer without ETag"))?;
+        Ok(Got { etag, size, data })
+    }
+
+    /// Without an error where what is to go is not there.
+    pub async fn delete(&self, ask: Ask<'_>) -> Result<()> {
+        match self.ask(ask).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Of what was stored.
+    pub fn etag_of(&self, operation: &'static str, key: &str, headers: &HeaderMap) -> Result<String> {
+        let etag = headers.get(header::ETAG).and_then(|value| value.to_str().ok());
+        etag.map(str::to_owned).ok_or_else(|| garbled(operation, self.place(key), "an answer without ETag"))
+    }
+}
+
+pub fn time_of(time: DateTime<FixedOffset>) -> Timestamp {
+    Timestamp { seconds: time.timestamp(), nanos: time.timestamp_subsec_nanos().min(999_999_999) }
+}

@@ -1,0 +1,93 @@
+//! A line that loses the answer to a change which the store has made.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use origin::Origin;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use types::{ByteRange, ErrorKind, Stability};
+
+use crate::store::{find, on_each_bucket, overwrite, pattern, put, read_all, root};
+
+const ALL: ByteRange = ByteRange { offset: 0, length: 0 };
+
+/// Hands on everything; once `armed`, it cuts the connection in place of the answer to the next change that has a
+/// condition, which is what completes an object.
+struct Lossy {
+    address: SocketAddr,
+    armed: Arc<AtomicBool>,
+}
+
+impl Lossy {
+    async fn to(store: SocketAddr) -> Lossy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let armed = Arc::new(AtomicBool::new(false));
+        let shared = armed.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(store).await else { continue };
+                tokio::spawn(carry(client, server, shared.clone()));
+            }
+        });
+        Lossy { address, armed }
+    }
+}
+
+async fn carry(mut client: TcpStream, mut server: TcpStream, armed: Arc<AtomicBool>) {
+    let (mut up, mut down) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let mut lose = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => {
+                let Ok(length @ 1..) = read else { return };
+                let text = String::from_utf8_lossy(&up[..length.min(8192)]).to_ascii_lowercase();
+                let changes = text.starts_with("put ") || text.starts_with("post ");
+                if changes && text.contains("\r\nif-match:") && armed.swap(false, Ordering::SeqCst) {
+                    lose = true;
+                }
+                if server.write_all(&up[..length]).await.is_err() { return }
+            }
+            read = server.read(&mut down) => {
+                let Ok(length @ 1..) = read else { return };
+                if lose || client.write_all(&down[..length]).await.is_err() { return }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
+    on_each_bucket("an_object_that_was_completed_without_an_answer_is_known_as_ours", |bucket| async move {
+        let line = Lossy::to(bucket.store.address()).await;
+        let url = bucket.store.url_by(&format!("http://{}", line.address), &bucket.name, "", "");
+        let (ours, theirs) = (bucket.connect(&url).await.expect("connected"), bucket.origin("").await);
+        for (seed, length) in [(1, 5), (2, 20 << 20)] {
+            let text = format!("file-{length}");
+            let file = put(&ours, &root(), &text, b"base").await.reference;
+            let bytes = pattern(length, seed);
+            let data = Bytes::from(bytes.clone());
+            let written = ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
+            line.armed.store(true, Ordering::SeqCst);
+            let lost = ours.commit(&file, ALL).await.expect_err("no answer").kind();
+            assert!(matches!(lost, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{lost:?}");
+            let committed = ours.commit(&file, ALL).await.expect("it is there");
+            assert_eq!(committed.verifier, written.verifier, "nothing is to be written again");
+            let seen = find(&theirs, &text).await.expect("there");
+            assert_eq!(committed.after.expect("told").version, seen.version);
+            assert!(read_all(&theirs, &seen).await.expect("read") == bytes);
+            // Where others stored something since, it is theirs.
+            let data = Bytes::from(pattern(length, seed + 7));
+            ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
+            line.armed.store(true, Ordering::SeqCst);
+            ours.commit(&file, ALL).await.expect_err("no answer");
+            overwrite(&theirs, &find(&theirs, &text).await.expect("there").reference, b"theirs").await;
+            let foreign = ours.commit(&file, ALL).await.expect_err("theirs").kind();
+            assert_eq!(foreign, ErrorKind::VersionChanged);
+        }
+    })
+    .await;
+}
