@@ -8,6 +8,7 @@
 mod control;
 mod gate;
 mod recorder;
+mod rounds;
 mod timer;
 mod worker;
 
@@ -27,12 +28,13 @@ use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{Pace, Schedule};
 use crate::process::{self, Threads};
 use crate::safety::RunDir;
-use crate::shape::{Fleet, Layout, Work};
+use crate::shape::{Fleet, Layout, Operation, Unit, Work};
 use crate::target::{Client, Forgot, components};
 
 pub use control::{Control, Progress};
 pub use gate::{Gate, LocalGate};
 use recorder::Recorder;
+use rounds::Rounds;
 use timer::Timer;
 use worker::Worker;
 
@@ -210,6 +212,8 @@ struct PhaseRun {
     recorder: Recorder,
     /// Of an open loop.
     schedule: Option<(Schedule, Timer)>,
+    /// Of files that several write, where these need a commit.
+    rounds: Option<Rounds>,
     /// For each client of this process, how much of its sequence was taken.
     taken: Vec<AtomicU64>,
     /// For each worker of this process, once it began.
@@ -245,6 +249,15 @@ pub async fn run(
     if let (true, Some(client)) = (job.writes(), clients.first()) {
         let dir = RunDir::around(&job.root)?;
         in_time(&job, control, dir.must_be_ours(&**client)).await?;
+    }
+    let in_one_process = clients.len() == job.fleet.clients as usize;
+    let of_several = |phase: &&Phase| is_committed(phase, clients) && !phase.layout(&job).private;
+    if let (false, Some(phase)) = (in_one_process, job.phases.iter().find(of_several)) {
+        let reason = format!(
+            "{}: the blocks of an object are put together by one process; start one, which has all the nodes in it",
+            phase.name
+        );
+        return Err(Error::new(ErrorKind::Config, "job", reason));
     }
     let mut phases = Vec::new();
     let bytes = Arc::new(AtomicU64::new(0));
@@ -306,7 +319,7 @@ async fn run_group(
         stop: AtomicU8::new(0),
         bytes: Arc::clone(bytes),
         errors: AtomicU64::new(0),
-        phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients.len())).collect(),
+        phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients)).collect(),
     });
     let mut workers = JoinSet::new();
     for (here, client) in clients.iter().enumerate() {
@@ -315,6 +328,9 @@ async fn run_group(
         }
     }
     wait(&run, &mut workers).await?;
+    if let Some(client) = clients.first() {
+        client.give_up();
+    }
     let (end, stopped) = (start.elapsed().as_secs_f64(), run.stopped());
     let mut outcomes: Vec<PhaseOutcome> =
         run.phases.iter().map(|phase| phase.outcome(end, stopped)).collect();
@@ -362,8 +378,15 @@ async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
     }
 }
 
+/// Whether the phase writes files by several workers each, and these files are there only when they are committed.
+fn is_committed(phase: &Phase, clients: &[Arc<dyn Client>]) -> bool {
+    let shared = phase.work.operation == Operation::Write && phase.work.unit == Unit::Block;
+    shared && clients.first().is_some_and(|client| client.commits())
+}
+
 impl PhaseRun {
-    fn new(job: &Job, phase: &Phase, clients_here: usize) -> PhaseRun {
+    fn new(job: &Job, phase: &Phase, clients: &[Arc<dyn Client>]) -> PhaseRun {
+        let clients_here = clients.len();
         let workers = clients_here.saturating_mul(job.fleet.workers as usize);
         let schedule = match phase.pace {
             Pace::Closed { .. } => None,
@@ -377,9 +400,15 @@ impl PhaseRun {
             phase: phase.clone(),
             recorder: Recorder::new(job.limits.interval_s),
             schedule,
+            rounds: is_committed(phase, clients).then(|| Rounds::new(workers)),
             taken: (0..clients_here).map(|_| AtomicU64::new(0)).collect(),
             spans: (0..workers).map(|_| Mutex::new(None)).collect(),
         }
+    }
+
+    /// Of this process.
+    fn clients(&self) -> u32 {
+        u32::try_from(self.taken.len()).unwrap_or(u32::MAX)
     }
 
     /// `end_s` is when everything was over, for those who were cut off.

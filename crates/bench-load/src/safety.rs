@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::engine::{Job, Phase};
+use crate::shape::{Amount, Layout, Operation, Share, Unit};
 use crate::target::{Client, Target};
 
 pub use cleanup::Cleanup;
@@ -162,6 +163,20 @@ pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) 
     file.close().await
 }
 
+/// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
+fn writes_blocks_alone(phase: &Phase, layout: &Layout) -> Option<String> {
+    let work = &phase.work;
+    if !work.operation.writes() || work.unit == Unit::File {
+        return None;
+    }
+    let shared = layout.private || matches!(work.share, Share::Split | Share::Interleaved);
+    let once = matches!(work.amount, Amount::Epochs(_)) && shared;
+    (!once || work.operation != Operation::Write).then(|| {
+        "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
+            .to_owned()
+    })
+}
+
 /// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
 /// process; `new_bytes` is what will be written where nothing is yet, see [`Plan::new_bytes`].
 pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Result<()> {
@@ -183,6 +198,11 @@ pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Res
     };
     if !can.parallel_write && job.phases.iter().any(one_file) {
         return wrong("it does not let several writers write one file; write a file each".to_owned());
+    }
+    if can.whole_files
+        && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
+    {
+        return wrong(why);
     }
     if let Some(space) = target.space().await? {
         let wanted = new_bytes as f64 * ROOM_SPARE;

@@ -2,11 +2,12 @@
 //!
 //! A target makes clients; a client is one emulated node with connections and knowledge of its own, so that a
 //! hundred of them cost the far side what a hundred machines cost. Paths are relative to the target, with
-//! slashes. Storage with another interface (S3, Azure Blob) enters here, by implementing the three traits.
+//! slashes. Storage with another interface enters here, by implementing the three traits.
 
 pub mod limited;
 pub mod memory;
 pub mod nfs;
+pub mod object;
 pub mod posix;
 
 mod url;
@@ -34,6 +35,8 @@ pub struct Capabilities {
     pub read_only: bool,
     /// Several writers may write parts of one file at the same time (SFMW).
     pub parallel_write: bool,
+    /// A file is replaced as a whole, or in blocks that all come: no block of it alone is written.
+    pub whole_files: bool,
 }
 
 /// Room on the target, bytes.
@@ -126,6 +129,24 @@ pub trait Client: Send + Sync + 'static {
     fn calls(&self) -> Calls {
         Calls::new()
     }
+
+    /// Whether a file that several write is there only after [`Client::commit`].
+    fn commits(&self) -> bool {
+        false
+    }
+
+    /// A file of `size` bytes to write to, as other clients of this process do at the same time: each byte by one of them.
+    async fn create_shared(&self, path: &str, _size: u64) -> Result<Arc<dyn File>> {
+        self.create(path).await
+    }
+
+    /// All bytes of a shared file were written, by whomever: it is there, whole and durable, when this returns.
+    async fn commit(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// What was begun with `create_shared`, by any client of this process, and not committed is given up.
+    fn give_up(&self) {}
 }
 
 #[async_trait]

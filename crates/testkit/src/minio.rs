@@ -115,6 +115,20 @@ impl Minio {
         }
     }
 
+    /// Uploads in parts that are neither complete nor given up, of all buckets: on one disk a directory each.
+    pub fn uploads(&self) -> usize {
+        let multipart = self.dir.path().join("data/.minio.sys/multipart");
+        let of = |dir: std::fs::DirEntry| std::fs::read_dir(dir.path()).map_or(0, Iterator::count);
+        std::fs::read_dir(multipart).map_or(0, |keys| keys.flatten().map(of).sum())
+    }
+
+    /// What is at the top of a bucket: on one disk names in its directory.
+    pub fn names(&self, bucket: &str) -> Vec<String> {
+        let entries =
+            std::fs::read_dir(self.dir.path().join("data").join(bucket)).expect("a bucket").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
     /// A new bucket: on one disk it is a directory.
     pub fn make_bucket(&self, name: &str) {
         std::fs::create_dir(self.dir.path().join("data").join(name)).expect("a new bucket");

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
 use super::recorder::{Call, Shard};
+use super::rounds::Rounds;
 use super::{PhaseRun, Run};
 use crate::data::{Place, mix_all};
 use crate::outcome::{Located, Stop, WorkerSpan};
@@ -88,7 +89,7 @@ impl Worker {
         let job = Arc::clone(&self.run.job);
         let sequence = Sequence::new(phase.phase.layout(&job), &phase.phase.work, self.number, self.worker);
         let part = sequence.part(&job.fleet, self.number, self.worker);
-        let mut own = 0;
+        let (mut own, mut round) = (0, 0);
         while self.run.stopped().is_none() {
             let next = match part {
                 Part::NextOfClient => match phase.taken.get(self.here) {
@@ -102,6 +103,10 @@ impl Worker {
             };
             let Some(number) = sequence.number(&part, next) else { break };
             let Some(touch) = sequence.at(number) else { continue };
+            let epoch = number / sequence.epoch().max(1);
+            if !self.end_rounds(phase, &mut round, epoch).await {
+                break;
+            }
             let Some(intended) = self.wait_for_turn(phase).await else { break };
             self.unit(phase, number, touch, intended).await;
             if let Pace::Closed { think_s, .. } = phase.phase.pace
@@ -112,10 +117,58 @@ impl Worker {
             // A target that never waits would keep the processor to itself.
             tokio::task::consume_budget().await;
         }
+        self.end_rounds(phase, &mut round, sequence.epochs()).await;
         if let Err(error) = self.close(phase).await {
             self.failed(phase, &error);
         }
         self.end(phase);
+    }
+
+    /// Of files that need a commit: goes on to another epoch when all others are through with those before. False if the
+    /// run was stopped meanwhile.
+    async fn end_rounds(&mut self, phase: &PhaseRun, round: &mut u64, until: u64) -> bool {
+        let Some(rounds) = &phase.rounds else { return true };
+        while *round < until {
+            if self.run.stopped().is_some() {
+                return false;
+            }
+            if let Err(error) = self.close(phase).await {
+                self.failed(phase, &error);
+            }
+            if rounds.arrive() {
+                self.commit(phase).await;
+                rounds.end();
+            } else if !self.wait_for_round(rounds, *round + 1).await {
+                return false;
+            }
+            *round += 1;
+        }
+        true
+    }
+
+    async fn wait_for_round(&self, rounds: &Rounds, round: u64) -> bool {
+        const PIECE: Duration = Duration::from_millis(200);
+        while tokio::time::timeout(PIECE, rounds.until(round)).await.is_err() {
+            if self.run.stopped().is_some() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// All files of the phase that workers of this process wrote together.
+    async fn commit(&self, phase: &PhaseRun) {
+        let job = Arc::clone(&self.run.job);
+        let (layout, root, began) = (phase.phase.layout(&job), phase.phase.root(&job), Instant::now());
+        let first = job.fleet.first_client;
+        let owners = if layout.private { first..first.saturating_add(phase.clients()) } else { 0..1 };
+        for (owner, file) in owners.flat_map(|owner| (0..layout.files).map(move |file| (owner, file))) {
+            let path = layout.path(&root, owner, file);
+            if let Err(error) = self.timed(phase, Call::Sync, self.client.commit(&path)).await {
+                self.failed(phase, &error);
+            }
+        }
+        self.span(phase, |span| span.sync_s += began.elapsed().as_secs_f64());
     }
 
     /// When this touch should begin, in an open loop; the outer `None` if the time is over before.
@@ -263,6 +316,10 @@ impl Worker {
             None => {
                 let path = self.path(phase, number);
                 let file = match write {
+                    true if phase.rounds.is_some() => {
+                        let size = phase.phase.layout(&self.run.job).size_of(number);
+                        self.timed(phase, Call::Create, self.client.create_shared(&path, size)).await?
+                    }
                     true => self.timed(phase, Call::Create, self.client.create(&path)).await?,
                     false => self.timed(phase, Call::Open, self.client.open(&path)).await?,
                 };

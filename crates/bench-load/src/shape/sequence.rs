@@ -114,6 +114,11 @@ impl Sequence {
         self.epoch
     }
 
+    /// How often its units are gone through.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
     /// Numbers in all.
     pub fn len(&self) -> u64 {
         self.epoch.saturating_mul(self.epochs)

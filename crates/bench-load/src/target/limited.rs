@@ -154,6 +154,23 @@ impl Client for LimitedClient {
         Ok(self.file(path, self.asker.request(path, self.inner.open(path)).await?))
     }
 
+    fn commits(&self) -> bool {
+        self.inner.commits()
+    }
+
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+        let file = self.asker.request(path, self.inner.create_shared(path, size)).await?;
+        Ok(self.file(path, file))
+    }
+
+    async fn commit(&self, path: &str) -> Result<()> {
+        self.asker.request(path, self.inner.commit(path)).await
+    }
+
+    fn give_up(&self) {
+        self.inner.give_up();
+    }
+
     async fn stat(&self, path: &str) -> Result<Status> {
         self.asker.request(path, self.inner.stat(path)).await
     }

@@ -58,7 +58,7 @@ impl Target for MemoryTarget {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: false, parallel_write: true }
+        Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
     async fn space(&self) -> Result<Option<Space>> {

@@ -126,6 +126,20 @@ fn raise_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Whether so many clients can have `each` connections; `Config` with what to do otherwise.
+pub(super) fn room_for_connections(clients: u32, each: u64) -> Result<()> {
+    let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
+    match raise_file_limit() {
+        Some(limit) if limit < wanted => {
+            let reason = format!(
+                "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
+            );
+            Err(Error::new(ErrorKind::Config, "clients", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[async_trait]
 impl Target for NfsTarget {
     fn describe(&self) -> String {
@@ -134,7 +148,7 @@ impl Target for NfsTarget {
 
     fn capabilities(&self) -> Capabilities {
         // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, parallel_write: true }
+        Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
     async fn space(&self) -> Result<Option<Space>> {
@@ -145,17 +159,7 @@ impl Target for NfsTarget {
 
     /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
     fn room_for(&self, clients: u32) -> Result<()> {
-        let each = self.options.config.nconnect as u64 + 1;
-        let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
-        match raise_file_limit() {
-            Some(limit) if limit < wanted => {
-                let reason = format!(
-                    "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
-                );
-                Err(Error::new(ErrorKind::Config, "clients", reason))
-            }
-            _ => Ok(()),
-        }
+        room_for_connections(clients, self.options.config.nconnect as u64 + 1)
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
@@ -166,7 +170,7 @@ impl Target for NfsTarget {
 struct NfsClient(Arc<Inner>);
 
 struct Inner {
-    origin: Arc<NfsOrigin>,
+    origin: Arc<dyn Origin>,
     options: Options,
     /// Bytes of a READ that one call can carry.
     read_size: u32,

@@ -94,7 +94,7 @@ impl Target for PosixTarget {
         let mounted_so = rustix::fs::statvfs(&self.shared.root)
             .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
         let denied = rustix::fs::access(&self.shared.root, Access::WRITE_OK).is_err();
-        Capabilities { read_only: mounted_so || denied, parallel_write: true }
+        Capabilities { read_only: mounted_so || denied, parallel_write: true, whole_files: false }
     }
 
     async fn space(&self) -> Result<Option<Space>> {

@@ -8,18 +8,20 @@ use types::{Error, ErrorKind, Result};
 use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
+use super::object::{self, ObjectTarget};
 use super::posix::{Options, PosixTarget};
 use super::{Target, nfs};
 
-const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export or memory:[SIZE]";
+const FORMS: &str =
+    "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix] or memory:[SIZE]";
 
 fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
 }
 
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
-/// whatever `origin-nfs` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be
-/// there. `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
+/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]` (and whatever `origin-object` takes), `memory:` or
+/// `memory:4g`. Nothing is connected yet, but a directory must be there. `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
@@ -32,6 +34,9 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     }
     if url.starts_with("nfs://") {
         return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
+    }
+    if url.starts_with("s3://") || url.starts_with("az://") {
+        return Ok(ObjectTarget::new(object::Options::from_url(url)?));
     }
     if let Some(limited) = url.strip_prefix("limits:") {
         let (limits, inner) =
@@ -101,7 +106,11 @@ mod tests {
         let mistakes = [
             ("", "expected /path"),
             ("relative/path", "must be absolute"),
-            ("s3://bucket", "unknown scheme 's3'"),
+            ("gs://bucket", "unknown scheme 'gs'"),
+            ("s3://", "is no bucket"),
+            ("s3://key:secret@bucket", "do not belong into a URL"),
+            ("s3://bucket?part=1m", "part '1m'"),
+            ("s3://bucket?speed=1", "unknown option 'speed'"),
             ("/no/such/directory/anywhere", "no such directory"),
             ("file:///dev/null", "not a directory"),
             ("file://tmp", "file:///absolute"),
@@ -114,7 +123,7 @@ mod tests {
             ("nfs://host/x?speed=1", "unknown option 'speed'"),
             ("limits:file=60MiB/s", "limits:LIMITS:URL"),
             ("limits:file=60:memory:", "file=60MiB/s"),
-            ("limits:busy=1%:s3://bucket", "unknown scheme 's3'"),
+            ("limits:busy=1%:gs://bucket", "unknown scheme 'gs'"),
             ("limits:busy=1%:limits:busy=1%:memory:", "once"),
         ];
         for (url, told) in mistakes {

@@ -71,7 +71,11 @@ impl Target for Faulty {
 
     fn capabilities(&self) -> Capabilities {
         let fault = self.shared.fault;
-        Capabilities { read_only: fault == Fault::ReadOnly, parallel_write: fault != Fault::OneWriter }
+        Capabilities {
+            read_only: fault == Fault::ReadOnly,
+            parallel_write: fault != Fault::OneWriter,
+            whole_files: false,
+        }
     }
 
     async fn space(&self) -> Result<Option<Space>> {

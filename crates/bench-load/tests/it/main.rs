@@ -5,6 +5,7 @@ mod engine;
 mod faulty;
 mod limited;
 mod nfs;
+mod objects;
 mod safety;
 mod served;
 mod targets;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use origin::{Object, Origin, Reference};
+use origin::{Object, Reference};
 use tokio::task::JoinHandle;
 use types::{ByteRange, Error, ErrorKind, Result, Version};
 

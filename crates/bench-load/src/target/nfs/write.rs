@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use origin::{Origin, Written};
+use origin::Written;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};

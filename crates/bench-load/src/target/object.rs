@@ -1,0 +1,342 @@
+//! A bucket as a target: an object is a file, the part of its key up to a slash is a directory.
+//!
+//! A file is written as a whole: by one request where it is not larger than a part, otherwise in parts that are
+//! completed at its end. One that many write is completed once, when all of them are done ([`Client::commit`]). A read
+//! is a GET of the range that is asked for; names and sizes come from listings, so opening costs nothing once a
+//! directory was listed. Nothing is tried again: a request that fails is a failed call.
+
+mod count;
+mod file;
+mod names;
+mod parts;
+mod upload;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin_object::{Condition, Config, Metadata, Store, open_store};
+use types::{Error, ErrorKind, Result};
+
+use super::nfs::room_for_connections;
+use super::url::parse_size;
+use super::{
+    Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last,
+};
+use count::Counted;
+use file::{Reader, Writer};
+use names::Names;
+use upload::Upload;
+
+/// Bytes of a part unless the URL says otherwise: what clients of S3 take.
+const PART: u64 = 8 << 20;
+/// A store takes parts of this size at most in one request.
+const PART_MAX: u64 = 1 << 30;
+/// Names of one page of a listing.
+const PAGE: u32 = 1000;
+
+/// How a bucket is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which one, and how it is reached.
+    pub config: Config,
+    /// Bytes of a part of what is larger than one.
+    pub part_bytes: u64,
+}
+
+impl Options {
+    /// Besides what the origin's URL takes: `part`, bytes of a part (`k`, `m` and `g` allowed).
+    pub fn from_url(url: &str) -> Result<Options> {
+        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (ours, theirs): (Vec<&str>, Vec<&str>) =
+            query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| pair.starts_with("part="));
+        let config = match theirs.as_slice() {
+            [] => Config::from_url(place)?,
+            theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
+        };
+        let mut options = Options { config, part_bytes: PART };
+        let least = smallest_part(url);
+        for pair in ours {
+            let value = pair.strip_prefix("part=").unwrap_or_default();
+            let bytes = parse_size(value).filter(|bytes| (least..=PART_MAX).contains(bytes));
+            options.part_bytes = bytes
+                .ok_or_else(|| wrong(format!("part '{value}' should be from {}k to 1g", least >> 10)))?;
+        }
+        Ok(options)
+    }
+}
+
+/// S3 refuses smaller parts than 5 MiB, but for the last; Azure's blocks have no least size.
+fn smallest_part(url: &str) -> u64 {
+    if url.starts_with("az://") { 64 << 10 } else { 5 << 20 }
+}
+
+pub struct ObjectTarget {
+    options: Options,
+    shared: Arc<Shared>,
+}
+
+/// What all clients of this process know.
+#[derive(Default)]
+struct Shared {
+    /// By key: what several write, until it is committed.
+    uploads: Mutex<HashMap<String, Arc<Upload>>>,
+}
+
+impl ObjectTarget {
+    pub fn new(options: Options) -> Arc<ObjectTarget> {
+        Arc::new(ObjectTarget { options, shared: Arc::default() })
+    }
+}
+
+#[async_trait]
+impl Target for ObjectTarget {
+    fn describe(&self) -> String {
+        self.options.config.url()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Whether it can be written shows only when it is tried.
+        Capabilities { read_only: false, parallel_write: true, whole_files: true }
+    }
+
+    /// A bucket has no end.
+    async fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn room_for(&self, clients: u32) -> Result<()> {
+        room_for_connections(clients, 1)
+    }
+
+    async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
+        // A store of its own has connections of its own.
+        let store = open_store(&self.options.config)?;
+        let prefix = &self.options.config.prefix;
+        let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(Arc::new(ObjectClient(Arc::new(Inner {
+            by: Counted::new(store),
+            base,
+            part_bytes: self.options.part_bytes,
+            names: Names::default(),
+            shared: Arc::clone(&self.shared),
+        }))))
+    }
+}
+
+struct ObjectClient(Arc<Inner>);
+
+struct Inner {
+    by: Counted,
+    /// What all keys begin with: empty, or ends with a slash.
+    base: String,
+    part_bytes: u64,
+    names: Names,
+    shared: Arc<Shared>,
+}
+
+impl Inner {
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.by.store
+    }
+
+    fn key(&self, path: &str) -> Result<String> {
+        let names: Vec<&str> = components(path)?.collect();
+        Ok(format!("{}{}", self.base, names.join("/")))
+    }
+
+    /// What the keys in a directory begin with.
+    fn prefix(&self, path: &str) -> Result<String> {
+        let key = self.key(path)?;
+        Ok(if key.is_empty() || key.ends_with('/') { key } else { format!("{key}/") })
+    }
+
+    /// What is directly in a directory: objects with their sizes, and directories. `None` if there are more than `most`.
+    async fn list(&self, prefix: &str, most: usize) -> Result<Option<Listed>> {
+        let (mut listed, mut after) = (Listed::default(), None);
+        loop {
+            let page = self.store().list(prefix, true, after.as_deref(), PAGE);
+            let page = self.by.call("LIST", page).await?;
+            let name = |key: &str| key.strip_prefix(prefix).unwrap_or(key).trim_end_matches('/').to_owned();
+            // A key that ends with a slash is a directory's marker, and none of its names.
+            let objects = page.objects.into_iter().filter(|object| !object.key.ends_with('/'));
+            listed.objects.extend(objects.map(|object| (name(&object.key), object.size)));
+            listed.directories.extend(page.prefixes.iter().map(|prefix| name(prefix)));
+            if listed.objects.len() + listed.directories.len() > most {
+                return Ok(None);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(Some(listed)),
+            }
+        }
+    }
+
+    /// By the listing of its directory, or by asking for it alone. `None`: there is no such object.
+    async fn size_of(&self, path: &str) -> Result<Option<u64>> {
+        let (directory, name) = split_last(path);
+        let prefix = self.prefix(directory)?;
+        let list = async |most| Ok(self.list(&prefix, most).await?.map(|listed| listed.objects));
+        match self.names.size_of(&prefix, name, list).await? {
+            Some(size) => Ok(Some(size)),
+            // Others may have stored it since.
+            None => self.head(path).await,
+        }
+    }
+
+    async fn head(&self, path: &str) -> Result<Option<u64>> {
+        let key = self.key(path)?;
+        let stat = self.by.call("HEAD", self.store().head(&key)).await?;
+        Ok(stat.map(|stat| stat.size))
+    }
+
+    fn stored(&self, path: &str, size: Option<u64>) {
+        let (directory, name) = split_last(path);
+        if let Ok(prefix) = self.prefix(directory) {
+            self.names.changed(&prefix, name, size);
+        }
+    }
+
+    /// An object that nothing was written to is there afterwards, as it was or empty; false says so.
+    async fn complete(&self, path: &str, upload: &Upload) -> Result<bool> {
+        if upload.finish(&self.by).await? {
+            return Ok(true);
+        }
+        let (key, none) = (self.key(path)?, Metadata::new());
+        let empty = self.store().put(&key, Bytes::new(), &none, Condition::Absent);
+        match self.by.call("PUT", empty).await {
+            Err(e) if e.kind() != ErrorKind::VersionChanged => Err(e),
+            _ => {
+                upload.end();
+                Ok(false)
+            }
+        }
+    }
+
+    fn upload(&self, key: String, size: Option<u64>) -> Arc<Upload> {
+        Arc::new(Upload::new(key, Arc::clone(self.store()), self.part_bytes, size))
+    }
+}
+
+#[derive(Default)]
+struct Listed {
+    objects: HashMap<String, u64>,
+    directories: Vec<String>,
+}
+
+fn not_found(operation: &'static str, path: &str) -> Error {
+    Error::new(ErrorKind::NotFound, operation, path)
+}
+
+#[async_trait]
+impl Client for ObjectClient {
+    /// A bucket has no directories but in the keys of its objects.
+    async fn mkdir(&self, path: &str) -> Result<()> {
+        self.0.key(path).map(drop)
+    }
+
+    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+        let upload = self.0.upload(self.0.key(path)?, None);
+        Ok(Arc::new(Writer::alone(Arc::clone(&self.0), path, upload)))
+    }
+
+    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+        match self.0.size_of(path).await? {
+            Some(size) => Ok(Arc::new(Reader::new(Arc::clone(&self.0), self.0.key(path)?, size))),
+            None => Err(not_found("open", path)),
+        }
+    }
+
+    async fn stat(&self, path: &str) -> Result<Status> {
+        if components(path)?.next().is_none() {
+            return Ok(Status { kind: Kind::Directory, size: 0 });
+        }
+        if let Some(size) = self.0.head(path).await? {
+            return Ok(Status { kind: Kind::File, size });
+        }
+        let prefix = self.0.prefix(path)?;
+        let page = self.0.by.call("LIST", self.0.store().list(&prefix, true, None, 1)).await?;
+        if page.objects.is_empty() && page.prefixes.is_empty() {
+            return Err(not_found("look at", path));
+        }
+        Ok(Status { kind: Kind::Directory, size: 0 })
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?.unwrap_or_default();
+        let entry = |kind| move |name| Entry { name, kind: Some(kind) };
+        let directories = listed.directories.into_iter().map(entry(Kind::Directory));
+        Ok(listed.objects.into_keys().map(entry(Kind::File)).chain(directories).collect())
+    }
+
+    async fn remove(&self, path: &str) -> Result<()> {
+        let key = self.0.key(path)?;
+        self.0.by.call("DELETE", self.0.store().delete(&key)).await?;
+        self.0.stored(path, None);
+        Ok(())
+    }
+
+    /// Its marker, which others may have made: without one, and without objects, there is no directory any more.
+    async fn rmdir(&self, path: &str) -> Result<()> {
+        let prefix = self.0.prefix(path)?;
+        self.0.by.call("DELETE", self.0.store().delete(&prefix)).await
+    }
+
+    async fn forget(&self) -> Result<Forgot> {
+        self.0.names.forget();
+        Ok(Forgot::Everything)
+    }
+
+    fn calls(&self) -> Calls {
+        self.0.by.calls()
+    }
+
+    fn commits(&self) -> bool {
+        true
+    }
+
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+        let key = self.0.key(path)?;
+        let upload = {
+            let mut uploads = self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+            uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
+        };
+        Ok(Arc::new(Writer::of_several(Arc::clone(&self.0), path, upload)))
+    }
+
+    async fn commit(&self, path: &str) -> Result<()> {
+        let key = self.0.key(path)?;
+        let upload = self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        match upload {
+            Some(upload) => self.0.complete(path, &upload).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn give_up(&self) {
+        self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_as_large_as_its_store_takes() {
+        let part = |url: &str| Options::from_url(url).map(|options| options.part_bytes);
+        assert_eq!(part("s3://bucket").expect("a bucket"), PART);
+        assert_eq!(part("s3://bucket/a?part=16m&endpoint=http://host:9").expect("a bucket"), 16 << 20);
+        for wrong in
+            ["s3://bucket?part=4m", "s3://bucket?part=", "s3://bucket?part=2g", "s3://bucket?part=-1"]
+        {
+            let error = part(wrong).expect_err(wrong);
+            assert!(
+                error.kind() == ErrorKind::Config && error.to_string().contains("5120k to 1g"),
+                "{error}"
+            );
+        }
+    }
+}

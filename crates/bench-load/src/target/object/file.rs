@@ -1,0 +1,106 @@
+//! An object that is open: to be read, or to be written as a whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{ByteRange, Error, ErrorKind, Result};
+
+use super::Inner;
+use super::upload::Upload;
+use crate::target::File;
+
+pub struct Reader {
+    client: Arc<Inner>,
+    key: String,
+    size: u64,
+}
+
+impl Reader {
+    pub fn new(client: Arc<Inner>, key: String, size: u64) -> Reader {
+        Reader { client, key, size }
+    }
+}
+
+#[async_trait]
+impl File for Reader {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let end = offset.saturating_add(length as u64).min(self.size);
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let range = ByteRange::new(offset, end - offset);
+        let got = self.client.by.call("GET", self.client.store().get(&self.key, None, range)).await?;
+        Ok(got.data)
+    }
+
+    async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
+        Err(Error::new(ErrorKind::NotSupported, "write to an object that was opened to be read", &self.key))
+    }
+
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub struct Writer {
+    client: Arc<Inner>,
+    path: String,
+    upload: Arc<Upload>,
+    /// Others write to it too, and it is completed when all are done.
+    shared: bool,
+    end: AtomicU64,
+}
+
+impl Writer {
+    pub fn alone(client: Arc<Inner>, path: &str, upload: Arc<Upload>) -> Writer {
+        Writer { client, path: path.to_owned(), upload, shared: false, end: AtomicU64::new(0) }
+    }
+
+    pub fn of_several(client: Arc<Inner>, path: &str, upload: Arc<Upload>) -> Writer {
+        Writer { shared: true, ..Writer::alone(client, path, upload) }
+    }
+}
+
+#[async_trait]
+impl File for Writer {
+    fn size(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    async fn read(&self, _offset: u64, _length: usize) -> Result<Bytes> {
+        Err(Error::new(ErrorKind::NotSupported, "read an object that is not complete", &self.path))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        let end = offset.saturating_add(data.len() as u64);
+        self.upload.write(&self.client.by, offset, data).await?;
+        self.end.fetch_max(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// An object is durable when it is complete.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A file that nothing was written to is there afterwards, as it was or empty.
+    async fn close(&self) -> Result<()> {
+        if self.shared {
+            return Ok(());
+        }
+        if self.client.complete(&self.path, &self.upload).await? {
+            self.client.stored(&self.path, Some(self.size()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! An object on its way to the store, written by one worker or by many.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use origin_object::{Condition, Metadata, Part, Store};
+use tokio::sync::OnceCell;
+use types::{Error, ErrorKind, Result};
+
+use super::count::Counted;
+use super::parts::{Parts, Rest};
+
+pub struct Upload {
+    key: String,
+    /// By which it is given up if nobody completes it.
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    /// Once there is more than a part of it. Of several writers one begins it.
+    begun: OnceCell<origin_object::Upload>,
+}
+
+struct State {
+    parts: Parts,
+    /// Parts that the store has.
+    stored: Vec<Part>,
+    over: bool,
+}
+
+impl Upload {
+    /// `size`: of the whole object, where that is known.
+    pub fn new(key: String, store: Arc<dyn Store>, part_bytes: u64, size: Option<u64>) -> Upload {
+        let state = State { parts: Parts::new(part_bytes, size), stored: Vec::new(), over: false };
+        Upload { key, store, state: Mutex::new(state), begun: OnceCell::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every section leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the parts that have all their bytes with this block. By the connections of whoever writes.
+    pub async fn write(&self, by: &Counted, offset: u64, data: Bytes) -> Result<()> {
+        let full = {
+            let mut state = self.state();
+            state.parts.write(offset, data).map_err(|e| self.named(e))?;
+            state.parts.full()
+        };
+        for (number, bytes) in full {
+            self.store_part(by, number, bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn store_part(&self, by: &Counted, number: u32, bytes: Bytes) -> Result<()> {
+        let none = Metadata::new();
+        let begin = async || by.call("BEGIN", by.store.begin(&self.key, &none)).await;
+        let begun: &origin_object::Upload = self.begun.get_or_try_init(begin).await?;
+        let part = by.call("PART", by.store.part(begun, number, bytes)).await?;
+        self.state().stored.push(part);
+        Ok(())
+    }
+
+    /// Makes the object out of what was written. False: nothing was.
+    pub async fn finish(&self, by: &Counted) -> Result<bool> {
+        if self.state().over {
+            return Ok(true);
+        }
+        let rest = self.state().parts.finish().map_err(|e| self.named(e))?;
+        match rest {
+            Rest::Nothing => return Ok(false),
+            Rest::Whole(whole) => {
+                let none = Metadata::new();
+                by.call("PUT", by.store.put(&self.key, whole, &none, Condition::Always)).await?;
+            }
+            Rest::Parts(last) => {
+                for (number, bytes) in last {
+                    self.store_part(by, number, bytes).await?;
+                }
+                self.complete(by).await?;
+            }
+        }
+        self.end();
+        Ok(true)
+    }
+
+    /// There is nothing more to do.
+    pub fn end(&self) {
+        self.state().over = true;
+    }
+
+    async fn complete(&self, by: &Counted) -> Result<()> {
+        let (mut parts, sent) = {
+            let state = self.state();
+            (state.stored.clone(), state.parts.sent())
+        };
+        let Some(begun) = self.begun.get().filter(|_| parts.len() == sent) else {
+            let why = format!("{}: {} of {sent} parts were stored", self.key, parts.len());
+            return Err(Error::new(ErrorKind::Io, "complete", why));
+        };
+        parts.sort_by_key(|part| part.number);
+        by.call("COMPLETE", by.store.complete(begun, &parts, Condition::Always)).await.map(drop)
+    }
+
+    fn named(&self, error: Error) -> Error {
+        Error::new(error.kind(), "write", &self.key).with_source(error)
+    }
+}
+
+/// What a store keeps of an upload costs money until it is completed or given up.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let over = self.state().over;
+        if let (false, Some(begun), Ok(runtime)) =
+            (over, self.begun.get(), tokio::runtime::Handle::try_current())
+        {
+            let (store, begun) = (Arc::clone(&self.store), begun.clone());
+            runtime.spawn(async move {
+                if let Err(e) = store.abort(&begun).await {
+                    tracing::warn!("an incomplete upload stays at the store: {e}");
+                }
+            });
+        }
+    }
+}
