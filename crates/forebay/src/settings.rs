@@ -182,7 +182,7 @@ fn normal_path(typed: &str) -> Result<String> {
 }
 
 fn parse_origin(url: &str) -> Result<Store> {
-    let known = "file:///dir, nfs://host[:port]/export?nconnect=4 and s3://bucket/prefix?endpoint=URL";
+    let known = "file:///dir, nfs://host[:port]/export?nconnect=4, s3://bucket/prefix?endpoint=URL and azfile://account/share/dir";
     match url.split_once("://") {
         Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
         Some(("file", path)) => {
@@ -190,7 +190,8 @@ fn parse_origin(url: &str) -> Result<Store> {
         }
         Some(("nfs", _)) => Ok(Store::Far(Far::Nfs(Box::new(origin_nfs::Config::from_url(url)?)))),
         Some(("s3", _)) => Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?)))),
-        Some((scheme @ ("az" | "azfile" | "gs"), _)) => {
+        Some(("azfile", _)) => Ok(Store::Far(Far::AzFile(Box::new(origin_azfile::Config::from_url(url)?)))),
+        Some((scheme @ ("az" | "gs"), _)) => {
             refuse(format!("{scheme}:// origins are not in this version; it knows {known}"))
         }
         Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),

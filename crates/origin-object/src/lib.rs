@@ -3,22 +3,23 @@
 //! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
 //! here and there become an object); `s3.rs` speaks to the store.
 
-mod attributes;
+pub mod attributes;
 mod change;
 mod draft;
 mod errors;
 mod geometry;
-mod http;
+pub mod http;
 mod keys;
 mod origin;
 mod profile;
 mod s3;
 mod sign;
-mod store;
-mod times;
+pub mod store;
+pub mod times;
 mod tree;
 mod url;
 mod write;
 
 pub use origin::ObjectOrigin;
+pub use tree::Tokens;
 pub use url::{Addressing, Attributes, Config};

@@ -1,5 +1,6 @@
 //! The binary as its users meet it. One integration binary; each module is a subject.
 
+mod azfile;
 mod bench;
 mod churn;
 mod crash;
