@@ -111,7 +111,9 @@ async fn what_others_change_on_the_share_shows_and_is_kept_beside_ours() {
     assert!(all.len() == 2 && all[0] == "plan" && all[1].starts_with("plan.conflict-"), "{all:?}");
     assert_eq!(fs::read(theirs.root.join("dir/plan")).expect("read"), b"theirs, longer");
     assert_eq!(fs::read(theirs.root.join("dir").join(&all[1])).expect("read"), b"ours");
-    [&mut ours, &mut theirs].map(|mounted| assert_eq!(mounted.tier.stop(), Some(0)));
+    for mounted in [&mut ours, &mut theirs] {
+        assert_eq!(mounted.tier.stop(), Some(0));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
