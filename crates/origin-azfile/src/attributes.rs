@@ -183,7 +183,7 @@ pub fn is_read_only(attributes: &str) -> bool {
 /// What of `set` is stored as metadata. Of the time of the last write only what the service's own is too coarse for.
 pub fn stored(before: Stored, set: &SetAttr, now: Timestamp) -> Stored {
     let after = before.set(set, now);
-    let is_coarse = |time: &Timestamp| time.nanos % 100 != 0;
+    let is_coarse = |time: &Timestamp| !time.nanos.is_multiple_of(100);
     let mtime = match set.mtime {
         TimeChange::Keep => after.mtime,
         TimeChange::Now | TimeChange::To(_) => after.mtime.filter(is_coarse),
