@@ -71,23 +71,21 @@ for entry in "${packages[@]}"; do
         missing+=("$package")
     fi
 done
-# The SDK that most S3 programs are made with: Debian's is too old to send checksums by default.
-boto3() {
-    local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/boto3"
-    [ "${1:-run}" = test ] && [ ! -x "$place/bin/python" ] || return 0
-    echo "setup: making $place for boto3"
-    python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check "boto3[crt]==1.43.11" || {
+# Packages of Python that Debian has too old or not at all, each in a place of its own.
+python_place() {
+    local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/$1"
+    [ ! -x "$place/bin/python" ] || return 0
+    echo "setup: making $place for $2"
+    python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check "$2" || {
         rm -rf "$place"
-        echo "setup: no boto3; the test that needs it will say \"not run\""
+        echo "setup: no $2; the test that needs it will say \"not run\""
     }
 }
 
 # Azure Blob Storage on this machine. No Debian package has it.
 azurite() {
     local place="${XDG_CACHE_HOME:-$HOME/.cache}/forebay/azurite"
-    if [ "${1:-run}" != test ] || [ -x "$place/node_modules/.bin/azurite-blob" ]; then
-        return 0
-    fi
+    [ ! -x "$place/node_modules/.bin/azurite-blob" ] || return 0
     echo "setup: making $place for Azurite (an emulator of Azure's blob store)"
     npm install --prefix "$place" --no-save --no-audit --no-fund --loglevel=error azurite@3.37.0 >/dev/null || {
         rm -rf "$place"
@@ -109,8 +107,11 @@ else
     fi
     echo "setup: tests that need them will say \"not run\""
 fi
-boto3 "$@"
-azurite "$@"
 if [ "${1:-run}" = test ]; then
+    # The SDK that most S3 programs are made with: Debian's is too old to send checksums by default.
+    python_place boto3 "boto3[crt]==1.43.11"
+    # Microsoft's, against our stand-in for its service.
+    python_place azure-files "azure-storage-file-share==12.27.1"
+    azurite
     build_minio
 fi

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use origin_azfile::AzFileOrigin;
 use origin_nfs::NfsOrigin;
 use origin_object::ObjectOrigin;
 use tokio::sync::OnceCell;
@@ -21,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub enum Far {
     Nfs(Box<origin_nfs::Config>),
     Object(Box<origin_object::Config>),
+    AzFile(Box<origin_azfile::Config>),
 }
 
 impl Far {
@@ -28,6 +30,7 @@ impl Far {
         match self {
             Far::Nfs(config) => config.url(),
             Far::Object(config) => config.url(),
+            Far::AzFile(config) => config.url(),
         }
     }
 
@@ -35,6 +38,7 @@ impl Far {
         match self {
             Far::Nfs(config) => Ok(NfsOrigin::connect(config.as_ref().clone()).await?),
             Far::Object(config) => Ok(ObjectOrigin::connect(config.as_ref().clone()).await?),
+            Far::AzFile(config) => Ok(AzFileOrigin::connect(config.as_ref().clone()).await?),
         }
     }
 }
@@ -77,7 +81,7 @@ impl Origin for Deferred {
     }
 
     fn directories_show_changes(&self) -> bool {
-        !matches!(self.far, Far::Object(_))
+        !matches!(self.far, Far::Object(_) | Far::AzFile(_))
     }
 
     fn identity_is_place(&self) -> bool {

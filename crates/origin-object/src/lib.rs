@@ -1,25 +1,25 @@
 //! A bucket as an `Origin`: an object is a file, the part of its key up to a slash is a directory.
 //!
 //! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
-//! here and there become an object); `store.rs` says what a store
-//! does, `s3.rs` and `azure.rs` ask one for it. Who wants objects and no files opens a [`Store`] with [`open_store`].
+//! here and there become an object); `store.rs` says what a store does, `s3.rs` and `azure.rs` ask one for it. Who wants
+//! objects and no files opens a [`Store`] with [`open_store`].
 
-mod attributes;
+pub mod attributes;
 mod azure;
 mod azure_place;
 mod change;
 mod draft;
 mod errors;
 mod geometry;
-mod http;
+pub mod http;
 mod keys;
 mod origin;
 mod profile;
 mod rest;
 mod s3;
 mod sign;
-mod store;
-mod times;
+pub mod store;
+pub mod times;
 mod tree;
 mod url;
 mod write;
@@ -29,4 +29,5 @@ pub use sign::Environment;
 pub use store::{
     Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload, open_store, open_store_as,
 };
+pub use tree::Tokens;
 pub use url::{Addressing, Attributes, Config, Dialect};

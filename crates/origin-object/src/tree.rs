@@ -49,7 +49,7 @@ impl Tokens {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, dir: &Reference, token: String, names: Names) -> DirCursor {
+    pub fn keep(&self, dir: &Reference, token: String, names: Names) -> DirCursor {
         let mut state = self.state();
         state.last += 1;
         let cookie = state.last;
@@ -60,14 +60,14 @@ impl Tokens {
         DirCursor { cookie, verifier: [0; 8] }
     }
 
-    fn find(&self, dir: &Reference, cursor: DirCursor) -> Option<(String, Names)> {
+    pub fn find(&self, dir: &Reference, cursor: DirCursor) -> Option<(String, Names)> {
         let state = self.state();
         let found = state.tokens.iter().find(|kept| kept.cookie == cursor.cookie && kept.dir == dir.0);
         found.map(|kept| (kept.token.clone(), kept.names))
     }
 
     /// True the first time.
-    fn tell_of(&self, dir: &Reference) -> bool {
+    pub fn tell_of(&self, dir: &Reference) -> bool {
         let mut state = self.state();
         if state.told.len() >= TOLD_MAX {
             state.told.clear();

@@ -6,8 +6,8 @@
 mod changes;
 mod random_changes;
 
-pub use changes::run_changes;
-pub use random_changes::{run_random_changes, seed};
+pub use changes::{run_changes, run_changes_with};
+pub use random_changes::{run_random_changes, run_random_changes_with, seed};
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,23 @@ use types::{ByteRange, ErrorKind, FileKind, Name, Result};
 
 /// Longer than the tick of any file system's clock that we test on, so that a change shows in its time.
 const TICK: Duration = Duration::from_millis(30);
+
+/// Of what file systems of Unix have, what storage that is none need not have. What is not there is refused as
+/// `NotSupported`, and the rest of the contract holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Has {
+    pub hard_links: bool,
+    /// Fifos, sockets, devices.
+    pub special_files: bool,
+    /// Else names are UTF-8.
+    pub byte_names: bool,
+}
+
+impl Has {
+    pub const ALL: Has = Has { hard_links: true, special_files: true, byte_names: true };
+    /// A share of a service that was made for Windows.
+    pub const SHARE: Has = Has { hard_links: false, special_files: false, byte_names: false };
+}
 
 /// A change that somebody else makes. Paths are relative to the origin's root.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +123,11 @@ impl Subject for OverDirectory {
 
 /// The whole suite. The store must be empty.
 pub async fn run(subject: &dyn Subject) {
-    let suite = Suite { subject, origin: subject.origin() };
+    run_with(subject, Has::ALL).await;
+}
+
+pub async fn run_with(subject: &dyn Subject, has: Has) {
+    let suite = Suite { subject, origin: subject.origin(), has };
     suite.finds_and_describes().await;
     suite.lists_everything_once().await;
     suite.reads_exactly_what_is_asked().await;
@@ -119,6 +140,7 @@ pub async fn run(subject: &dyn Subject) {
 struct Suite<'a> {
     subject: &'a dyn Subject,
     origin: Arc<dyn Origin>,
+    has: Has,
 }
 
 fn name(bytes: &[u8]) -> Name {
@@ -155,7 +177,9 @@ impl Suite<'_> {
         self.change(Change::Mkdir(b"found")).await;
         self.change(Change::Write(b"found/file", b"twelve bytes")).await;
         self.change(Change::Symlink(b"found/link", b"../some/where")).await;
-        self.change(Change::Write(b"found/not-utf8-\xff\xe9", b"x")).await;
+        if self.has.byte_names {
+            self.change(Change::Write(b"found/not-utf8-\xff\xe9", b"x")).await;
+        }
         let file = self.find(b"found/file").await.expect("found");
         assert_eq!((file.attr.kind, file.attr.size, file.attr.nlink), (FileKind::Regular, 12, 1));
         let again = self.origin.getattr(&file.reference).await.expect("still there");
@@ -165,7 +189,8 @@ impl Suite<'_> {
         assert_eq!(self.origin.readlink(&link.reference).await.expect("read"), "../some/where");
         let no_link = self.origin.readlink(&file.reference).await;
         assert_eq!(kind_of(no_link), ErrorKind::InvalidArgument, "a file is no link");
-        self.find(b"found/not-utf8-\xff\xe9").await.expect("names are bytes");
+        let bytes = self.find(b"found/not-utf8-\xff\xe9").await.map(drop).map_err(|e| e.kind());
+        assert_eq!(bytes, if self.has.byte_names { Ok(()) } else { Err(ErrorKind::NotFound) });
         let dir = self.find(b"found").await.expect("found").reference;
         assert_eq!(kind_of(self.origin.lookup(&dir, &name(b"missing")).await), ErrorKind::NotFound);
         let below_file = self.origin.lookup(&file.reference, &name(b"x")).await;
@@ -277,6 +302,9 @@ impl Suite<'_> {
         match self.origin.getattr(&before.reference).await {
             Ok(object) => assert_eq!(object.identity, before.identity),
             Err(e) => assert_eq!(e.kind(), ErrorKind::Stale),
+        }
+        if !self.has.hard_links {
+            return;
         }
         self.change(Change::Link(b"found/another", b"second name")).await;
         let second = self.find(b"second name").await.expect("found");

@@ -35,7 +35,7 @@ fn mounted_by(endpoint: &str, store: &RealStore, dir: &Path, more: &str) -> Tier
 }
 
 /// What a program leaves: made, written here and there, cut, renamed, removed.
-fn work(root: &Path) {
+pub fn work(root: &Path) {
     let show = root.join("show/shot 1");
     fs::create_dir_all(&show).expect("made");
     fs::write(show.join("small"), b"small").expect("written");
@@ -54,7 +54,7 @@ fn work(root: &Path) {
     fs::set_permissions(show.join("small"), fs::Permissions::from_mode(0o640)).expect("set");
 }
 
-fn check(root: &Path) {
+pub fn check(root: &Path) {
     let show = root.join("show/shot 1");
     let names = |dir: &Path| {
         let listed = fs::read_dir(dir).expect("listed");
@@ -139,7 +139,37 @@ async fn what_others_put_into_the_bucket_shows_after_the_time_that_is_promised()
     .await;
 }
 
-/// What programs that rotate their logs, or save by renaming, do.
+/// What programs that rotate their logs, or save by renaming, do. `home` has all of it brought to the origin.
+pub fn rename_while_open(root: &Path, home: &dyn Fn()) {
+    fs::create_dir_all(root.join("logs/old")).expect("made");
+    let log = fs::File::create(root.join("logs/log")).expect("made");
+    log.write_all_at(b"one ", 0).expect("written");
+    log.sync_all().expect("stored");
+    home();
+    fs::rename(root.join("logs/log"), root.join("logs/old/log.1")).expect("renamed");
+    home();
+    log.write_all_at(b"two ", 4).expect("written");
+    fs::write(root.join("logs/log"), b"another").expect("written");
+    log.write_all_at(b"three", 8).expect("written");
+    log.sync_all().expect("stored");
+    home();
+    fs::rename(root.join("logs"), root.join("moved")).expect("renamed");
+    home();
+    fs::create_dir_all(root.join("logs/old")).expect("made again");
+    fs::write(root.join("logs/old/log.1"), b"a third one").expect("written");
+    log.write_all_at(b"!", 13).expect("written");
+    log.sync_all().expect("stored");
+    drop(log);
+    home();
+}
+
+pub fn check_renamed(root: &Path) {
+    let seen = |path: &str| fs::read_to_string(root.join(path)).expect("read");
+    assert_eq!(seen("moved/old/log.1"), "one two three!");
+    assert_eq!(seen("moved/log"), "another");
+    assert_eq!(seen("logs/old/log.1"), "a third one");
+}
+
 async fn renamed_while_open(name: &str, policy: &str) {
     on_each_store(name, |store| async move {
         store.make_bucket("bucket");
@@ -151,33 +181,11 @@ async fn renamed_while_open(name: &str, policy: &str) {
                 tier.json(&["flush", "--wait"]);
             }
         };
-        fs::create_dir_all(root.join("logs/old")).expect("made");
-        let log = fs::File::create(root.join("logs/log")).expect("made");
-        log.write_all_at(b"one ", 0).expect("written");
-        log.sync_all().expect("stored");
-        home(&tier);
-        fs::rename(root.join("logs/log"), root.join("logs/old/log.1")).expect("renamed");
-        home(&tier);
-        log.write_all_at(b"two ", 4).expect("written");
-        fs::write(root.join("logs/log"), b"another").expect("written");
-        log.write_all_at(b"three", 8).expect("written");
-        log.sync_all().expect("stored");
-        home(&tier);
-        fs::rename(root.join("logs"), root.join("moved")).expect("renamed");
-        home(&tier);
-        fs::create_dir_all(root.join("logs/old")).expect("made again");
-        fs::write(root.join("logs/old/log.1"), b"a third one").expect("written");
-        log.write_all_at(b"!", 13).expect("written");
-        log.sync_all().expect("stored");
-        drop(log);
-        home(&tier);
+        rename_while_open(&root, &|| home(&tier));
         assert_eq!(tier.stop(), Some(0));
         let other = tempfile::tempdir().expect("temporary directory");
         let mut second = mounted(&store, other.path(), "");
-        let seen = |path: &str| fs::read_to_string(other.path().join("mnt").join(path)).expect("read");
-        assert_eq!(seen("moved/old/log.1"), "one two three!");
-        assert_eq!(seen("moved/log"), "another");
-        assert_eq!(seen("logs/old/log.1"), "a third one");
+        check_renamed(&other.path().join("mnt"));
         second.stop();
     })
     .await;

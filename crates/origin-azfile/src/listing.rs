@@ -1,0 +1,141 @@
+//! A page of a listing, from its XML.
+
+use origin_object::store::Metadata;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+
+use crate::attributes::{Stat, is_read_only, ticks};
+use crate::names::Key;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Page {
+    #[serde(default)]
+    entries: Entries,
+    #[serde(default)]
+    next_marker: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Entries {
+    #[serde(default, rename = "$value")]
+    all: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+enum Entry {
+    File(Listed),
+    Directory(Listed),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    name: Text,
+    file_id: Option<String>,
+    #[serde(default)]
+    properties: Properties,
+    #[serde(default)]
+    attributes: Option<String>,
+}
+
+/// Percent-encoded where XML cannot hold it.
+#[derive(Deserialize)]
+struct Text {
+    #[serde(default, rename = "@Encoded")]
+    encoded: Option<String>,
+    #[serde(default, rename = "$text")]
+    text: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "PascalCase")]
+struct Properties {
+    #[serde(default, rename = "Content-Length")]
+    size: Option<u64>,
+    creation_time: Option<String>,
+    last_write_time: Option<String>,
+    change_time: Option<String>,
+    etag: Option<String>,
+}
+
+/// A name, and what the listing tells of it; `None`: it has to be looked at.
+pub struct Shown {
+    pub name: String,
+    pub stat: Option<Stat>,
+}
+
+impl Page {
+    pub fn next(&mut self) -> Option<String> {
+        self.next_marker.take().filter(|marker| !marker.is_empty())
+    }
+
+    /// `Err`: the name that makes no sense.
+    pub fn shown(self) -> Result<Vec<Shown>, String> {
+        let shown = self.entries.all.into_iter().map(|entry| {
+            let (listed, is_dir) = match entry {
+                Entry::File(listed) => (listed, false),
+                Entry::Directory(listed) => (listed, true),
+            };
+            let encoded = listed.name.encoded.as_deref() == Some("true");
+            let name = match encoded {
+                true => percent_decode_str(&listed.name.text)
+                    .decode_utf8()
+                    .map_err(|_| listed.name.text.clone())?
+                    .into_owned(),
+                false => listed.name.text.clone(),
+            };
+            Ok(Shown { name, stat: listed.stat(is_dir) })
+        });
+        shown.collect()
+    }
+}
+
+impl Listed {
+    fn stat(self, is_dir: bool) -> Option<Stat> {
+        let told = self.properties;
+        let time = |text: Option<String>| ticks(&text?);
+        Some(Stat {
+            is_dir,
+            key: Key { id: self.file_id?.parse().ok()?, created: time(told.creation_time)? },
+            parent: None,
+            size: if is_dir { 0 } else { told.size? },
+            etag: told.etag?.trim_matches('"').to_owned(),
+            written: time(told.last_write_time)?,
+            changed: time(told.change_time)?,
+            read_only: self.attributes.as_deref().is_some_and(is_read_only),
+            metadata: None::<Metadata>,
+            kept: ::http::HeaderMap::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_read() {
+        let times = "<CreationTime>2026-01-02T03:04:05.1234567Z</CreationTime><LastWriteTime>2026-01-02T03:04:05.1234567Z\
+                     </LastWriteTime><ChangeTime>2026-01-02T03:04:05.1234567Z</ChangeTime>";
+        let text = format!(
+            "<EnumerationResults><Marker/><Entries><File><FileId>5</FileId><Name>a &amp; b</Name><Properties>\
+             <Content-Length>7</Content-Length>{times}<Etag>\"0x1\"</Etag></Properties><Attributes>ReadOnly | Archive\
+             </Attributes></File><Directory><Name Encoded=\"true\">d%EF%BF%BF</Name><FileId>6</FileId><Properties/>\
+             </Directory><File><FileId>8</FileId><Name> c </Name><Properties><Content-Length>1</Content-Length>\
+             </Properties></File></Entries><NextMarker>more</NextMarker></EnumerationResults>"
+        );
+        let mut page: Page = quick_xml::de::from_str(&text).unwrap();
+        assert_eq!(page.next().as_deref(), Some("more"));
+        let shown = page.shown().unwrap();
+        let names: Vec<_> = shown.iter().map(|shown| shown.name.as_str()).collect();
+        assert_eq!(names, ["a & b", "d\u{ffff}", " c "]);
+        let first = shown[0].stat.as_ref().unwrap();
+        assert_eq!((first.size, first.key.id, first.etag.as_str(), first.read_only), (7, 5, "0x1", true));
+        assert!(shown[1].stat.is_none() && shown[2].stat.is_none());
+        let mut last: Page =
+            quick_xml::de::from_str("<EnumerationResults><Entries/><NextMarker/></EnumerationResults>")
+                .unwrap();
+        assert_eq!((last.next(), last.shown().unwrap().len()), (None, 0));
+    }
+}

@@ -1,0 +1,172 @@
+//! What a share can have for a name, and what a reference to one of its objects is. Pure.
+//!
+//! A reference is the kind (`d` or `f`), what tells the object from a later one of its name (the service's file id and
+//! the time of its creation, 8 bytes each), and the path below the directory that is served. The interface knows paths
+//! only; each answer tells the id of what is there now, and it is compared.
+
+use bytes::Bytes;
+use origin::{Identity, REFERENCE_MAX, Reference};
+use types::{Error, ErrorKind, Name, Result};
+
+/// Of a path, in UTF-16 units, as the service counts them.
+const PATH_MAX: usize = 2048;
+/// A file is made under such a name at the top and then gets its own, so that it never takes the place of another's.
+const DRAFT: &str = ".forebay-new-";
+
+/// An object for as long as it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub id: u64,
+    /// Hundreds of nanoseconds since 1970.
+    pub created: i64,
+}
+
+impl Key {
+    fn bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.id.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.created.to_be_bytes());
+        bytes
+    }
+
+    pub fn identity(self) -> Identity {
+        Identity(Bytes::copy_from_slice(&self.bytes()))
+    }
+}
+
+/// A reference, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub is_dir: bool,
+    pub key: Key,
+    pub path: String,
+}
+
+impl Place {
+    pub fn reference(&self) -> Reference {
+        let mut bytes = vec![if self.is_dir { b'd' } else { b'f' }];
+        bytes.extend_from_slice(&self.key.bytes());
+        bytes.extend_from_slice(self.path.as_bytes());
+        Reference(bytes.into())
+    }
+
+    pub fn of(reference: &Reference) -> Result<Place> {
+        let foreign = || Error::new(ErrorKind::Stale, "use reference", "to another kind of origin");
+        let (kind, rest) = reference.0.split_first().ok_or_else(foreign)?;
+        let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
+        let (created, path) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
+        let is_dir = match kind {
+            b'd' => true,
+            b'f' => false,
+            _ => return Err(foreign()),
+        };
+        let path = std::str::from_utf8(path).map_err(|_| foreign())?.to_owned();
+        let key = Key { id: u64::from_be_bytes(*id), created: i64::from_be_bytes(*created) };
+        Ok(Place { is_dir, key, path })
+    }
+
+    /// The path of a name in this directory. Refuses what the share cannot have, and says why.
+    pub fn child(&self, name: &Name) -> Result<String> {
+        if !self.is_dir {
+            return Err(Error::new(ErrorKind::NotADirectory, "look into", &self.path));
+        }
+        let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, "name", format!("{name}: {why}"));
+        let text =
+            std::str::from_utf8(name.as_bytes()).map_err(|_| refuse("names on an Azure share are UTF-8"))?;
+        check(text).map_err(|why| refuse(&why))?;
+        let path = join(&self.path, text);
+        if path.encode_utf16().count() > PATH_MAX || path.len() + 32 > REFERENCE_MAX {
+            let context = format!("{path}: a path on an Azure share has at most {PATH_MAX} characters");
+            return Err(Error::new(ErrorKind::NameTooLong, "name", context));
+        }
+        Ok(path)
+    }
+}
+
+pub fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+}
+
+/// `Err`: why a share cannot have it.
+/// <https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata>
+pub fn check(name: &str) -> std::result::Result<(), String> {
+    if let Some(c) = name.chars().find(|c| "\"\\/:|<>*?".contains(*c) || c.is_control()) {
+        return Err(format!("an Azure share has no names with {c:?}, nor with any of \" \\ / : | < > * ?"));
+    }
+    let upper = name.to_ascii_uppercase();
+    let numbered = ["LPT", "COM"].iter().filter_map(|device| upper.strip_prefix(device));
+    let mut numbered = numbered.filter(|number| matches!(number.as_bytes(), [b'1'..=b'9']));
+    let is_device = matches!(upper.as_str(), "PRN" | "AUX" | "NUL" | "CON" | "CLOCK$");
+    if is_device || numbered.next().is_some() || matches!(name, "" | "." | "..") {
+        return Err("an Azure share has no such name: it is a device to Windows".to_owned());
+    }
+    Ok(())
+}
+
+/// Names that differ in case only are the same one.
+pub fn folded(path: &str) -> String {
+    path.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+pub fn draft(number: u64) -> String {
+    format!("{DRAFT}{number:016x}")
+}
+
+/// What a crash may leave; not shown.
+pub fn is_draft(name: &str) -> bool {
+    let number = name.strip_prefix(DRAFT);
+    number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(bytes: &[u8]) -> Name {
+        Name::new(bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_reference_is_read_as_it_was_written() {
+        let key = Key { id: u64::MAX - 5, created: -7 };
+        for path in ["", "a", "a b/é/c."] {
+            for is_dir in [true, false] {
+                let place = Place { is_dir, key, path: path.to_owned() };
+                assert_eq!(Place::of(&place.reference()).unwrap(), place);
+            }
+        }
+        for foreign in [&b""[..], b"d", b"d1234567", b"x123456781234567812", b"f1234567812345678\xff"] {
+            let read = Place::of(&Reference(Bytes::copy_from_slice(foreign)));
+            assert_eq!(read.unwrap_err().kind(), ErrorKind::Stale);
+        }
+    }
+
+    #[test]
+    fn what_no_share_can_have_is_refused_with_the_reason() {
+        let dir = Place { is_dir: true, key: Key { id: 1, created: 1 }, path: "d".into() };
+        for fine in ["a", "Com10", "com0", "con.txt", ".hidden", "dot.", "ünïcode", "a;b#c%d+e"] {
+            assert_eq!(dir.child(&name(fine.as_bytes())).unwrap(), format!("d/{fine}"));
+        }
+        for bad in [
+            &b"a:b"[..],
+            b"a\\b",
+            b"what?",
+            b"*",
+            b"a|b",
+            b"<a>",
+            b"\"",
+            b"a\nb",
+            b"\x7f",
+            b"nul",
+            b"LPT1",
+            b"com9",
+            b"\xff",
+        ] {
+            let error = dir.child(&name(bad)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains("Azure share"), "{error}");
+        }
+        let deep = Place { path: "x".repeat(2040), ..dir };
+        assert_eq!(deep.child(&name(b"123456789")).unwrap_err().kind(), ErrorKind::NameTooLong);
+    }
+}

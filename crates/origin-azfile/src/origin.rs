@@ -1,0 +1,229 @@
+//! The `Origin` calls, and what they share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin_object::Tokens;
+use origin_object::http::Http;
+use origin_object::times::Times;
+use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Version};
+
+use crate::api::Api;
+use crate::attributes::{Stat, version};
+use crate::names::{Key, Place};
+use crate::sign::Environment;
+use crate::url::Config;
+use crate::write::Session;
+
+/// Most bytes of one read: as for buckets.
+const READ_MAX: u32 = 4 << 20;
+/// Most bytes of one write: a file is made longer once for them, and two ranges are on the way together.
+const WRITE_MAX: u32 = 8 << 20;
+
+pub struct AzFileOrigin {
+    pub(crate) config: Config,
+    pub(crate) api: Api,
+    /// The directory that is served, as it was found at start.
+    root: Key,
+    /// Files that are being written, by path.
+    pub(crate) sessions: Mutex<HashMap<String, Arc<Session>>>,
+    pub(crate) tokens: Tokens,
+    pub(crate) times: Times,
+    /// Of the next file that is made.
+    draft: AtomicU64,
+}
+
+impl AzFileOrigin {
+    /// Finds credentials and looks at the directory. Errors are one line each, for the operator.
+    pub async fn connect(config: Config) -> Result<Arc<AzFileOrigin>> {
+        AzFileOrigin::connect_as(config, None).await
+    }
+
+    /// With these variables instead of the environment's.
+    pub async fn connect_as(config: Config, environment: Option<Environment>) -> Result<Arc<AzFileOrigin>> {
+        let api = Api::new(&config, Http::new()?, environment)?;
+        let missing = || {
+            let why = format!("{}: there is no directory \"{}\" in the share", config.url(), config.path);
+            Error::new(ErrorKind::Config, "origin", why)
+        };
+        let root = api.look("", true).await?.ok_or_else(missing)?.key;
+        let mut seed = [0; 8];
+        let read = std::fs::File::open("/dev/urandom")
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed));
+        read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
+        Ok(Arc::new(AzFileOrigin {
+            config,
+            api,
+            root,
+            sessions: Mutex::default(),
+            tokens: Tokens::default(),
+            times: Times::new(),
+            draft: AtomicU64::new(u64::from_be_bytes(seed)),
+        }))
+    }
+
+    /// A name that nothing has.
+    pub(crate) fn draft(&self) -> String {
+        crate::names::draft(self.draft.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// For messages.
+    pub(crate) fn at(&self, path: &str) -> String {
+        self.api.place(Some(path))
+    }
+
+    pub(crate) fn gone(&self, operation: &'static str, path: &str) -> Error {
+        Error::new(ErrorKind::Stale, operation, self.at(path))
+    }
+
+    pub(crate) fn object(&self, path: &str, stat: &Stat) -> Object {
+        let reference = Place { is_dir: stat.is_dir, key: stat.key, path: path.to_owned() }.reference();
+        let noted = self.times.of(&reference);
+        let attr = stat.attr(&self.config, noted);
+        let version = match stat.is_dir && noted.seen {
+            // What we know to have changed in it need not show there.
+            true => Version::from_times(stat.size, attr.mtime, attr.ctime),
+            false => stat.version(),
+        };
+        Object { reference, identity: stat.key.identity(), attr, version }
+    }
+
+    /// What is at the place, if it still is what it was.
+    pub(crate) async fn look_at(&self, operation: &'static str, place: &Place) -> Result<Stat> {
+        let stat = self.api.look(&place.path, place.is_dir).await?;
+        stat.filter(|stat| stat.key == place.key).ok_or_else(|| self.gone(operation, &place.path))
+    }
+}
+
+#[async_trait]
+impl Origin for AzFileOrigin {
+    fn url(&self) -> String {
+        self.config.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        READ_MAX
+    }
+
+    /// It is nowhere promised that they do.
+    fn directories_show_changes(&self) -> bool {
+        false
+    }
+
+    async fn root(&self) -> Result<Object> {
+        let place = Place { is_dir: true, key: self.root, path: String::new() };
+        let stat = self.look_at("look at", &place).await?;
+        Ok(self.object("", &stat))
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        let dir = Place::of(dir)?;
+        let path = match dir.child(name) {
+            // What no name can be is nowhere.
+            Err(e) if e.kind() != ErrorKind::NotADirectory => {
+                return Err(Error::new(ErrorKind::NotFound, "look up", self.at(&dir.path)).with_source(e));
+            }
+            path => path?,
+        };
+        let found = self.find(&dir, &path).await?;
+        found
+            .map(|stat| self.object(&path, &stat))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "look up", self.at(&path)))
+    }
+
+    async fn getattr(&self, reference: &Reference) -> Result<Object> {
+        let place = Place::of(reference)?;
+        let stat = self.look_at("look at", &place).await?;
+        Ok(self.object(&place.path, &stat))
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        let object = self.getattr(link).await?;
+        if object.attr.kind != FileKind::Symlink || object.attr.size == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "read link", self.at(&Place::of(link)?.path)));
+        }
+        // Longer than a path can be: no link.
+        self.read(link, object.version, ByteRange::new(0, object.attr.size.min(4096))).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.list_page(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, wanted: Version, range: ByteRange) -> Result<Bytes> {
+        if range.length == 0 {
+            return Ok(Bytes::new());
+        }
+        let place = Place::of(object)?;
+        let changed = || Error::new(ErrorKind::VersionChanged, "read", self.at(&place.path));
+        let got = match self.api.get(&place.path, range).await {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(self.gone("read", &place.path));
+            }
+            Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                // Behind its end: of a shorter version, or of another file.
+                self.look_at("read", &place).await?;
+                return Err(changed().with_source(e));
+            }
+            got => got?,
+        };
+        if got.id.is_some_and(|id| id != place.key.id) {
+            return Err(self.gone("read", &place.path));
+        }
+        // What came says itself what it is of.
+        if version(&got.etag, got.size, got.written) != wanted {
+            self.look_at("read", &place).await?;
+            return Err(changed());
+        }
+        Ok(got.data)
+    }
+
+    async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
+        let (total, used) = match self.api.room().await {
+            // A SAS need not permit to look at the share itself.
+            Err(e) if e.kind() == ErrorKind::AccessDenied => (1 << 50, 0),
+            room => room?,
+        };
+        let (free, files) = (total.saturating_sub(used), 1 << 40);
+        Ok(FsStat {
+            bytes_total: total,
+            bytes_free: free,
+            bytes_available: free,
+            files_total: files,
+            files_free: files,
+        })
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.make_change(change).await
+    }
+
+    fn write_max(&self) -> u32 {
+        WRITE_MAX
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        _stability: Stability,
+    ) -> Result<Written> {
+        self.write_file(object, offset, data).await
+    }
+
+    async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
+        let place = Place::of(object)?;
+        if place.is_dir {
+            return Err(Error::new(ErrorKind::IsADirectory, "commit", self.at(&place.path)));
+        }
+        let stat = self.look_at("commit", &place).await?;
+        let after = Some(self.object(&place.path, &stat));
+        // Each write is stored when it is answered.
+        Ok(Committed { verifier: crate::write::VERIFIER, before: None, after, resent: false })
+    }
+}

@@ -1,0 +1,45 @@
+//! A rename is one call of the interface, and whatever is below a directory goes with it. Only an empty directory that
+//! is to be replaced has to go in a call of its own before.
+
+use ::origin::{Object, Reference};
+use types::{Error, ErrorKind, Name, Result};
+
+use crate::names::{Place, folded};
+use crate::origin::AzFileOrigin;
+
+impl AzFileOrigin {
+    pub(crate) async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Object> {
+        let (from_dir, to_dir) = (Place::of(from.0)?, Place::of(to.0)?);
+        let (path, to_path) = (from_dir.child(from.1)?, to_dir.child(to.1)?);
+        let (old, new) = tokio::join!(self.find(&from_dir, &path), self.find(&to_dir, &to_path));
+        let old = old?.ok_or_else(|| Error::new(ErrorKind::NotFound, "rename", self.at(&path)))?;
+        // Itself, by a name that differs in case: no other object.
+        let new = new?.filter(|new| new.key != old.key);
+        if path == to_path {
+            return Ok(self.object(&path, &old));
+        }
+        let refuse = |kind| Err(Error::new(kind, "rename", self.at(&path)));
+        match &new {
+            Some(new) if old.is_dir && !new.is_dir => return refuse(ErrorKind::NotADirectory),
+            Some(new) if !old.is_dir && new.is_dir => return refuse(ErrorKind::IsADirectory),
+            _ => {}
+        }
+        if old.is_dir && folded(&to_path).starts_with(&format!("{}/", folded(&path))) {
+            return refuse(ErrorKind::InvalidArgument);
+        }
+        if old.is_dir && new.is_some() {
+            // Fails if anything is in it.
+            self.api.remove(&to_path, true).await?;
+        }
+        let replaces = !old.is_dir && new.is_some();
+        let renamed =
+            self.api.rename((&path, &old), &to_path, replaces).await.map_err(|e| match e.kind() {
+                // Somebody was quicker: what there is now is to be looked at.
+                ErrorKind::Exists | ErrorKind::NotADirectory => {
+                    Error::new(ErrorKind::Busy, "rename", self.at(&path)).with_source(e)
+                }
+                _ => e,
+            })?;
+        Ok(self.object(&to_path, &renamed))
+    }
+}

@@ -1,0 +1,87 @@
+//! Names and listings.
+
+use ::origin::{DirCursor, DirEntry, DirPage, Reference};
+use origin_object::Attributes;
+use origin_object::times::{Names, now};
+use types::{Error, ErrorKind, Name, Result};
+
+use crate::attributes::Stat;
+use crate::errors::garbled;
+use crate::names::{Place, is_draft, join};
+use crate::origin::AzFileOrigin;
+
+impl AzFileOrigin {
+    /// Files and directories are asked for apart; both at once are one round trip. The directory must still be the one
+    /// that it was.
+    pub(crate) async fn find(&self, dir: &Place, path: &str) -> Result<Option<Stat>> {
+        let (file, directory) = tokio::join!(self.api.look(path, false), self.api.look(path, true));
+        let found = directory?.or(file?);
+        match &found {
+            Some(stat) => self.check_parent(dir, stat)?,
+            None => drop(self.look_at("look into", dir).await?),
+        }
+        Ok(found)
+    }
+
+    /// What is in a directory of the same path is not what is in this one.
+    pub(crate) fn check_parent(&self, dir: &Place, stat: &Stat) -> Result<()> {
+        // The share itself need not be called anything.
+        let is_top = dir.path.is_empty() && self.config.path.is_empty();
+        match stat.parent.is_some_and(|parent| parent != dir.key.id) && !is_top {
+            true => Err(self.gone("look into", &dir.path)),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) async fn list_page(&self, reference: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let dir = Place::of(reference)?;
+        if !dir.is_dir {
+            return Err(Error::new(ErrorKind::NotADirectory, "list", self.at(&dir.path)));
+        }
+        let (marker, mut names) = match cursor.cookie {
+            0 => {
+                // The listing itself does not say whose it is.
+                self.look_at("list", &dir).await?;
+                (None, Names::default())
+            }
+            _ => {
+                let kept = self.tokens.find(reference, cursor);
+                let (marker, names) = kept.ok_or_else(|| self.gone("go on listing", &dir.path))?;
+                (Some(marker), names)
+            }
+        };
+        let page = self.api.list(&dir.path, marker.as_deref()).await;
+        let mut page = page.map_err(|e| match e.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone("list", &dir.path),
+            _ => e,
+        })?;
+        let next = page.next();
+        let shown =
+            page.shown().map_err(|name| garbled("list", self.at(&dir.path), format!("the name {name:?}")))?;
+        let mut entries = Vec::with_capacity(shown.len());
+        for one in shown {
+            if dir.path.is_empty() && is_draft(&one.name) {
+                continue;
+            }
+            let Ok(name) = Name::new(one.name.as_bytes().to_vec()) else {
+                if self.tokens.tell_of(reference) {
+                    let place = self.at(&dir.path);
+                    tracing::warn!(
+                        name = one.name,
+                        "not shown: it is longer than 255 bytes, or no name; in {place}"
+                    );
+                }
+                continue;
+            };
+            let path = join(&dir.path, &one.name);
+            let listed = one.stat.filter(|_| self.config.attributes == Attributes::Listed);
+            names.add(&name);
+            entries.push(DirEntry { name, object: listed.map(|stat| self.object(&path, &stat)) });
+        }
+        if next.is_none() {
+            self.times.listed(reference, names, now());
+        }
+        let next = next.map(|marker| self.tokens.keep(reference, marker, names));
+        Ok(DirPage { entries, next })
+    }
+}

@@ -1,0 +1,164 @@
+//! Bytes. A range can only be put inside a file: it is made longer first, and the interface has no condition for that.
+//! So each look at the size and what follows from it are done by one at a time, for a file and this process; ranges go
+//! side by side. What another machine does between the two is overtaken (docs/SEMANTICS.md).
+//!
+//! What is put is stored when it is answered, so there is nothing to commit.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use ::origin::change::end_of_write;
+use ::origin::{Reference, Written};
+use bytes::Bytes;
+use tokio::sync::{Mutex, MutexGuard};
+use types::{Error, ErrorKind, Result, Stability, WriteVerifier};
+
+use crate::attributes::{Stat, now};
+use crate::calls::{Properties, RANGE_MAX};
+use crate::names::Place;
+use crate::origin::AzFileOrigin;
+
+/// Nothing is ever lost between a write and its commit.
+pub const VERIFIER: WriteVerifier = *b"azfile\0\0";
+/// Somebody keeps cutting the file.
+const TRIES: u32 = 8;
+
+/// What is common to the writes to a file that are under way together.
+pub struct Session {
+    /// As it was when the first of them looked, and after each time it was made longer.
+    state: Mutex<Option<Stat>>,
+    /// Where those end that are under way.
+    ends: std::sync::Mutex<Vec<u64>>,
+    /// That have been part of it.
+    joined: AtomicU64,
+}
+
+impl Session {
+    pub async fn state(&self) -> MutexGuard<'_, Option<Stat>> {
+        self.state.lock().await
+    }
+
+    fn ends(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part in a session, which ends with the last one.
+pub struct Part<'a> {
+    origin: &'a AzFileOrigin,
+    path: String,
+    /// Of a write.
+    end: Option<u64>,
+    session: Arc<Session>,
+}
+
+impl std::ops::Deref for Part<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        if let Some(end) = self.end {
+            let mut ends = self.session.ends();
+            if let Some(at) = ends.iter().position(|known| *known == end) {
+                ends.swap_remove(at);
+            }
+        }
+        let mut sessions = self.origin.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // The table's, and this one's.
+        if Arc::strong_count(&self.session) == 2 {
+            sessions.remove(&self.path);
+        }
+    }
+}
+
+impl AzFileOrigin {
+    pub(crate) fn session(&self, place: &Place, end: Option<u64>) -> Part<'_> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = sessions.entry(place.path.clone()).or_insert_with(|| {
+            Arc::new(Session { state: Mutex::new(None), ends: Default::default(), joined: AtomicU64::new(0) })
+        });
+        session.ends().extend(end);
+        session.joined.fetch_add(1, Ordering::Relaxed);
+        Part { origin: self, path: place.path.clone(), end, session: session.clone() }
+    }
+
+    pub(crate) async fn write_file(
+        &self,
+        reference: &Reference,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<Written> {
+        let end = end_of_write(offset, data.len())?;
+        let place = Place::of(reference)?;
+        if place.is_dir {
+            return Err(Error::new(ErrorKind::IsADirectory, "write to", self.at(&place.path)));
+        }
+        let end = if data.is_empty() { 0 } else { end };
+        let session = self.session(&place, Some(end));
+        let alone = || session.joined.load(Ordering::Relaxed) == 1;
+        let mut before = None;
+        for _ in 0..TRIES {
+            let seen = self.make_long_enough(&place, &session, end).await?;
+            let before = *before.get_or_insert(seen.filter(|_| alone()).map(|stat| stat.version()));
+            match self.put(&place, offset, &data).await {
+                // It was cut by somebody else.
+                Err(e) if e.kind() == ErrorKind::VersionChanged => *session.state().await = None,
+                put => {
+                    put?;
+                    // Others of ours were under way: what was before and what is after cannot be told from theirs.
+                    let after = match alone() {
+                        true => Some(self.look_at("write to", &place).await?),
+                        false => None,
+                    };
+                    let after = after.filter(|_| alone()).map(|stat| self.object(&place.path, &stat));
+                    let before = before.filter(|_| after.is_some());
+                    let stability = Stability::FileSync;
+                    return Ok(Written { stability, verifier: VERIFIER, before, after, resent: false });
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "write to", self.at(&place.path)))
+    }
+
+    /// Tells what was there where it had to be looked at.
+    async fn make_long_enough(&self, place: &Place, session: &Session, end: u64) -> Result<Option<Stat>> {
+        let mut state = session.state().await;
+        if state.as_ref().is_some_and(|known| known.size >= end) {
+            return Ok(None);
+        }
+        let seen = self.look_at("write to", place).await?;
+        if seen.size < end {
+            // For all that wait.
+            let size = session.ends().iter().copied().max().unwrap_or(end).max(end);
+            let set = Properties { size: Some(size), written: Some(now()) };
+            *state = None;
+            self.api.set_properties(&place.path, &seen, set).await.map_err(|e| self.lost(place, e))?;
+            *state = Some(Stat { size, ..seen.clone() });
+        } else {
+            *state = Some(seen.clone());
+        }
+        Ok(Some(seen))
+    }
+
+    /// All of it, in ranges that go side by side.
+    async fn put(&self, place: &Place, offset: u64, data: &Bytes) -> Result<()> {
+        let piece = |at: usize| {
+            let data = data.slice(at..data.len().min(at + RANGE_MAX));
+            self.api.put_range(&place.path, offset + at as u64, data)
+        };
+        let mut outcome = Ok(());
+        for at in (0..data.len()).step_by(2 * RANGE_MAX) {
+            let second = at + RANGE_MAX;
+            let (first, second) = tokio::join!(piece(at), async {
+                if second < data.len() { piece(second).await } else { Ok(()) }
+            });
+            outcome = outcome.and(first).and(second);
+        }
+        outcome.map_err(|e| self.lost(place, e))
+    }
+}

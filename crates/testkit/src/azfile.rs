@@ -1,0 +1,170 @@
+//! A stand-in for Azure Files, of which there is no public emulator: its REST interface for SMB shares, written from
+//! what Microsoft publishes (<https://learn.microsoft.com/rest/api/storageservices/file-service-rest-api>), on a port of
+//! this machine, in memory. Microsoft's own SDK is run against it (`tests/azfile.rs` here).
+//!
+//! Whoever asks has to sign, as with the service. A URL names the share and what is on it; the account is the one that
+//! signed.
+
+mod answer;
+mod calls;
+mod names;
+mod request;
+mod signature;
+mod tree;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use answer::{Answer, refusal};
+use request::Asked;
+use signature::Account;
+use tree::{Refused, Share};
+
+pub const ACCOUNT: &str = "standin";
+/// Nobody's: base64 of a sentence.
+pub const KEY: &str = "bm90IGEgc2VjcmV0IG9mIGFueWJvZHksIGp1c3QgYSBrZXkgZm9yIHRlc3Rz";
+
+/// What every request waits for before it is looked at: the place for limits of a service.
+#[async_trait]
+pub trait Gate: Send + Sync {
+    /// `bytes` are those of the request's body, or those that a read asks for.
+    async fn pass(&self, method: &Method, bytes: u64);
+}
+
+/// It serves until it is dropped.
+pub struct StandIn {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    account: Account,
+    shares: Mutex<HashMap<String, Share>>,
+    gate: Option<Arc<dyn Gate>>,
+    requests: AtomicU64,
+}
+
+impl StandIn {
+    /// On any port of this machine, with these shares, empty.
+    pub async fn start(shares: &[&str]) -> StandIn {
+        StandIn::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), shares, None)
+            .await
+            .expect("a free port")
+    }
+
+    pub async fn start_at(
+        address: SocketAddr,
+        shares: &[&str],
+        gate: Option<Arc<dyn Gate>>,
+    ) -> std::io::Result<StandIn> {
+        let listener = TcpListener::bind(address).await?;
+        let account = Account { name: ACCOUNT.to_owned(), key: KEY.to_owned() };
+        let shares = shares.iter().map(|name| ((*name).to_owned(), Share::new())).collect();
+        let shared =
+            Arc::new(Shared { account, shares: Mutex::new(shares), gate, requests: AtomicU64::new(0) });
+        let address = listener.local_addr()?;
+        let task = tokio::spawn(serve(listener, shared.clone()));
+        Ok(StandIn { address, shared, task })
+    }
+
+    /// What a client is told to use in place of `https://ACCOUNT.file.core.windows.net`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The URL of a junction; `more` begins with `&`.
+    pub fn url(&self, place: &str, more: &str) -> String {
+        format!("azfile://{ACCOUNT}/{place}?endpoint={}{more}", self.endpoint())
+    }
+
+    /// Requests so far, refused ones too.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// For clients that look for their key in the environment.
+pub fn environment() -> [(&'static str, &'static str); 2] {
+    [("AZURE_STORAGE_ACCOUNT", ACCOUNT), ("AZURE_STORAGE_KEY", KEY)]
+}
+
+/// A file in `dir` with the key, for `?credentials=`.
+pub fn credentials(dir: &std::path::Path) -> PathBuf {
+    let path = dir.join("azure-credentials");
+    std::fs::write(&path, format!("AZURE_STORAGE_KEY={KEY}\n")).expect("written");
+    path
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    // With the listener go the connections.
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let _ = stream.set_nodelay(true);
+        let shared = shared.clone();
+        while connections.try_join_next().is_some() {}
+        connections.spawn(async move {
+            let service = service_fn(|request| {
+                let shared = shared.clone();
+                async move { Ok::<_, Infallible>(shared.answer(request).await) }
+            });
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let client = request.headers().get("x-ms-client-request-id").cloned();
+        let mut answer = self.carry_out(request).await.unwrap_or_else(refusal);
+        let headers = answer.headers_mut();
+        headers.insert("x-ms-request-id", format!("stand-in-{number}").parse().expect("plain text"));
+        headers.insert("x-ms-version", http::HeaderValue::from_static("2023-11-03"));
+        headers.extend(client.map(|id| (http::HeaderName::from_static("x-ms-client-request-id"), id)));
+        answer
+    }
+
+    async fn carry_out(&self, request: Request<Incoming>) -> Result<Answer, Refused> {
+        let (parts, body) = request.into_parts();
+        let body = Limited::new(body, calls::RANGE_MAX as usize).collect().await;
+        let body: Bytes = body.map_err(|_| (413, "RequestBodyTooLarge"))?.to_bytes();
+        let asked = Asked::of(&parts.uri, &parts.headers)?;
+        if request::header(&parts.headers, "x-ms-version").is_none() && !asked.query.contains_key("sv") {
+            return Err(request::MISSING);
+        }
+        let call = calls::call_of(&parts.method, &asked)?;
+        self.account.check(&parts, &asked, &call.needs())?;
+        if let Some(gate) = &self.gate {
+            let read = request::range(&parts.headers).ok().flatten().filter(|_| call == calls::Call::Get);
+            let read = read.and_then(|(first, last)| Some(last?.saturating_sub(first) + 1)).unwrap_or(0);
+            gate.pass(&parts.method, read.max(body.len() as u64)).await;
+        }
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = shares.get_mut(&asked.share).ok_or((404, "ShareNotFound"))?;
+        call.answer(share, &asked, &parts.headers, &body)
+    }
+}
