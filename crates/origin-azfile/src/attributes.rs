@@ -7,10 +7,10 @@ use std::hash::Hasher as _;
 
 use ::http::HeaderMap;
 use chrono::{DateTime, SecondsFormat, Utc};
-use origin_object::Attributes;
 use origin_object::attributes::Stored;
 use origin_object::store::Metadata;
 use origin_object::times::Changed;
+use origin_object::{Attributes, Dialect};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
@@ -20,6 +20,8 @@ use crate::url::Config;
 
 /// Hundreds of nanoseconds.
 const TICKS: i64 = 10_000_000;
+/// The names and forms of what is stored with a file: no tool of the share's has any of its own.
+pub const STORED_AS: Dialect = Dialect::S3;
 /// Of a read-only file.
 const WRITABLE: u32 = 0o222;
 /// That go when a file's size is set without saying them again. Not its MD5, which is wrong then.
@@ -125,7 +127,7 @@ impl Stat {
     }
 
     pub fn stored(&self) -> Stored {
-        self.metadata.as_ref().map(Stored::of).unwrap_or_default()
+        self.metadata.as_ref().map(|stored| Stored::of(stored, STORED_AS)).unwrap_or_default()
     }
 
     /// Made by this exclusive create, and not touched since: a create gives both times the same value, and each write

@@ -4,7 +4,7 @@ use ::origin::{Before, Change, Changed, Reference};
 use origin_object::times::now as exact_now;
 use types::{Error, ErrorKind, Name, Result, SetAttr, TimeChange, Timestamp};
 
-use crate::attributes::{now, stored};
+use crate::attributes::{STORED_AS, now, stored};
 use crate::calls::Properties;
 use crate::names::Place;
 use crate::origin::AzFileOrigin;
@@ -106,7 +106,7 @@ impl AzFileOrigin {
         let before = stat.stored();
         let described = stored(before, set, now());
         if described != before {
-            let metadata = described.into_metadata(stat.metadata.clone().unwrap_or_default());
+            let metadata = described.into_metadata(stat.metadata.clone().unwrap_or_default(), STORED_AS);
             self.api
                 .set_metadata(&place.path, place.is_dir, &metadata)
                 .await

@@ -11,7 +11,7 @@ use origin_object::attributes::Stored;
 use origin_object::store::Metadata;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, TimeChange};
 
-use crate::attributes::{Stat, now, stored};
+use crate::attributes::{STORED_AS, Stat, now, stored};
 use crate::calls::Properties;
 use crate::names::Place;
 use crate::origin::AzFileOrigin;
@@ -46,7 +46,7 @@ impl AzFileOrigin {
             // Attributes put an end to it.
             first.verifier = (*set == SetAttr::default()).then_some(verifier);
         }
-        match self.make_file(&dir, &path, set, first.into_metadata(Metadata::new()), None).await {
+        match self.make_file(&dir, &path, set, first.into_metadata(Metadata::new(), STORED_AS), None).await {
             Err(e) if e.kind() == ErrorKind::Exists => {}
             made => return made,
         }
@@ -132,7 +132,7 @@ impl AzFileOrigin {
     pub(crate) async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Object> {
         let dir = Place::of(dir)?;
         let path = dir.child(name)?;
-        let metadata = described(DIRECTORY, set).into_metadata(Metadata::new());
+        let metadata = described(DIRECTORY, set).into_metadata(Metadata::new(), STORED_AS);
         let made = self.api.make_directory(&path, &metadata).await.map_err(|e| match e.kind() {
             ErrorKind::NotFound => self.gone("make directory", &dir.path),
             ErrorKind::NotADirectory => Error::new(ErrorKind::Exists, "make directory", self.at(&path)),
@@ -166,7 +166,7 @@ impl AzFileOrigin {
         let dir = Place::of(dir)?;
         let path = dir.child(name)?;
         let linked = stored(Stored::symlink(), &SetAttr { mode: None, ..*set }, now());
-        let metadata = linked.into_metadata(Metadata::new());
+        let metadata = linked.into_metadata(Metadata::new(), STORED_AS);
         self.make_file(&dir, &path, set, metadata, Some(target.clone())).await
     }
 }

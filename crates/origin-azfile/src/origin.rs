@@ -61,7 +61,7 @@ impl AzFileOrigin {
             root,
             sessions: Mutex::default(),
             tokens: Tokens::default(),
-            times: Times::new(),
+            times: Times::default(),
             draft: AtomicU64::new(u64::from_be_bytes(seed)),
         }))
     }

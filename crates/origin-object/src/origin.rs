@@ -65,7 +65,7 @@ impl ObjectOrigin {
             drafts: Mutex::default(),
             turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
             tokens: Tokens::default(),
-            times: Times::new(),
+            times: Times::default(),
             verifier: AtomicU64::new(u64::from_be_bytes(verifier)),
         }))
     }

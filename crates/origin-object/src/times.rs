@@ -40,11 +40,13 @@ pub struct Times {
     known: Cache<Bytes, (Changed, Option<Names>)>,
 }
 
-impl Times {
-    pub fn new() -> Times {
+impl Default for Times {
+    fn default() -> Times {
         Times { since: now(), known: Cache::new(KNOWN_MAX) }
     }
+}
 
+impl Times {
     pub fn of(&self, dir: &Reference) -> Changed {
         self.known.get(&dir.0).map_or(Changed { at: self.since, seen: false }, |(changed, _)| changed)
     }
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_directory_changes_when_its_names_do() {
-        let (times, dir) = (Times::new(), Reference(Bytes::from_static(b"d/")));
+        let (times, dir) = (Times::default(), Reference(Bytes::from_static(b"d/")));
         let at = |seconds| Timestamp { seconds, nanos: 0 };
         let first = times.of(&dir);
         times.listed(&dir, names(&["a", "b"]), at(1));

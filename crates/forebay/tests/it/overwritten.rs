@@ -19,6 +19,8 @@ const VERSIONS: u8 = 12;
 /// So many reads at least must have had a new version put in their midst, or the test has shown nothing.
 const STRADDLED_MIN: usize = 3;
 
+type Read<'a> = &'a (dyn Fn() -> std::io::Result<Vec<u8>> + Sync);
+
 struct Relay(std::process::Child);
 
 impl Relay {
@@ -99,8 +101,7 @@ async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
         let front = format!("http://127.0.0.1:{s3_port}");
         let url = aws::aws(&front, &["s3", "presign", "s3://show/object"]);
         let path = mount.join("show/object");
-        let fronts: [(&str, &(dyn Fn() -> std::io::Result<Vec<u8>> + Sync)); 2] =
-            [("FUSE", &|| by_file(&path)), ("S3", &|| by_s3(&url))];
+        let fronts: [(&str, Read<'_>); 2] = [("FUSE", &|| by_file(&path)), ("S3", &|| by_s3(&url))];
         let mut version = 1;
         for (front, read) in fronts {
             let writing = AtomicBool::new(true);
