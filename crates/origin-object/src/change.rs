@@ -169,7 +169,7 @@ impl ObjectOrigin {
         }
         self.drop_draft(&file).await;
         self.store.delete(&self.base.key(&file)?).await?;
-        self.known.remove(&file.0);
+        self.known.changed(&file.0);
         self.keep_directory(dir).await
     }
 
@@ -272,8 +272,8 @@ impl ObjectOrigin {
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
         self.store.copy(source, &to_key, None).await?;
         self.store.delete(&key).await?;
-        self.known.remove(&from.0);
-        self.known.remove(&to.0);
+        self.known.changed(&from.0);
+        self.known.changed(&to.0);
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl ObjectOrigin {
             async move { store.delete(&key).await }
         }))
         .await?;
-        self.known.clear();
+        self.known.all_changed();
         Ok(())
     }
 
@@ -366,7 +366,7 @@ impl ObjectOrigin {
         let metadata = stored.into_metadata(stat.metadata.clone(), dialect);
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
         let described = self.store.describe(source, &metadata).await;
-        self.known.remove(&object.0);
+        self.known.changed(&object.0);
         described?;
         self.getattr_of(object).await
     }

@@ -273,19 +273,21 @@ impl Draft {
     }
 
     /// The new object's ETag and size; `None` if there was nothing to do. Nothing can be written to it afterwards.
+    /// `changed` is told when the object is another one, before any writer finds this draft over.
     pub async fn complete(
         &self,
         store: &Arc<dyn Store>,
         turns: &Arc<Semaphore>,
+        changed: &(dyn Fn() + Sync),
     ) -> Result<Option<(String, u64)>> {
         let _gate = self.gate.write().await;
-        let (size, changed, over) = {
+        let (size, is_changed, over) = {
             let mut state = self.state();
             let changes = state.changes;
             state.tried_at.get_or_insert(changes);
             (state.size, state.changed, state.over)
         };
-        if !changed || over {
+        if !is_changed || over {
             self.state().over = true;
             return Ok(None);
         }
@@ -296,12 +298,15 @@ impl Draft {
         };
         match done {
             Ok(etag) => {
+                changed();
                 self.state().over = true;
                 Ok(Some((etag, size)))
             }
             // The object is another one now: what was written on the old one is not for it.
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
-                if let Some(etag) = self.was_completed(&**store, size).await? {
+                let ours = self.was_completed(&**store, size).await?;
+                changed();
+                if let Some(etag) = ours {
                     self.state().over = true;
                     return Ok(Some((etag, size)));
                 }

@@ -13,6 +13,7 @@ mod errors;
 mod geometry;
 pub mod http;
 mod keys;
+mod known;
 mod origin;
 mod profile;
 mod rest;

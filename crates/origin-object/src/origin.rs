@@ -9,13 +9,13 @@ use ::origin::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use quick_cache::sync::Cache;
 use tokio::sync::Semaphore;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Version};
 
 use crate::attributes;
 use crate::draft::{Draft, PARTS_TOGETHER};
 use crate::keys::{Base, What, what};
+use crate::known::Known;
 use crate::sign::Environment;
 use crate::store::{Stat, Store, open_store_as};
 use crate::times::Times;
@@ -25,15 +25,12 @@ use crate::url::{Attributes, Config};
 /// Most bytes of one read: of a part that is fetched ahead. Connections carry one answer at a time, and each begins
 /// slowly; so parts are larger than an NFS server's.
 const READ_MAX: u32 = 4 << 20;
-/// Objects whose ETag is remembered, so that a read can ask for these contents only.
-const KNOWN_MAX: usize = 100_000;
 
 pub struct ObjectOrigin {
     pub(crate) config: Config,
     pub(crate) base: Base,
     pub(crate) store: Arc<dyn Store>,
-    /// By path: as seen last.
-    pub(crate) known: Cache<Bytes, Arc<Stat>>,
+    pub(crate) known: Known,
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
@@ -61,7 +58,7 @@ impl ObjectOrigin {
             config,
             base,
             store,
-            known: Cache::new(KNOWN_MAX),
+            known: Known::default(),
             drafts: Mutex::default(),
             turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
             tokens: Tokens::default(),
@@ -98,14 +95,14 @@ impl ObjectOrigin {
 
     /// `None`: there is no such object now.
     pub(crate) async fn look_at_file(&self, reference: &Reference) -> Result<Option<Object>> {
-        let stat = self.store.head(&self.base.key(reference)?).await?;
-        let Some(stat) = stat else {
-            self.known.remove(&reference.0);
-            return Ok(None);
-        };
-        let object = self.file(reference, &stat);
-        self.known.insert(reference.0.clone(), Arc::new(stat));
-        Ok(Some(object))
+        Ok(self.look(reference).await?.map(|stat| self.file(reference, &stat)))
+    }
+
+    pub(crate) async fn look(&self, reference: &Reference) -> Result<Option<Arc<Stat>>> {
+        let moment = self.known.moment(&reference.0);
+        let stat = self.store.head(&self.base.key(reference)?).await?.map(Arc::new);
+        self.known.note(&reference.0, moment, stat.as_ref());
+        Ok(stat)
     }
 
     pub(crate) fn gone(&self, operation: &'static str, reference: &Reference) -> Error {

@@ -24,8 +24,7 @@ impl ObjectOrigin {
         if let Some(known) = self.known.get(&reference.0) {
             return Ok(known);
         }
-        self.look_at_file(reference).await?.ok_or_else(|| self.gone("write to", reference))?;
-        self.known.get(&reference.0).ok_or_else(|| self.gone("write to", reference))
+        self.look(reference).await?.ok_or_else(|| self.gone("write to", reference))
     }
 
     pub(crate) fn draft(&self, reference: &Reference) -> Option<Arc<Draft>> {
@@ -36,13 +35,21 @@ impl ObjectOrigin {
         if what(reference) == What::Directory {
             return Err(Error::new(ErrorKind::IsADirectory, "write to", self.place(reference)));
         }
-        if let Some(draft) = self.draft(reference) {
-            return Ok(draft);
+        for _ in 0..TRIES {
+            if let Some(draft) = self.draft(reference) {
+                return Ok(draft);
+            }
+            let moment = self.known.moment(&reference.0);
+            let stat = self.stat(reference).await?;
+            let mark = attributes::draft_mark(self.config.dialect)?;
+            let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark);
+            let mut drafts = self.drafts();
+            // Another one may have come and gone while it was looked at.
+            if drafts.contains_key(&reference.0) || self.known.moment(&reference.0) == moment {
+                return Ok(drafts.entry(reference.0.clone()).or_insert(fresh).clone());
+            }
         }
-        let stat = self.stat(reference).await?;
-        let mark = attributes::draft_mark(self.config.dialect)?;
-        let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark);
-        Ok(self.drafts().entry(reference.0.clone()).or_insert(fresh).clone())
+        Err(Error::new(ErrorKind::Busy, "write to", self.place(reference)))
     }
 
     pub(crate) async fn write_draft(
@@ -101,12 +108,12 @@ impl ObjectOrigin {
     /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
     /// was written to it is lost: it is to be written again.
     pub(crate) async fn complete(&self, reference: &Reference, draft: &Arc<Draft>) -> Result<Object> {
-        let completed = draft.complete(&self.store, &self.turns).await;
+        let changed = || self.known.changed(&reference.0);
+        let completed = draft.complete(&self.store, &self.turns, &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
         {
             self.forget(reference, draft);
-            self.known.remove(&reference.0);
         }
         if completed.is_err() && self.draft(reference).is_none() {
             self.lose();

@@ -61,6 +61,56 @@ async fn parts_written_in_any_order_are_one_object_when_they_are_committed() {
     .await;
 }
 
+/// As a program's large file comes from a tier: many at a time, stored every now and then, looked at meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_in_the_midst_of_writes_are_not_taken_for_those_of_others() {
+    on_each_bucket("commits_in_the_midst_of_writes_are_not_taken_for_those_of_others", |bucket| async move {
+        const PIECE: usize = 64 << 10;
+        let origin = bucket.origin("").await;
+        let bytes = Arc::new(pattern(12 * MIB, 11));
+        let file = create(&origin, &root(), "file").await.expect("made").reference;
+        let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+        let mut writes = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let (origin, bytes, file) = (origin.clone(), bytes.clone(), file.clone());
+            writes.spawn(async move {
+                for at in (writer..bytes.len() / PIECE).step_by(8) {
+                    let from = at * PIECE;
+                    write(&origin, &file, from, &bytes[from..from + PIECE]).await.expect("written");
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+            });
+        }
+        let commits = async {
+            let mut commits = 0;
+            while !is_done() {
+                origin.commit(&file, ALL).await.expect("nobody else is there");
+                commits += 1;
+            }
+            commits
+        };
+        let looks = async {
+            while !is_done() {
+                origin.getattr(&file).await.expect("there");
+            }
+        };
+        let all_written = async {
+            while let Some(written) = writes.join_next().await {
+                written.expect("no panic");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        };
+        let (commits, (), ()) = tokio::join!(commits, looks, all_written);
+        assert!(commits > 2, "{commits} commits among the writes");
+        origin.commit(&file, ALL).await.expect("committed");
+        let eyes = bucket.origin("").await;
+        let seen = find(&eyes, "file").await.expect("there");
+        assert!(read_all(&origin, &seen).await.expect("read") == *bytes);
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_change_of_a_large_object_leaves_the_rest_of_it() {
     on_each_bucket("a_small_change_of_a_large_object_leaves_the_rest_of_it", |bucket| async move {
