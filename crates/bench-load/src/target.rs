@@ -4,6 +4,7 @@
 //! hundred of them cost the far side what a hundred machines cost. Paths are relative to the target, with
 //! slashes. Storage with another interface enters here, by implementing the three traits.
 
+pub mod azfile;
 pub mod limited;
 pub mod memory;
 pub mod nfs;

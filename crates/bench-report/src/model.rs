@@ -95,6 +95,9 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Below the table: what the numbers are, and are not.
     pub notes: Vec<String>,
+    /// Values that somebody else published.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub published: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,7 +249,7 @@ impl Table {
         rows: Vec<Row>,
     ) -> Table {
         let columns = columns.into_iter().map(Into::into).collect();
-        Table { title: title.into(), columns, rows, notes: Vec::new() }
+        Table { title: title.into(), columns, rows, notes: Vec::new(), published: false }
     }
 }
 

@@ -21,6 +21,7 @@ fn number_or_empty(value: Option<f64>) -> Cell {
 fn table(title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>, notes: &[&str]) -> Table {
     let mut table = Table::new(title, columns.iter().copied(), rows.map(Row::new).collect());
     table.notes = notes.iter().map(|n| (*n).to_owned()).collect();
+    table.published = true;
     table
 }
 

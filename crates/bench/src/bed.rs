@@ -22,7 +22,8 @@ const CLEANERS: u32 = 4;
 
 #[derive(Args, Clone, Debug)]
 pub struct TargetArgs {
-    /// Where the load goes: /path, file:///path, nfs://host/export or memory:
+    /// Where the load goes: /path, file:///path, nfs://host/export, s3://bucket, az://account/container or
+    /// azfile://account/share
     #[arg(long, value_name = "URL")]
     target: Option<String>,
     /// The same storage by another way, to lay out what is read: where the target itself cannot be written, as a tier's
@@ -83,7 +84,9 @@ impl TargetArgs {
 
     pub fn check(&self) -> Result<()> {
         if self.target.is_none() {
-            return refuse("no target; name the storage with --target /path, nfs://host/export or memory:");
+            return refuse(
+                "no target; name the storage with --target /path, nfs://host/export, s3://bucket, az://account/container or azfile://account/share",
+            );
         }
         from_url(self.url())?;
         self.lay_out_at.as_deref().map_or(Ok(()), |url| from_url(url).map(|_| ()))
@@ -108,7 +111,7 @@ impl Bed {
         if args.url().starts_with("memory:") {
             // Each process has memory of its own, and it lasts as long as one job.
             return refuse(
-                "memory: is for the ceiling that each result tells; name a path or nfs://host/export",
+                "memory: is for the ceiling that each result tells; name a path, nfs://host/export, s3://bucket, az://account/container or azfile://account/share",
             );
         }
         if written > common.byte_budget {
@@ -165,6 +168,11 @@ impl Bed {
             return refuse(format!("the data set cannot be written: {fault}"));
         }
         Ok(())
+    }
+
+    /// The same files by another way, from now on: a tier in front of the target.
+    pub fn by(self, url: String) -> Bed {
+        Bed { url, ..self }
     }
 
     /// None: left in place, as was asked for.

@@ -10,6 +10,7 @@ mod bed;
 mod budget;
 mod ceiling;
 pub mod cli;
+mod cost;
 mod crew;
 pub mod fingerprint;
 mod knee;

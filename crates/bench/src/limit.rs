@@ -18,7 +18,7 @@ use crate::nic::Nic;
 use crate::quantity::Rate;
 use crate::results::Draft;
 use crate::sample::{Mode, Sample};
-use crate::stage::Line;
+use crate::stage::{Line, is_bucket};
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
@@ -170,14 +170,29 @@ async fn way(target: &str) -> Way {
     let path = target.strip_prefix("file://").unwrap_or(target);
     if let Some(rest) = target.strip_prefix("nfs://") {
         let host = rest.split(['/', '?']).next().unwrap_or_default();
-        return match lookup(host).await {
-            Some(address) => over(address),
+        return way_to(host, 2049).await;
+    }
+    if is_bucket(target) || target.starts_with("azfile://") {
+        let endpoint = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="));
+        return match endpoint.and_then(|endpoint| endpoint.split_once("://")) {
+            Some((scheme, host)) => {
+                let host = host.split('/').next().unwrap_or_default();
+                way_to(host, if scheme == "https" { 443 } else { 80 }).await
+            }
+            // The service's own, in one place or another.
             None => Way::Over(None),
         };
     }
     match Mount::of(Path::new(path.split('?').next().unwrap_or(path))) {
         Some(mount) if mount.is_far() => mount.server.map_or(Way::Over(None), |server| over(server.ip())),
         _ => Way::Here,
+    }
+}
+
+async fn way_to(host: &str, port: u16) -> Way {
+    match lookup(host, port).await {
+        Some(address) => over(address),
+        None => Way::Over(None),
     }
 }
 
@@ -189,11 +204,11 @@ fn over(address: IpAddr) -> Way {
     }
 }
 
-async fn lookup(host: &str) -> Option<IpAddr> {
+async fn lookup(host: &str, port: u16) -> Option<IpAddr> {
     let with_port = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         host.to_owned()
     } else {
-        format!("{host}:2049")
+        format!("{host}:{port}")
     };
     let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(with_port)).await.ok()?.ok()?;
     found.map(|address| address.ip()).next()
@@ -388,7 +403,12 @@ pub mod tests {
 
     #[tokio::test]
     async fn a_target_of_this_machine_has_no_link_in_between() {
-        for here in ["/tmp", "file:///tmp?direct=1", "nfs://127.0.0.1:2049/x"] {
+        for here in [
+            "/tmp",
+            "file:///tmp?direct=1",
+            "nfs://127.0.0.1:2049/x",
+            "s3://bucket?endpoint=http://127.0.0.1:9000",
+        ] {
             assert_eq!(way(here).await, Way::Here, "{here}");
         }
     }

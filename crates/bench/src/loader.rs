@@ -2,6 +2,8 @@
 //! an order of its own; straight from far storage, through an empty tier, and through a warm one. Within the cold epoch
 //! a curve shows how the tier takes over from the storage.
 
+mod bucket;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use types::{Error, ErrorKind, Result};
 use crate::budget::{Budget, Cut};
 use crate::ceiling::{self, Ceiling};
 use crate::cli::{CommonArgs, refuse};
+use crate::cost::CostArgs;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
@@ -30,7 +33,7 @@ use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::stage::{DataSet, Line, Stage, is_bucket, tier_url};
 use crate::value::PriceArgs;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -45,13 +48,16 @@ const FAITHFUL_SMALL: f64 = 3e-5;
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
-/// Of an object that is read directly, at least: one to open it, one to read it.
+/// Of an object that is read directly by NFS, at least: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
+/// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
+const GET_MAX: u64 = 64 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
-    /// Where the objects are: a directory of this machine (a NAS is put in front of it), or nfs://host/export that can be
-    /// written; a temporary directory if absent
+    /// Where the objects are: a directory of this machine (a NAS is put in front of it), or nfs://host/export or
+    /// s3://bucket?endpoint=http://host:port or az://account/container?endpoint=http://host:port that can be written; a
+    /// temporary directory if absent. A bucket's objects are read by GET, directly and from the tier's S3 front
     #[arg(long, value_name = "DIR|URL")]
     origin: Option<String>,
     /// Round trip to the storage
@@ -76,10 +82,15 @@ pub struct LoaderArgs {
     /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB unless --faithful]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
+    /// Bytes of one read [default: 1MiB; of a bucket a whole object, at most 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    block: Option<u64>,
     #[command(flatten)]
     knee: KneeArgs,
     #[command(flatten)]
     prices: PriceArgs,
+    #[command(flatten)]
+    cost: CostArgs,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -87,6 +98,8 @@ pub struct LoaderArgs {
 struct Plan {
     fleet: Fleet,
     layout: Layout,
+    /// Bytes of one read.
+    block: u64,
     repetitions: u32,
 }
 
@@ -115,7 +128,13 @@ impl Plan {
                 objects, args.common.byte_budget
             ));
         }
+        let by_s3 = args.origin.as_deref().is_some_and(is_bucket);
+        let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
+        if block == 0 || block > 1 << 30 {
+            return refuse("loader: --block is from 1 byte to 1GiB");
+        }
         Ok(Plan {
+            block,
             fleet: Fleet { clients, first_client: 0, workers },
             layout,
             repetitions: args.common.repetitions(STUDY_REPETITIONS),
@@ -124,7 +143,7 @@ impl Plan {
 
     fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
         let amount = Amount::Epochs(epochs);
-        let work = Work { block_bytes: 1 << 20, seed: args.common.seed, amount, ..Work::mfmr() };
+        let work = Work { block_bytes: self.block, seed: args.common.seed, amount, ..Work::mfmr() };
         let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
         Job { limits: budget.limits(), ..stage.job(self.fleet, phase) }
     }
@@ -136,10 +155,17 @@ impl Plan {
 
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = Plan::of(&args)?;
-    if args.limits.is_some() && args.origin.as_deref().is_some_and(|origin| origin.starts_with("nfs://")) {
+    let of_others = |origin: &str| origin.starts_with("nfs://") || is_bucket(origin);
+    if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
         return refuse(
             "loader: --limits are for a directory as --origin; the server's own stand in any case",
         );
+    }
+    if let Some(other) = args.origin.as_deref().filter(|url| url.contains("://") && !of_others(url)) {
+        return refuse(format!(
+            "loader: --origin {other}: expected a directory, nfs://host/export, s3://bucket or az://account/container; what \
+             else there is can be measured as it is with bench load or shapes"
+        ));
     }
     if args.common.dry_run {
         println!(
@@ -161,25 +187,32 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
 
 async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
-    let prices = args.prices.read()?;
+    let (prices, costs) = (args.prices.read()?, args.cost.read()?);
     let mut draft = Draft::new("loader", title, &args.common, plan.repetitions);
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: args.common.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
     let stage = match args.origin.as_deref() {
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
+        Some(url) if is_bucket(url) => Stage::in_bucket(url, data).await?,
         other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
     let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
         Cut::tell(cut, &mut draft, "repetitions");
         fill(&mut draft, plan, args, &line, &triples, &ceiling);
-        limits(&mut draft, plan, args, &line, &triples);
+        if stage.is_bucket() {
+            bucket::gets(&mut draft, plan, &triples, &invalid(plan, args.rate, &ceiling, &triples));
+        }
+        limits(&mut draft, plan, args, &stage, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
             knee::fill(&mut draft, &args.knee, found, "objects");
         }
         sample::worth(&mut draft, &triples, prices.as_ref());
+        if let (Some(costs), Some(first)) = (&costs, triples.first()) {
+            bucket::costs(&mut draft, plan, costs, first);
+        }
         if let Some(first) = triples.first() {
             let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
             draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
@@ -275,13 +308,17 @@ async fn find_knee(
 }
 
 /// What limits each state, in the first repetition.
-fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, line: &Line, triples: &[Triple]) {
+fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, stage: &Stage, line: &Line, triples: &[Triple]) {
     let Some(first) = triples.first() else { return };
     for mode in Mode::ALL {
         // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
         let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
         let serial = match mode {
-            Mode::Direct => Some(objects * ROUND_TRIPS / plan.fleet.workers_in_all().max(1) as f64),
+            // What is opened in a bucket is known from its listing.
+            Mode::Direct => {
+                let trips = if stage.is_bucket() { 1.0 } else { ROUND_TRIPS };
+                Some(objects * trips / plan.fleet.workers_in_all().max(1) as f64)
+            }
             Mode::Cold | Mode::Warm => None,
         };
         let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
@@ -323,6 +360,7 @@ fn fill(
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("objects", plan.layout.files);
     draft.parameter("object_bytes", plan.layout.size_limits().1);
+    draft.parameter("block_bytes", plan.block);
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
     draft.parameter("limits", args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
     if let Some(limits) = args.limits {

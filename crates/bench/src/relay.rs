@@ -28,7 +28,7 @@ use types::{Error, Result};
 
 pub use config::{Config, Drops, Profile};
 pub use line::Counts;
-pub use measure::{Measured, RoundTrips, calibrate, measure_echo, measure_null};
+pub use measure::{Measured, RoundTrips, calibrate, measure_echo, measure_http, measure_null};
 pub use serve::{RelayArgs, serve};
 
 pub(crate) use jitter::Random;

@@ -20,6 +20,9 @@ use crate::fingerprint;
 
 /// Larger files are no results.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
+/// At the end of titles.
+const EMULATED: &str = " (emulated limits)";
+
 /// A result that is being filled.
 pub struct Draft {
     pub file: ResultFile,
@@ -125,6 +128,7 @@ impl Draft {
         let target =
             self.file.parameters.get("target").and_then(Value::as_str).and_then(fingerprint::of_target);
         self.file.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
+        label_emulated(&mut self.file);
         if !self.file.answer.is_empty() {
             let validity = report::validity(&self.file);
             self.file.answer.push(validity);
@@ -136,6 +140,21 @@ impl Draft {
         }
         self.file
     }
+}
+
+/// Where limits of a service were put in front of the storage, every table and plot of ours says so: no such service was
+/// measured.
+fn label_emulated(file: &mut ResultFile) {
+    let limits = file.parameters.get("limits").and_then(Value::as_str).filter(|limits| *limits != "none");
+    let Some(limits) = limits.map(str::to_owned) else { return };
+    for table in file.tables.iter_mut().filter(|table| !table.published) {
+        table.title.push_str(EMULATED);
+        let note = format!(
+            "Emulated: the bench kept the limits {limits} itself, in front of the storage that is named."
+        );
+        table.notes.insert(0, note);
+    }
+    file.plots.iter_mut().for_each(|plot| plot.title.push_str(EMULATED));
 }
 
 fn has_invalid_rows(file: &ResultFile) -> bool {

@@ -3,6 +3,7 @@
 //! thread of its own.
 
 mod counters;
+mod front;
 mod process;
 mod usage;
 mod watch;
@@ -15,6 +16,8 @@ use origin_nfs::Config;
 use types::{Error, Result};
 
 pub use counters::Counters;
+pub use front::BUCKET;
+use front::Keys;
 pub use process::Process;
 pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
@@ -35,7 +38,7 @@ impl Nas {
         let dir = dir.to_string_lossy();
         let limits = limits.map(|limits| format!("--limits={limits}"));
         let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
-        let (process, addresses) = Process::start(&arguments)?;
+        let (process, addresses) = Process::start(&arguments, &[])?;
         Ok(Nas { process, address: addresses.nfs })
     }
 }
@@ -45,6 +48,8 @@ pub struct Tier {
     pub process: Process,
     pub nfs: SocketAddr,
     pub admin: SocketAddr,
+    /// For its clients; without secrets.
+    pub url: String,
     /// Removed after the process has ended: fields are dropped in this order.
     cache: tempfile::TempDir,
 }
@@ -58,32 +63,52 @@ pub struct TierConfig {
     pub scratch: PathBuf,
     /// Quota of the cache, bytes.
     pub cache_bytes: u64,
+    /// Clients use its S3 front, and not NFS: its only origin is the bucket [`BUCKET`] there.
+    pub by_s3: bool,
+    pub write: Write,
+}
+
+/// What clients of a tier may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    ReadOnly,
+    Through,
 }
 
 impl Tier {
     pub fn start(config: &TierConfig) -> Result<Tier> {
         let cache = tempfile::Builder::new().prefix("forebay-bench-cache-").tempdir_in(&config.scratch);
         let cache = cache.map_err(|e| Error::io("make a cache directory in", config.scratch.display(), e))?;
-        let (dir, size) = (cache.path().to_string_lossy().into_owned(), config.cache_bytes.to_string());
+        // The keys are beside what the tier keeps, not in it.
+        let keys = if config.by_s3 { Some(Keys::make(cache.path())?) } else { None };
+        let dir = cache.path().join("cache");
+        std::fs::create_dir(&dir).map_err(|e| Error::io("make", dir.display(), e))?;
+        let dir = dir.to_string_lossy().into_owned();
+        let size = config.cache_bytes.to_string();
         let any = "127.0.0.1:0";
-        let (process, addresses) = Process::start(&[
-            "serve",
-            "--origin",
-            &config.origin,
-            "--cache",
-            &dir,
-            "--cache-size",
-            &size,
-            "--nfs",
-            any,
-            "--admin",
-            any,
-            "--write",
-            "read-only",
-            "--json",
-        ])?;
-        let admin = addresses.admin.ok_or_else(|| Error::new(types::ErrorKind::Io, "start", "a tier"))?;
-        Ok(Tier { process, nfs: addresses.nfs, admin, cache })
+        let origin = match config.by_s3 {
+            true => format!("/{BUCKET}={}", config.origin),
+            false => config.origin.clone(),
+        };
+        let write = match config.write {
+            Write::ReadOnly => "read-only",
+            Write::Through => "through",
+        };
+        let mut arguments = vec!["serve", "--origin", &origin, "--cache", &dir, "--cache-size", &size];
+        arguments.extend(["--nfs", any, "--admin", any, "--write", write, "--json"]);
+        if keys.is_some() {
+            arguments.extend(["--s3", any]);
+        }
+        let environment = keys.iter().flat_map(Keys::environment).collect::<Vec<_>>();
+        let (process, addresses) = Process::start(&arguments, &environment)?;
+        let lacks = || Error::new(types::ErrorKind::Io, "start", "a tier");
+        let admin = addresses.admin.ok_or_else(lacks)?;
+        let nfs = addresses.nfs;
+        let url = match &keys {
+            Some(keys) => keys.url(addresses.s3.ok_or_else(lacks)?),
+            None => format!("nfs://{nfs}/?mountport={}", nfs.port()),
+        };
+        Ok(Tier { process, nfs, admin, url, cache })
     }
 
     pub fn counters(&self) -> Result<Counters> {

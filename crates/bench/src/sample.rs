@@ -1,5 +1,7 @@
 //! One state of the cache, measured once: what the nodes saw, and what the counters say it cost.
 
+use std::collections::BTreeMap;
+
 use bench_load::engine::Job;
 use bench_load::outcome::{PhaseOutcome, Series};
 use bench_load::process::{Switches, Threads};
@@ -121,6 +123,8 @@ pub struct Sample {
     /// Payload bytes that came from the storage.
     pub origin_bytes: u64,
     pub origin_calls: u64,
+    /// By kind: the clients' own names for them, or the tier's.
+    pub origin_kinds: BTreeMap<String, u64>,
     /// READs among them.
     pub origin_reads: u64,
     /// Bytes on the line, protocol included.
@@ -177,7 +181,11 @@ pub async fn take(
     let calls = |name: &str| phase.calls.get(name).copied().unwrap_or(0);
     let (origin_bytes, origin_calls, origin_reads) = match tier {
         Some(_) => (counted.origin_bytes(), counted.origin_calls(), counted.origin_reads()),
-        None => (phase.bytes_read, phase.calls.values().sum(), calls("READ")),
+        None => (phase.bytes_read, phase.calls.values().sum(), calls("read") + calls("GET")),
+    };
+    let origin_kinds = match tier {
+        Some(_) => counted.origin_kinds(),
+        None => phase.calls.clone(),
     };
     Ok(Sample {
         makespan: phase.last_done_s().unwrap_or(0.0),
@@ -189,6 +197,7 @@ pub async fn take(
         }),
         origin_bytes,
         origin_calls,
+        origin_kinds,
         origin_reads,
         line_bytes,
         waits: counted.waits(),
@@ -232,6 +241,7 @@ pub mod tests {
             series: Series::default(),
             origin_bytes: 0,
             origin_calls: 0,
+            origin_kinds: BTreeMap::new(),
             origin_reads: 0,
             line_bytes: 0,
             waits: 0,

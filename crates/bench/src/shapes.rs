@@ -22,6 +22,8 @@ use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
 use crate::quantity;
 use crate::results::{Draft, publish};
+use crate::rig::{Tier, TierConfig, Write};
+use crate::stage::is_bucket;
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
@@ -59,6 +61,11 @@ pub struct ShapesArgs {
     /// study's 20x1,10x2,5x4,4x6,3x8, for shapes that read]
     #[arg(long, value_name = "NODESxWORKERS", value_delimiter = ',', value_parser = parse_fleet)]
     fleets: Vec<(u32, u32)>,
+    /// Measure everything once more through Forebay: a tier with an empty cache that writes through, which the bench puts up
+    /// in front of a bucket as --target and reads and writes by its S3 front. What is read there is warm: looks before the
+    /// measurement have filled it
+    #[arg(long)]
+    through: bool,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -74,6 +81,12 @@ fn parse_fleet(text: &str) -> std::result::Result<(u32, u32), String> {
 
 pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     args.target.check()?;
+    if args.through && (!is_bucket(args.target.url()) || args.target.limits().is_some()) {
+        return refuse(
+            "shapes: --through is for a bucket as --target, without --limits: a tier asks the store itself, where the bench \
+             keeps no limits; measure another target's tier by naming it as --target",
+        );
+    }
     let conditions = conditions(&args)?;
     let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
     if args.common.dry_run {
@@ -154,16 +167,32 @@ async fn measure(
     draft.parameter("nodes", nodes);
     draft.parameter("workers", workers);
     let ceiling = ceiling::measure().await?;
-    let bed = Bed::make(&args.target, &args.common, bytes).await?;
-    let measured = match only_what_can_be_written(args, &bed, &mut conditions) {
+    let mut bed = Bed::make(&args.target, &args.common, bytes).await?;
+    let mut measured = match only_what_can_be_written(args, &bed, &mut conditions) {
         Ok(()) => unless_interrupted(run::all(crew, &args.common, &conditions, &bed)).await,
         Err(error) => Err(error),
     };
+    let mut through = None;
+    if args.through && measured.is_ok() {
+        match tier(args, bytes) {
+            Ok(tier) => {
+                bed = bed.by(tier.url.clone());
+                match unless_interrupted(run::all(crew, &args.common, &conditions, &bed)).await {
+                    Ok(all) => through = Some(all),
+                    Err(error) => measured = Err(error),
+                }
+            }
+            Err(error) => measured = Err(error),
+        }
+    }
     crew.settle(&measured).await;
     draft.cleaned(bed.clean_up().await);
     let all = measured?;
     let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
     tables::fill(&mut draft, &all, &bounds);
+    if let Some(through) = &through {
+        tables::through(&mut draft, &all, through, &bounds);
+    }
     if let Some(limits) = args.target.limits() {
         tables::limited(&mut draft, &all, &limits);
     }
@@ -171,6 +200,19 @@ async fn measure(
     ceiling.tell(&mut draft.file);
     crew.tell(&mut draft);
     Ok(draft.finish())
+}
+
+/// In front of the target. It has room for all that is there, and is removed with its cache when it is dropped.
+fn tier(args: &ShapesArgs, bytes: u64) -> Result<Tier> {
+    let url = args.target.url();
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    // How large the parts are is a matter of the bench's own client.
+    let options: Vec<&str> =
+        query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("part=")).collect();
+    let origin = if options.is_empty() { place.to_owned() } else { format!("{place}?{}", options.join("&")) };
+    let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
+    let scratch = std::env::temp_dir();
+    Tier::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: Write::Through })
 }
 
 /// Shapes that write are left out where they cannot, unless they were asked for.

@@ -1,5 +1,7 @@
 //! Far storage with a data set on it, and lines of several lengths that lead there. The storage is a directory of
-//! this machine behind a NAS process of ours, or an NFS server of the user's; either way each line measures itself.
+//! this machine behind a NAS process of ours, or an NFS server or a bucket of the user's; each line measures itself.
+
+mod bucket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,8 +22,11 @@ use crate::cli::refuse;
 use crate::crew::unless_interrupted;
 use crate::probe::ports::Ports;
 use crate::quantity::Rate;
-use crate::relay::{self, Relay, measure_null};
-use crate::rig::{Nas, Tier, TierConfig, Usage};
+use crate::relay::{self, Relay, measure_http, measure_null};
+use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
+
+use bucket::Bucket;
+pub use bucket::is_bucket;
 
 /// Round trips by which a line measures itself.
 const SAMPLES: usize = 11;
@@ -44,17 +49,22 @@ pub struct Stage {
     dir: RunDir,
     /// Of what was written, and is to be removed.
     writers: Vec<Arc<dyn Client>>,
-    export: String,
-    ports: Ports,
+    place: Place,
     nas: Option<Nas>,
     /// Caches, and the data set if it is ours. Removed at the end.
     scratch: tempfile::TempDir,
 }
 
+/// What the storage is to its clients.
+enum Place {
+    Nfs { export: String, ports: Ports },
+    Bucket(Bucket),
+}
+
 /// A way to the storage with a length of its own.
 pub struct Line {
     pub nominal: Duration,
-    /// As measured through it: median of NULL calls.
+    /// As measured through it: median of NULL calls, or of HTTP requests that are refused.
     pub rtt_ms: f64,
     relays: Vec<Relay>,
     /// As `forebay serve --origin` and the bench's clients take it.
@@ -83,7 +93,17 @@ impl Stage {
         let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
         let nas = Nas::limited(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
-        Ok(Stage { data, dir, writers, export: "/".to_owned(), ports, nas: Some(nas), scratch })
+        let place = Place::Nfs { export: "/".to_owned(), ports };
+        Ok(Stage { data, dir, writers, place, nas: Some(nas), scratch })
+    }
+
+    /// In a bucket that can be written, below a key that this run makes.
+    pub async fn in_bucket(url: &str, data: DataSet) -> Result<Stage> {
+        let bucket = Bucket::of(url).await?;
+        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
+        let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
+        let (dir, writers) = lay_out(url, &data).await?;
+        Ok(Stage { data, dir, writers, place: Place::Bucket(bucket), nas: None, scratch })
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
@@ -93,30 +113,44 @@ impl Stage {
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let ports = Ports::of(&config).await?;
         let (dir, writers) = lay_out(url, &data).await?;
-        let export = String::from_utf8_lossy(&config.export).into_owned();
-        Ok(Stage { data, dir, writers, export, ports, nas: None, scratch })
+        let place = Place::Nfs { export: String::from_utf8_lossy(&config.export).into_owned(), ports };
+        Ok(Stage { data, dir, writers, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.
     pub async fn line(&self, rtt: Duration, rate: Option<Rate>) -> Result<Line> {
         let config = relay::Config { rtt, rate, ..Default::default() };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let nfs = Relay::bind(any, self.ports.nfs, config.clone())?;
+        let (export, ports) = match &self.place {
+            Place::Nfs { export, ports } => (export, ports),
+            Place::Bucket(bucket) => {
+                let relay = Relay::bind(any, bucket.address, config)?;
+                let rtt_ms = measure_http(relay.local_addr(), SAMPLES).await?.median() * 1000.0;
+                let url = bucket.at(relay.local_addr());
+                return Ok(Line { nominal: rtt, rtt_ms, relays: vec![relay], url });
+            }
+        };
+        let nfs = Relay::bind(any, ports.nfs, config.clone())?;
         let (nfs_address, mut mount_port) = (nfs.local_addr(), nfs.local_addr().port());
         let mut relays = vec![nfs];
-        if self.ports.mount != self.ports.nfs {
-            let mount = Relay::bind(any, self.ports.mount, config)?;
+        if ports.mount != ports.nfs {
+            let mount = Relay::bind(any, ports.mount, config)?;
             mount_port = mount.local_addr().port();
             relays.push(mount);
         }
         let rtt_ms = measure_null(nfs_address, SAMPLES).await?.median() * 1000.0;
-        let url = format!("nfs://{nfs_address}{}?mountport={mount_port}", self.export);
+        let url = format!("nfs://{nfs_address}{export}?mountport={mount_port}");
         Ok(Line { nominal: rtt, rtt_ms, relays, url })
     }
 
     /// Straight to the storage.
     pub fn near_url(&self) -> String {
-        format!("nfs://{}{}?mountport={}", self.ports.nfs, self.export, self.ports.mount.port())
+        match &self.place {
+            Place::Nfs { export, ports } => {
+                format!("nfs://{}{export}?mountport={}", ports.nfs, ports.mount.port())
+            }
+            Place::Bucket(bucket) => bucket.at(bucket.address),
+        }
     }
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
@@ -126,8 +160,15 @@ impl Stage {
 
     /// The same with a cache of a size of its own, bytes.
     pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<Tier> {
-        let origin = format!("{}&nconnect=4", line.url);
-        Tier::start(&TierConfig { origin, scratch: self.scratch.path().to_owned(), cache_bytes })
+        let by_s3 = self.is_bucket();
+        let origin = if by_s3 { line.url.clone() } else { format!("{}&nconnect=4", line.url) };
+        let scratch = self.scratch.path().to_owned();
+        Tier::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: Write::ReadOnly })
+    }
+
+    /// Clients read objects, directly and through the tier's S3 front.
+    pub fn is_bucket(&self) -> bool {
+        matches!(self.place, Place::Bucket(_))
     }
 
     /// A phase with its own result.
@@ -176,7 +217,7 @@ impl Line {
 
 /// The URL of a tier, for clients.
 pub fn tier_url(tier: &Tier) -> String {
-    format!("nfs://{}/?mountport={}", tier.nfs, tier.nfs.port())
+    tier.url.clone()
 }
 
 async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {

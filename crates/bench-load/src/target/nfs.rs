@@ -96,17 +96,27 @@ impl NfsTarget {
             let message = format!("{id} of {}", self.options.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
         })?;
-        let root = origin.root().await?;
-        Ok(NfsClient(Arc::new(Inner {
-            read_size: self.options.read_size.min(origin.read_max()).max(1),
-            write_size: self.options.write_size.min(origin.write_max()).max(1),
-            options: self.options.clone(),
-            origin,
-            root: root.reference,
-            names: Mutex::default(),
-            calls: Mutex::default(),
-        })))
+        let options = &self.options;
+        let (read_size, read_ahead) = (options.read_size, options.read_ahead);
+        let transfer = Transfer {
+            read_size,
+            read_ahead,
+            write_size: options.write_size,
+            write_behind: options.write_behind,
+        };
+        NfsClient::of(origin, transfer, false).await
     }
+}
+
+/// How files are read and written by calls of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    /// Bytes of a read; the server may allow less.
+    pub read_size: u32,
+    pub read_ahead: u32,
+    /// Bytes of a write; the server may allow less.
+    pub write_size: u32,
+    pub write_behind: u32,
 }
 
 /// Descriptors that the rest of the process may want.
@@ -167,15 +177,34 @@ impl Target for NfsTarget {
     }
 }
 
-struct NfsClient(Arc<Inner>);
+/// Of anything that has files and directories and is asked by calls.
+pub(super) struct NfsClient(Arc<Inner>);
+
+impl NfsClient {
+    /// `sized`: what several write is made as long as it gets before they do.
+    pub(super) async fn of(origin: Arc<dyn Origin>, transfer: Transfer, sized: bool) -> Result<NfsClient> {
+        let root = origin.root().await?;
+        let transfer = Transfer {
+            read_size: transfer.read_size.min(origin.read_max()).max(1),
+            write_size: transfer.write_size.min(origin.write_max()).max(1),
+            ..transfer
+        };
+        Ok(NfsClient(Arc::new(Inner {
+            origin,
+            transfer,
+            sized,
+            root: root.reference,
+            names: Mutex::default(),
+            calls: Mutex::default(),
+        })))
+    }
+}
 
 struct Inner {
     origin: Arc<dyn Origin>,
-    options: Options,
-    /// Bytes of a READ that one call can carry.
-    read_size: u32,
-    /// Bytes of a WRITE that one call can carry.
-    write_size: u32,
+    /// No more bytes than one call can carry.
+    transfer: Transfer,
+    sized: bool,
     root: Reference,
     /// What the paths looked up so far led to. Of several who want to know the same one asks, as in a kernel.
     names: Mutex<HashMap<String, Arc<OnceCell<Reference>>>>,
@@ -370,6 +399,21 @@ impl Client for NfsClient {
         };
         self.0.remember(path, &object.reference);
         Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object)))
+    }
+
+    fn commits(&self) -> bool {
+        self.0.sized
+    }
+
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+        let file = self.create(path).await?;
+        if !self.0.sized || file.size() == size {
+            return Ok(file);
+        }
+        let object = self.0.walk(path).await?;
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.0.change(Change::Set { object, set, guard: None }).await.map_err(|e| self.0.changed(e, path))?;
+        self.open(path).await
     }
 
     async fn remove(&self, path: &str) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use types::{Error, ErrorKind, Result};
 
+use super::azfile::{self, AzFileTarget};
 use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
@@ -12,16 +13,16 @@ use super::object::{self, ObjectTarget};
 use super::posix::{Options, PosixTarget};
 use super::{Target, nfs};
 
-const FORMS: &str =
-    "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix] or memory:[SIZE]";
+const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
 fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
 }
 
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
-/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]` (and whatever `origin-object` takes), `memory:` or
-/// `memory:4g`. Nothing is connected yet, but a directory must be there. `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
+/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]` and `az://account/container[/prefix]` (and whatever
+/// `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
+/// `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
@@ -37,6 +38,9 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     }
     if url.starts_with("s3://") || url.starts_with("az://") {
         return Ok(ObjectTarget::new(object::Options::from_url(url)?));
+    }
+    if url.starts_with("azfile://") {
+        return Ok(AzFileTarget::new(azfile::Options::from_url(url)?));
     }
     if let Some(limited) = url.strip_prefix("limits:") {
         let (limits, inner) =
@@ -111,6 +115,11 @@ mod tests {
             ("s3://key:secret@bucket", "do not belong into a URL"),
             ("s3://bucket?part=1m", "part '1m'"),
             ("s3://bucket?speed=1", "unknown option 'speed'"),
+            ("az://account", "is no container"),
+            ("azfile://account", "is no share"),
+            ("azfile://account/share?rsize=1", "rsize '1' should be"),
+            ("azfile://account/share?speed=1", "unknown option 'speed'"),
+            ("az://account/container?part=32k", "part '32k' should be from 64k"),
             ("/no/such/directory/anywhere", "no such directory"),
             ("file:///dev/null", "not a directory"),
             ("file://tmp", "file:///absolute"),

@@ -8,5 +8,6 @@ mod nfs;
 mod objects;
 mod safety;
 mod served;
+mod shares;
 mod targets;
 mod with_ganesha;

@@ -10,13 +10,12 @@ use bench_load::safety::{RunDir, check_target};
 use bench_load::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
 use bench_load::target::{Client, Kind, Target, clients, from_url};
 use bytes::Bytes;
-use testkit::minio::{Minio, with_minio};
+use testkit::stores::{RealStore, on_each_store};
 use types::ErrorKind;
 
-fn bucket(minio: &Minio, more: &str) -> String {
-    minio.make_bucket("bucket");
-    let (endpoint, credentials) = (minio.endpoint(), minio.credentials());
-    format!("s3://bucket/deep/prefix?endpoint={endpoint}&credentials={}{more}", credentials.display())
+fn bucket(store: &RealStore, more: &str) -> String {
+    store.make_bucket("bucket");
+    store.url("bucket", "deep/prefix", &format!("&credentials={}{more}", store.credentials().display()))
 }
 
 async fn several(url: &str, count: u32) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
@@ -39,8 +38,8 @@ async fn read_whole(client: &dyn Client, path: &str) -> Bytes {
 
 #[tokio::test]
 async fn objects_are_written_read_listed_and_removed_as_files() {
-    with_minio("objects_are_written_read_listed_and_removed_as_files", |minio| async move {
-        let (_target, two) = several(&bucket(&minio, "&part=5m"), 2).await;
+    on_each_store("objects_are_written_read_listed_and_removed_as_files", |store| async move {
+        let (_target, two) = several(&bucket(&store, "&part=5m"), 2).await;
         let (one, two) = (&*two[0], &*two[1]);
         // Smaller than a part, a part, and a little more than two.
         for (name, length) in
@@ -89,8 +88,8 @@ async fn objects_are_written_read_listed_and_removed_as_files() {
 
 #[tokio::test]
 async fn opening_costs_one_listing_of_a_directory() {
-    with_minio("opening_costs_one_listing_of_a_directory", |minio| async move {
-        let (_target, one) = several(&bucket(&minio, ""), 1).await;
+    on_each_store("opening_costs_one_listing_of_a_directory", |store| async move {
+        let (_target, one) = several(&bucket(&store, ""), 1).await;
         let one = &*one[0];
         for n in 0..20 {
             let file = one.create(&format!("d/f{n}")).await.expect("created");
@@ -124,8 +123,8 @@ fn calls(phase: &PhaseOutcome, kind: &str) -> u64 {
 #[tokio::test]
 async fn one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in_each_epoch() {
     let name = "one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in_each_epoch";
-    with_minio(name, |minio| async move {
-        let (target, three) = several(&bucket(&minio, "&part=5m"), 3).await;
+    on_each_store(name, |store| async move {
+        let (target, three) = several(&bucket(&store, "&part=5m"), 3).await;
         let dir = RunDir::create(&*three[0], "t").await.expect("made");
         // Six sections, of which none ends where a part does.
         for bytes in [(32 << 20) + 12_345, 700_000] {
@@ -175,8 +174,8 @@ async fn one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in
 
 #[tokio::test]
 async fn a_write_that_is_stopped_leaves_no_object_and_no_upload() {
-    with_minio("a_write_that_is_stopped_leaves_no_object_and_no_upload", |minio| async move {
-        let (_target, three) = several(&bucket(&minio, "&part=5m"), 3).await;
+    on_each_store("a_write_that_is_stopped_leaves_no_object_and_no_upload", |store| async move {
+        let (_target, three) = several(&bucket(&store, "&part=5m"), 3).await;
         let dir = RunDir::create(&*three[0], "t").await.expect("made");
         let layout = Layout { sizes: Sizes::Equal(60 << 20), ..Layout::default() };
         let mut job = job(dir.path(), layout, vec![phase("write", Work::sfmw(), 1)]);
@@ -188,9 +187,11 @@ async fn a_write_that_is_stopped_leaves_no_object_and_no_upload() {
         assert!(write.stopped.is_some());
         let path = job.layout.path(&job.root, 0, 0);
         assert_eq!(three[0].stat(&path).await.expect_err("not complete").kind(), ErrorKind::NotFound);
-        // It is given up by a task of its own.
+        // It is given up by a task of its own. Azure has blocks that nobody commits, and drops them by itself.
         let begun = std::time::Instant::now();
-        while minio.uploads() > 0 {
+        while let RealStore::S3(minio) = &store
+            && minio.uploads() > 0
+        {
             assert!(begun.elapsed().as_secs() < 20, "{} uploads are left", minio.uploads());
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -201,8 +202,8 @@ async fn a_write_that_is_stopped_leaves_no_object_and_no_upload() {
 
 #[tokio::test]
 async fn many_files_by_many_writers_read_back_and_a_changed_byte_is_found() {
-    with_minio("many_files_by_many_writers_read_back_and_a_changed_byte_is_found", |minio| async move {
-        let (_target, three) = several(&bucket(&minio, ""), 3).await;
+    on_each_store("many_files_by_many_writers_read_back_and_a_changed_byte_is_found", |store| async move {
+        let (_target, three) = several(&bucket(&store, ""), 3).await;
         let dir = RunDir::create(&*three[0], "t").await.expect("made");
         let layout = Layout {
             files: 30,

@@ -24,6 +24,8 @@ const STREAMS: usize = 4;
 const RATE_TIME: Duration = Duration::from_millis(500);
 /// Longest answer to a NULL call: a header without results.
 const ANSWER_MAX: usize = 1024;
+/// Longest head of an answer of HTTP, roughly.
+const HEAD_MAX: usize = 64 << 10;
 
 /// Round trips as they came, in seconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +78,12 @@ pub async fn measure_echo(address: SocketAddr, samples: usize) -> Result<RoundTr
 /// Round trips of a NULL call to an NFSv3 server, `address` being the relay in front of it.
 pub async fn measure_null(address: SocketAddr, samples: usize) -> Result<RoundTrips> {
     in_thread(move || round_trips(address, samples, null)).await
+}
+
+/// Round trips of a request to an HTTP server that moves next to nothing and that it may well refuse, `address` being the
+/// relay in front of it.
+pub async fn measure_http(address: SocketAddr, samples: usize) -> Result<RoundTrips> {
+    in_thread(move || round_trips(address, samples, head_of_nothing)).await
 }
 
 async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -144,6 +152,25 @@ fn null(stream: &mut TcpStream) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer to NULL is no RPC reply"));
     }
     exchange(stream, &[], length).map(drop)
+}
+
+/// Any answer will do; one to HEAD has no body, and the connection stays open.
+fn head_of_nothing(stream: &mut TcpStream) -> io::Result<()> {
+    let host = stream.peer_addr()?;
+    stream.write_all(format!("HEAD / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    let mut head = Vec::new();
+    let mut piece = [0; ANSWER_MAX];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let length = stream.read(&mut piece)?;
+        if length == 0 || head.len() > HEAD_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer to HEAD is no HTTP answer"));
+        }
+        head.extend_from_slice(piece.get(..length).unwrap_or_default());
+    }
+    match head.starts_with(b"HTTP/1.") {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer to HEAD is no HTTP answer")),
+    }
 }
 
 /// The first byte of a connection says what the peer does with it.

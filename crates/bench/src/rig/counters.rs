@@ -129,7 +129,7 @@ impl Counters {
 
     /// Bytes sent to clients.
     pub fn served_bytes(&self) -> u64 {
-        self.total("forebay_nfs_read_bytes_total")
+        self.total("forebay_nfs_read_bytes_total") + self.total("forebay_s3_read_bytes_total")
     }
 
     /// Reads that had to wait for bytes that were not there, fetched for them or for another.
@@ -148,7 +148,8 @@ forebay_origin_calls_total{junction="/",kind="read"} 7
 forebay_origin_calls_total{junction="/",kind="lookup"} 5
 forebay_origin_bytes_total{junction="/"} 1000
 forebay_cache_misses_total 3
-forebay_nfs_read_bytes_total 2.5e3
+forebay_nfs_read_bytes_total 2e3
+forebay_s3_read_bytes_total 500
 # EOF
 "#;
 

@@ -32,11 +32,14 @@ pub struct Process {
 pub struct Addresses {
     pub nfs: SocketAddr,
     pub admin: Option<SocketAddr>,
+    #[serde(default)]
+    pub s3: Option<SocketAddr>,
 }
 
 impl Process {
-    /// Start, and wait until it says where it answers.
-    pub fn start(arguments: &[&str]) -> Result<(Process, Addresses)> {
+    /// Start, and wait until it says where it answers. `environment`: besides ours, for what must not stand in a command
+    /// line.
+    pub fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(Process, Addresses)> {
         let name = format!("forebay {}", arguments.first().unwrap_or(&""));
         let failed = |e| Error::io("start", &name, e);
         // What runs, whatever has been built under its name since.
@@ -48,6 +51,7 @@ impl Process {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
             .args(arguments)
+            .envs(environment.iter().copied())
             .arg("--attended")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

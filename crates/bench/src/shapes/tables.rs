@@ -60,6 +60,76 @@ pub fn fill(draft: &mut Draft, all: &All, bounds: &Bounds) {
     Cut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
 }
 
+/// The study's columns, with the target in the place of a service: what it gives directly, and what Forebay in front of it
+/// gives. The study's own numbers are in tables of their own.
+pub fn through(draft: &mut Draft, direct: &All, through: &All, bounds: &Bounds) {
+    for shape in Shape::ALL {
+        for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
+            let of = |(row, _): &(&Measured, &Measured)| {
+                row.condition.shape == shape && row.condition.sweep == sweep
+            };
+            let pairs: Vec<_> = direct.rows.iter().zip(&through.rows).filter(of).collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            let row = |(direct, through): &(&Measured, &Measured)| {
+                let (mut cells, runs) =
+                    (heads(sweep, direct), |row: &Measured| estimate(&together(&row.runs)));
+                let one = |row: &Measured| estimate(&each(&row.runs));
+                cells.extend([runs(direct), runs(through), one(direct), one(through)]);
+                let mut reasons = invalid(direct, bounds);
+                reasons.extend(invalid(through, bounds));
+                Row { invalid: reasons, ..Row::new(cells) }
+            };
+            let columns = columns(shape, sweep).into_iter().chain([
+                "direct (MiB/s)",
+                "through Forebay (MiB/s)",
+                "one worker, direct (MiB/s)",
+                "one worker, through Forebay (MiB/s)",
+            ]);
+            let rows = pairs.iter().map(row).collect();
+            let title = format!("{} directly and through Forebay", shape.name());
+            let mut table = Table::new(title, columns, rows);
+            table.notes = vec![
+                "Through Forebay: by the S3 front of a tier on this machine. Reads are of a warm cache; writes are done when \
+                 the bucket has them."
+                    .to_owned(),
+            ];
+            draft.file.tables.push(table);
+        }
+    }
+    for row in &through.rows {
+        let measure = Measure {
+            name: format!("{}, through Forebay", row.condition.name()),
+            unit: "MiB/s".to_owned(),
+            better: Better::Higher,
+            values: together(&row.runs),
+        };
+        draft.measure(measure, &invalid(row, bounds));
+    }
+}
+
+fn columns(shape: Shape, sweep: Sweep) -> [&'static str; 2] {
+    match sweep {
+        Sweep::Size if shape.writes() => ["Size(MiB) per Proc", "Total Size(MiB)"],
+        Sweep::Size => ["File Size(MiB)", "Total Size(MiB)"],
+        Sweep::Fleet => ["Procs/Node", "Nodes"],
+        Sweep::Block => ["Block (KiB)", "File Size(MiB)"],
+    }
+}
+
+/// What the row is.
+fn heads(sweep: Sweep, row: &Measured) -> Vec<Cell> {
+    let c = &row.condition;
+    match sweep {
+        Sweep::Size => {
+            vec![Cell::Number(c.bytes as f64 / MIB), Cell::Number(c.layout().total_bytes() as f64 / MIB)]
+        }
+        Sweep::Fleet => vec![Cell::Count(c.workers.into()), Cell::Count(c.nodes.into())],
+        Sweep::Block => vec![Cell::Number(c.block as f64 / 1024.0), Cell::Number(c.bytes as f64 / MIB)],
+    }
+}
+
 /// Which rows the limits of a service explain: no part of the way is busy then.
 pub fn limited(draft: &mut Draft, all: &All, limits: &Service) {
     let at_limit = |row: &&Measured| {
@@ -98,33 +168,20 @@ fn phases(runs: &[Run]) -> impl Iterator<Item = &overlap::Phase> {
 
 fn table(shape: Shape, sweep: Sweep, rows: &[&Measured], bounds: &Bounds) -> Table {
     let size = rows.first().map_or(0.0, |row| row.condition.bytes as f64 / MIB);
-    let (title, heads) = match sweep {
-        Sweep::Size => {
-            let first = if shape.writes() { "Size(MiB) per Proc" } else { "File Size(MiB)" };
-            ("against the size of a file".to_owned(), [first, "Total Size(MiB)"])
+    let title = match sweep {
+        Sweep::Size => "against the size of a file".to_owned(),
+        Sweep::Fleet => format!("over nodes, {size} MiB a file"),
+        Sweep::Block => {
+            let call = if shape.writes() { "write" } else { "read" };
+            format!("against the size of a {call}, {size} MiB a file")
         }
-        Sweep::Fleet => (format!("over nodes, {size} MiB a file"), ["Procs/Node", "Nodes"]),
-        Sweep::Block => (
-            format!(
-                "against the size of a {}, {size} MiB a file",
-                if shape.writes() { "write" } else { "read" }
-            ),
-            ["Block (KiB)", "File Size(MiB)"],
-        ),
     };
     let row = |row: &&Measured| {
-        let c = &row.condition;
-        let mut cells = match sweep {
-            Sweep::Size => {
-                vec![Cell::Number(c.bytes as f64 / MIB), Cell::Number(c.layout().total_bytes() as f64 / MIB)]
-            }
-            Sweep::Fleet => vec![Cell::Count(c.workers.into()), Cell::Count(c.nodes.into())],
-            Sweep::Block => vec![Cell::Number(c.block as f64 / 1024.0), Cell::Number(c.bytes as f64 / MIB)],
-        };
+        let mut cells = heads(sweep, row);
         cells.extend(common_cells(row));
         Row { invalid: invalid(row, bounds), ..Row::new(cells) }
     };
-    let columns = heads.into_iter().chain(COLUMNS);
+    let columns = columns(shape, sweep).into_iter().chain(COLUMNS);
     let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
     if sweep == Sweep::Size {
         table.notes = vec![

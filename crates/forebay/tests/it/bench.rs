@@ -3,6 +3,7 @@
 //! No assertion is about how fast something is. Where a slope or a fit is asked for, the line is long enough that the
 //! scatter of a busy machine is small beside it.
 
+mod bucket;
 mod compare;
 mod damage;
 mod distance;

@@ -69,7 +69,7 @@ impl NfsFile {
     }
 
     fn piece_range(&self, piece: u64) -> ByteRange {
-        let size = u64::from(self.shared.client.read_size);
+        let size = u64::from(self.shared.client.transfer.read_size);
         let end = self.size.load(Ordering::Acquire);
         let start = piece.saturating_mul(size).min(end);
         ByteRange::new(start, size.min(end - start))
@@ -77,9 +77,9 @@ impl NfsFile {
 
     /// Bytes that a sequential reader wants: from pieces that are under way, with new ones sent ahead.
     async fn read_ahead(&self, range: ByteRange) -> Result<Bytes> {
-        let size = u64::from(self.shared.client.read_size);
+        let size = u64::from(self.shared.client.transfer.read_size);
         let (first, last) = (range.offset / size, (range.end() - 1) / size);
-        let ahead = last.saturating_add(u64::from(self.shared.client.options.read_ahead));
+        let ahead = last.saturating_add(u64::from(self.shared.client.transfer.read_ahead));
         let mut taken = {
             let mut window = self.window();
             window.next = range.end();
@@ -118,7 +118,7 @@ impl NfsFile {
 
     /// Exactly the range, its pieces side by side.
     async fn read_exactly(&self, range: ByteRange) -> Result<Bytes> {
-        let size = u64::from(self.shared.client.read_size);
+        let size = u64::from(self.shared.client.transfer.read_size);
         if range.length <= size {
             return self.shared.read(range).await;
         }

@@ -35,7 +35,7 @@ struct State {
 
 impl Writes {
     pub fn new(shared: Arc<Shared>) -> Writes {
-        let permits = Arc::new(Semaphore::new(shared.client.options.write_behind.max(1) as usize));
+        let permits = Arc::new(Semaphore::new(shared.client.transfer.write_behind.max(1) as usize));
         Writes { shared, permits, state: Arc::default(), tasks: Mutex::default() }
     }
 
@@ -43,7 +43,7 @@ impl Writes {
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(self.shared.client.write_size as usize));
+            let piece = rest.split_to(rest.len().min(self.shared.client.transfer.write_size as usize));
             let length = piece.len() as u64;
             let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
             state(&self.state).failed()?;
@@ -65,7 +65,7 @@ impl Writes {
 
     /// Waits for the pieces under way.
     pub async fn settle(&self) -> Result<()> {
-        let all = self.shared.client.options.write_behind.max(1);
+        let all = self.shared.client.transfer.write_behind.max(1);
         let _all = self.permits.acquire_many(all).await.map_err(|_| closed())?;
         state(&self.state).failed()
     }

@@ -1,0 +1,100 @@
+//! A share of Azure Files as a target, by its REST interface: each client has connections of its own, and asks as the
+//! client of an NFS server does (`nfs.rs`).
+//!
+//! A range can only be put inside a file, so one that many write is made as long as it gets before they do.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use origin::Origin;
+use origin_azfile::{AzFileOrigin, Config};
+use types::{Error, ErrorKind, Result};
+
+use super::nfs::{NfsClient, Transfer, room_for_connections};
+use super::url::parse_size;
+use super::{Capabilities, Client, Space, Target};
+
+/// The interface takes and gives this much in one call.
+const RANGE_MAX: u32 = 4 << 20;
+const RANGE_MIN: u64 = 64 << 10;
+/// Connections of a client: as many as it has calls under way, most of the time.
+const CONNECTIONS: u64 = 8;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    config: Config,
+    transfer: Transfer,
+}
+
+impl Options {
+    /// Besides what the origin's URL takes: `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and
+    /// `writebehind` (calls), as with an NFS server.
+    pub fn from_url(url: &str) -> Result<Options> {
+        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut transfer =
+            Transfer { read_size: RANGE_MAX, read_ahead: 1, write_size: RANGE_MAX, write_behind: 4 };
+        let mut theirs = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let within = |least: u64, most: u32| {
+                let number = parse_size(value).filter(|n| (least..=u64::from(most)).contains(n));
+                let number = number.and_then(|n| u32::try_from(n).ok());
+                number.ok_or_else(|| wrong(format!("{key} '{value}' should be from {least} to {most}")))
+            };
+            match key {
+                "rsize" => transfer.read_size = within(RANGE_MIN, RANGE_MAX)?,
+                "wsize" => transfer.write_size = within(RANGE_MIN, RANGE_MAX)?,
+                "readahead" => transfer.read_ahead = within(0, 1024)?,
+                "writebehind" => transfer.write_behind = within(1, 1024)?,
+                _ => theirs.push(pair),
+            }
+        }
+        let config = match theirs.as_slice() {
+            [] => Config::from_url(place)?,
+            theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
+        };
+        Ok(Options { config, transfer })
+    }
+}
+
+pub struct AzFileTarget {
+    options: Options,
+}
+
+impl AzFileTarget {
+    pub fn new(options: Options) -> Arc<AzFileTarget> {
+        Arc::new(AzFileTarget { options })
+    }
+}
+
+#[async_trait]
+impl Target for AzFileTarget {
+    fn describe(&self) -> String {
+        self.options.config.url()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Whether it can be written shows only when it is tried.
+        Capabilities { read_only: false, parallel_write: true, whole_files: false }
+    }
+
+    async fn space(&self) -> Result<Option<Space>> {
+        let origin = AzFileOrigin::connect(self.options.config.clone()).await?;
+        let root = origin.root().await?;
+        let stat = origin.statfs(&root.reference).await?;
+        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+    }
+
+    fn room_for(&self, clients: u32) -> Result<()> {
+        room_for_connections(clients, CONNECTIONS)
+    }
+
+    async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
+        let origin = AzFileOrigin::connect(self.options.config.clone()).await.map_err(|error| {
+            let message = format!("{id} of {}", self.options.config.url());
+            Error::new(error.kind(), "connect client", message).with_source(error)
+        })?;
+        Ok(Arc::new(NfsClient::of(origin, self.options.transfer, true).await?))
+    }
+}

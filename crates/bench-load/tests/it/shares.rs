@@ -1,0 +1,78 @@
+//! A share of Azure Files as a target. The service has no emulator; the one it is asked of here stands in for it.
+
+use std::sync::Arc;
+
+use bench_load::data::Content;
+use bench_load::engine::{Control, Job, LocalGate, Phase, run};
+use bench_load::outcome::PhaseOutcome;
+use bench_load::safety::{RunDir, check_target};
+use bench_load::shape::{Amount, Fleet, Layout, Order, Sizes, Work};
+use bench_load::target::{Client, Kind, Target, clients, from_url};
+use testkit::azfile::{StandIn, credentials};
+
+async fn several(share: &StandIn, keys: &std::path::Path) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
+    let url = share.url("show", &format!("&credentials={}&wsize=256k", credentials(keys).display()));
+    let target = from_url(&url).expect("a share");
+    let three = clients(&target, 0, 3).await.expect("clients");
+    (target, three)
+}
+
+fn job(dir: &RunDir, layout: Layout, phases: Vec<Phase>) -> Job {
+    let fleet = Fleet { clients: 3, first_client: 0, workers: 2 };
+    let content = Content { seed: 7, ..Content::default() };
+    Job { root: dir.path(), layout, content, fleet, phases, ..Job::default() }
+}
+
+fn phase(name: &str, work: Work) -> Phase {
+    Phase { name: name.to_owned(), work, version: 5, ..Phase::default() }
+}
+
+fn faults(phases: &[PhaseOutcome]) -> Vec<String> {
+    phases.iter().flat_map(PhaseOutcome::faults).collect()
+}
+
+/// Each client makes a file longer only as it knows it: without the length that it gets, one cuts what another wrote.
+#[tokio::test]
+async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
+    let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
+    let (target, three) = several(&share, keys.path()).await;
+    let dir = RunDir::create(&*three[0], "t").await.expect("made");
+    let bytes = (5 << 20) + 12_345;
+    let layout = Layout { sizes: Sizes::Equal(bytes), ..Layout::default() };
+    for order in [Order::Sequential, Order::Random] {
+        let write = Work { order, amount: Amount::Epochs(2), block_bytes: 300_000, ..Work::sfmw() };
+        let read = Work { block_bytes: 1 << 20, ..Work::sfmr() };
+        let job = job(&dir, layout.clone(), vec![phase("write", write), phase("read", read)]);
+        check_target(&*target, &job, bytes).await.expect("it can be done");
+        let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+        assert_eq!(faults(&outcome.phases), Vec::<String>::new(), "{order:?}");
+        assert_eq!(outcome.phases[0].bytes_written, 2 * bytes);
+        assert_eq!(outcome.phases[1].verification.checked_bytes, 6 * bytes, "every reader saw every byte");
+        let path = job.layout.path(&job.root, 0, 0);
+        assert_eq!(three[1].stat(&path).await.expect("there").size, bytes);
+        three[1].remove(&path).await.expect("removed");
+    }
+    assert!(dir.cleanup(&three).await.expect("cleaned up").complete());
+}
+
+#[tokio::test]
+async fn many_files_of_a_share_are_written_read_listed_and_removed() {
+    let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
+    let (target, three) = several(&share, keys.path()).await;
+    assert!(target.space().await.expect("told").is_some_and(|space| space.available > 0));
+    let dir = RunDir::create(&*three[0], "t").await.expect("made");
+    let sizes = Sizes::Spread { min: 1, max: 300_000 };
+    let layout = Layout { files: 20, sizes, files_per_directory: 7, private: false };
+    let writing = Work { block_bytes: 64 << 10, ..Work::mfmw() };
+    let reading = Work { block_bytes: 100_000, ..Work::mfmr() };
+    let job = job(&dir, layout, vec![phase("write", writing), phase("read", reading)]);
+    let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+    assert_eq!(faults(&outcome.phases), Vec::<String>::new());
+    assert_eq!((outcome.phases[0].units, outcome.phases[1].units), (20, 60));
+    let calls = &outcome.phases[1].calls;
+    assert!(calls.get("read").is_some_and(|reads| *reads >= 60), "{calls:?}");
+    let listed = three[2].list("").await.expect("listed");
+    assert!(listed.iter().all(|entry| entry.kind == Some(Kind::Directory)), "{listed:?}");
+    assert!(dir.cleanup(&three).await.expect("cleaned up").complete());
+    assert_eq!(three[0].list("").await.expect("listed"), []);
+}

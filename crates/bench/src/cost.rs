@@ -1,0 +1,351 @@
+//! What a pass costs at a storage service: requests by kind, bytes that leave it, and what is kept there meanwhile.
+//!
+//! Prices are in `prices.toml`, each with its date and where it stands. None is made up: what a list lacks, the user
+//! gives, or there is no sum.
+
+use std::collections::BTreeMap;
+
+use bench_report::model::{Cell, Row, Table};
+use clap::Args;
+use serde::Deserialize;
+use types::Result;
+
+use crate::cli::refuse;
+
+const LISTS: &str = include_str!("../prices.toml");
+const GIB: f64 = 1_073_741_824.0;
+/// Of a month, as clouds bill it.
+const MONTH_SECONDS: f64 = 730.0 * 3600.0;
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct CostArgs {
+    /// Tell what a pass costs by a list of prices: azure-blob-2018, azure-file-2018. What a list lacks has to be given with
+    /// --price
+    #[arg(long, value_name = "LIST")]
+    cost: Option<String>,
+    /// A price of yours, in place of the list's: put, list, get, delete (each of 10,000 requests), egress (of a GiB that
+    /// leaves the service), storage (of a GiB in a month): egress=0.08,put=0.05. Without --cost all of them are needed
+    #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',')]
+    price: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Put,
+    List,
+    Get,
+    Delete,
+    Egress,
+    Storage,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [Kind::Put, Kind::List, Kind::Get, Kind::Delete, Kind::Egress, Kind::Storage];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "put",
+            Kind::List => "list",
+            Kind::Get => "get",
+            Kind::Delete => "delete",
+            Kind::Egress => "egress",
+            Kind::Storage => "storage",
+        }
+    }
+
+    /// What there is a number of, and of how many the price is.
+    fn unit(self) -> (&'static str, f64) {
+        match self {
+            Kind::Put => ("requests that store", 10_000.0),
+            Kind::List => ("requests that list", 10_000.0),
+            Kind::Get => ("requests that read", 10_000.0),
+            Kind::Delete => ("requests that remove", 10_000.0),
+            Kind::Egress => ("GiB out", 1.0),
+            Kind::Storage => ("GiB kept, months", 1.0),
+        }
+    }
+
+    /// Of a request, by the name of the bench's own client for it (of HTTP or of NFS), or of the tier's. What a tier asks
+    /// its storage for is taken for one request. `None`: no request goes out for it.
+    fn of_call(name: &str) -> Option<Kind> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "get" | "head" | "read" | "getattr" | "access" | "readlink" | "xattrs" | "fsinfo"
+            | "pathconf" => Kind::Get,
+            // To look for a name may be to list what begins with it.
+            "list" | "root" | "lookup" | "readdir" | "readdirplus" => Kind::List,
+            "delete" | "abort" | "remove" | "rmdir" => Kind::Delete,
+            "busy" | "statfs" | "fsstat" => return None,
+            _ => Kind::Put,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lists {
+    list: Vec<List>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    name: String,
+    service: String,
+    currency: String,
+    put: Option<Price>,
+    list: Option<Price>,
+    get: Option<Price>,
+    delete: Option<Price>,
+    egress: Option<Price>,
+    storage: Option<Price>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Price {
+    amount: f64,
+    as_of: String,
+    source: String,
+}
+
+impl List {
+    fn price(&self, kind: Kind) -> Option<&Price> {
+        match kind {
+            Kind::Put => self.put.as_ref(),
+            Kind::List => self.list.as_ref(),
+            Kind::Get => self.get.as_ref(),
+            Kind::Delete => self.delete.as_ref(),
+            Kind::Egress => self.egress.as_ref(),
+            Kind::Storage => self.storage.as_ref(),
+        }
+    }
+}
+
+/// All of a service.
+#[derive(Debug)]
+pub struct Prices {
+    service: String,
+    currency: String,
+    prices: BTreeMap<Kind, Price>,
+}
+
+/// What a pass took of the storage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// By name.
+    pub calls: BTreeMap<String, u64>,
+    pub bytes_out: u64,
+    pub bytes_kept: u64,
+    pub seconds: f64,
+    /// Passes that all this is of.
+    pub passes: u64,
+}
+
+impl CostArgs {
+    /// None unless costs are asked for.
+    pub fn read(&self) -> Result<Option<Prices>> {
+        let list = match &self.cost {
+            Some(name) => Some(list_of(name)?),
+            None if self.price.is_empty() => return Ok(None),
+            None => None,
+        };
+        let mut prices: BTreeMap<Kind, Price> = BTreeMap::new();
+        if let Some(list) = &list {
+            prices.extend(Kind::ALL.into_iter().filter_map(|kind| Some((kind, list.price(kind)?.clone()))));
+        }
+        for given in &self.price {
+            let (kind, price) = price_of_user(given)?;
+            prices.insert(kind, price);
+        }
+        let missing: Vec<&str> =
+            Kind::ALL.iter().filter(|kind| !prices.contains_key(kind)).map(|kind| kind.name()).collect();
+        if !missing.is_empty() {
+            let whence = match &list {
+                Some(list) => format!("--cost {}: the list has", list.name),
+                None => "--price without --cost: there is".to_owned(),
+            };
+            return refuse(format!(
+                "{whence} no price for {}, and none is made up; give what you pay: --price {}",
+                missing.join(", "),
+                missing.iter().map(|kind| format!("{kind}=AMOUNT")).collect::<Vec<_>>().join(",")
+            ));
+        }
+        let (service, currency) = match list {
+            Some(list) => (list.service, list.currency),
+            None => ("whoever is paid what the command line says".to_owned(), "own currency".to_owned()),
+        };
+        Ok(Some(Prices { service, currency, prices }))
+    }
+}
+
+fn list_of(name: &str) -> Result<List> {
+    let lists: Lists = toml::from_str(LISTS).expect("the lists were read by a test");
+    let known = lists.list.iter().map(|list| list.name.as_str()).collect::<Vec<_>>().join(", ");
+    match lists.list.into_iter().find(|list| list.name == name) {
+        Some(list) => Ok(list),
+        None => refuse(format!(
+            "--cost {name}: there are lists of prices for {known}; or leave --cost out and give all with --price"
+        )),
+    }
+}
+
+fn price_of_user(text: &str) -> Result<(Kind, Price)> {
+    let read = text.split_once('=').and_then(|(kind, amount)| {
+        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0)?;
+        Some((kind, amount))
+    });
+    match read {
+        Some((kind, amount)) => {
+            let (as_of, source) = ("this run".to_owned(), "the command line".to_owned());
+            Ok((kind, Price { amount, as_of, source }))
+        }
+        None => refuse(format!(
+            "--price {text}: write put, list, get, delete (of 10,000 requests), egress (of a GiB) or storage (of a GiB in \
+             a month), and an amount: egress=0.08"
+        )),
+    }
+}
+
+impl Taken {
+    /// Of one pass.
+    fn amount(&self, kind: Kind) -> f64 {
+        let passes = self.passes.max(1) as f64;
+        match kind {
+            Kind::Egress => self.bytes_out as f64 / GIB / passes,
+            Kind::Storage => self.bytes_kept as f64 / GIB * self.seconds / MONTH_SECONDS / passes,
+            kind => {
+                let of_kind = self.calls.iter().filter(|(name, _)| Kind::of_call(name) == Some(kind));
+                of_kind.map(|(_, count)| *count as f64).sum::<f64>() / passes
+            }
+        }
+    }
+}
+
+impl Prices {
+    /// Of one pass.
+    fn cost(&self, kind: Kind, taken: &Taken) -> f64 {
+        let amount = self.prices.get(&kind).map_or(0.0, |price| price.amount);
+        taken.amount(kind) / kind.unit().1 * amount
+    }
+
+    pub fn total(&self, taken: &Taken) -> f64 {
+        Kind::ALL.iter().map(|kind| self.cost(*kind, taken)).sum()
+    }
+
+    /// One pass in each of these states.
+    pub fn table(&self, states: &[(&str, &Taken)]) -> Table {
+        let mut columns = vec!["What".to_owned(), format!("Price ({})", self.currency)];
+        columns.extend(states.iter().map(|(name, _)| (*name).to_owned()));
+        columns.extend(states.iter().map(|(name, _)| format!("{name} ({})", self.currency)));
+        let row = |kind: Kind| {
+            let (what, of) = kind.unit();
+            let what = if of > 1.0 { format!("{what} (price of {of})") } else { what.to_owned() };
+            let price = self.prices.get(&kind).map_or(0.0, |price| price.amount);
+            let mut cells = vec![Cell::text(what), Cell::Number(price)];
+            cells.extend(states.iter().map(|(_, taken)| Cell::Number(taken.amount(kind))));
+            cells.extend(states.iter().map(|(_, taken)| Cell::Number(self.cost(kind, taken))));
+            Row::new(cells)
+        };
+        let mut rows: Vec<Row> = Kind::ALL.into_iter().map(row).collect();
+        let none = || Cell::missing("a sum of different things");
+        let mut total = vec![Cell::text("all together"), none()];
+        total.extend(states.iter().map(|_| none()));
+        total.extend(states.iter().map(|(_, taken)| Cell::Number(self.total(taken))));
+        rows.push(Row::new(total));
+        let mut table = Table::new("What a pass costs at the storage", columns, rows);
+        table.notes = vec![
+            format!("Prices of {}.", self.service),
+            "What the tier asked its storage for is counted as one request each; the tier's own machine is not in it.".to_owned(),
+        ];
+        let told = |(kind, price): (&Kind, &Price)| {
+            format!(
+                "{}: {} {}, as of {} ({}).",
+                kind.name(),
+                price.amount,
+                self.currency,
+                price.as_of,
+                price.source
+            )
+        };
+        table.notes.extend(self.prices.iter().map(told));
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(list: &str, prices: &[&str]) -> Result<Option<Prices>> {
+        let price = prices.iter().map(|price| (*price).to_owned()).collect();
+        CostArgs { cost: Some(list.to_owned()), price }.read()
+    }
+
+    #[test]
+    fn every_price_has_a_date_and_a_source() {
+        let lists: Lists = toml::from_str(LISTS).expect("lists");
+        assert_eq!(lists.list.len(), 2);
+        for list in &lists.list {
+            for kind in Kind::ALL {
+                let Some(price) = list.price(kind) else { continue };
+                let year = price.as_of.get(..4).and_then(|year| year.parse().ok());
+                assert!(
+                    year.is_some_and(|year: u32| (2000..2100).contains(&year)),
+                    "{}: {price:?}",
+                    list.name
+                );
+                assert!(price.source.contains('.') && price.amount > 0.0, "{}: {price:?}", list.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_list_lacks_is_asked_for_and_never_made_up() {
+        let error = asked("azure-blob-2018", &[]).expect_err("no egress").to_string();
+        assert!(error.contains("no price for egress") && error.contains("--price egress=AMOUNT"), "{error}");
+        let own = |prices: &[&str]| {
+            let price = prices.iter().map(|price| (*price).to_owned()).collect();
+            CostArgs { cost: None, price }.read()
+        };
+        let error = own(&["egress=0.09", "storage=0.02"]).expect_err("no requests").to_string();
+        assert!(error.contains("put=AMOUNT,list=AMOUNT,get=AMOUNT,delete=AMOUNT"), "{error}");
+        let all = own(&["put=1", "list=1", "get=1", "delete=1", "egress=1", "storage=1"]);
+        assert!(all.expect("prices").expect("asked for").currency.contains("own"));
+        let error = asked("gcs", &[]).expect_err("no list").to_string();
+        assert!(error.contains("azure-blob-2018"), "{error}");
+        for wrong in ["egress", "egress=-1", "egress=much", "speed=1", "egress=inf"] {
+            let error = asked("azure-blob-2018", &[wrong]).expect_err(wrong).to_string();
+            assert!(error.contains("egress=0.08"), "{error}");
+        }
+        assert!(CostArgs::default().read().expect("nothing asked").is_none());
+    }
+
+    #[test]
+    fn a_pass_costs_its_requests_by_kind_its_bytes_and_their_keeping() {
+        let prices = asked("azure-blob-2018", &["egress=0.5", "put=3"]);
+        let prices = prices.expect("prices").expect("asked for");
+        let calls =
+            [("GET", 20_000), ("HEAD", 10_000), ("LIST", 5_000), ("PUT", 1), ("PART", 9_999), ("DELETE", 0)];
+        let taken = Taken {
+            calls: calls.map(|(name, count)| (name.to_owned(), count)).into(),
+            bytes_out: 4 << 30,
+            bytes_kept: 2 << 30,
+            seconds: MONTH_SECONDS,
+            passes: 2,
+        };
+        // Of one pass: 1.5 and 0.25 and 0.5 times 10,000 requests, 2 GiB out, 1 GiB for a month.
+        let wanted = 1.5 * 0.00027 + 0.25 * 0.00027 + 0.5 * 3.0 + 2.0 * 0.5 + 0.0224;
+        assert!((prices.total(&taken) - wanted).abs() < 1e-9, "{} {wanted}", prices.total(&taken));
+        let of_a_tier = Taken {
+            calls: [("read", 10_000), ("getattr", 10_000), ("readdir", 10_000), ("statfs", 9)]
+                .map(|(n, c)| (n.to_owned(), c))
+                .into(),
+            ..Taken::default()
+        };
+        assert!((prices.total(&of_a_tier) - 3.0 * 0.00027).abs() < 1e-9);
+        let table = prices.table(&[("Direct", &taken), ("Warm", &of_a_tier)]);
+        assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
+        assert!(table.notes.iter().any(|note| note.contains("the command line")));
+    }
+}

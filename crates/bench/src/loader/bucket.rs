@@ -1,0 +1,54 @@
+//! Of a data set in a bucket: the predecessor's table, and what each pass costs at the store.
+
+use bench_report::model::{Cell, Row, Table};
+use bench_report::published::aistore;
+use bench_report::summary::estimate;
+
+use super::{GIB, Plan};
+use crate::cost;
+use crate::results::Draft;
+use crate::sample::{Mode, Sample, Triple};
+
+/// Of the first repetition.
+pub fn costs(draft: &mut Draft, plan: &Plan, prices: &cost::Prices, first: &Triple) {
+    let taken = Mode::ALL.map(|mode| {
+        let sample = first.of(mode);
+        cost::Taken {
+            calls: sample.origin_kinds.clone(),
+            bytes_out: sample.origin_bytes,
+            bytes_kept: plan.layout.total_bytes(),
+            seconds: sample.makespan,
+            passes: sample.epochs,
+        }
+    });
+    let [direct, cold, warm] = &taken;
+    draft.file.tables.push(prices.table(&[("Direct", direct), ("Cold", cold), ("Warm", warm)]));
+}
+
+/// The columns of the study's predecessor, which read a bucket through the cache and around it.
+pub fn gets(draft: &mut Draft, plan: &Plan, triples: &[Triple], invalid: &[String]) {
+    let mib = plan.layout.size_limits().1 as f64 / f64::from(1 << 20);
+    let row = |name: &str, mode: Mode| {
+        let of = |value: &dyn Fn(&Sample) -> f64| {
+            estimate(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>())
+        };
+        let cells = vec![
+            Cell::text(name),
+            Cell::text(format!("{mib} MiB")),
+            of(&|s| s.bytes_read as f64 / GIB / s.makespan.max(1e-9)),
+            of(&|s| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)),
+            Cell::missing("the disks of others are not looked at"),
+        ];
+        Row { invalid: invalid.to_vec(), ..Row::new(cells) }
+    };
+    let rows = vec![
+        row("S3 COLD through Forebay", Mode::Cold),
+        row("S3 WARM through Forebay", Mode::Warm),
+        row("S3 DIRECT", Mode::Direct),
+    ];
+    let mut table = Table::new("GET of objects", aistore::LOADER_COLUMNS, rows);
+    table.notes = vec![
+        "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.".to_owned(),
+    ];
+    draft.file.tables.push(table);
+}
