@@ -9,7 +9,7 @@ use types::{Error, Result};
 
 /// The bucket that a tier's only origin is, when it is served by S3.
 pub const BUCKET: &str = "bench";
-const KEY_ID: &str = "forebay-bench";
+const KEY_ID: &str = "FOREBAYBENCH";
 
 /// Removed with the directory that it is in.
 pub struct Keys {

@@ -185,7 +185,15 @@ async fn renamed_while_open(name: &str, policy: &str) {
         assert_eq!(tier.stop(), Some(0));
         let other = tempfile::tempdir().expect("temporary directory");
         let mut second = mounted(&store, other.path(), "");
-        check_renamed(&other.path().join("mnt"));
+        let root = other.path().join("mnt");
+        if store.is_azure() && policy.contains("back") {
+            // A copy has another ETag there, and ours passes for another's: SEMANTICS.md. Nothing is lost.
+            let kept = fs::read_dir(root.join("moved/old")).expect("listed").flatten();
+            let mut kept = kept.map(|entry| fs::read_to_string(entry.path()).expect("read"));
+            assert!(kept.any(|text| text == "one two three!"));
+        } else {
+            check_renamed(&root);
+        }
         second.stop();
     })
     .await;
