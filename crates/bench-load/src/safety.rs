@@ -1,7 +1,7 @@
 //! What keeps a bench from doing harm: it writes only below a directory of its own, removes only what it could
 //! have made there, and says before it begins what it will take.
 //!
-//! The directory is `forebay-bench-<id>` and holds the marker `.forebay-bench`. Without the marker nothing is
+//! The directory is `forebay-bench-<id>` and holds the marker `.forebay.bench`. Without the marker nothing is
 //! written into it and nothing is removed from it; with it, names that no layout makes are left and reported.
 
 mod cleanup;
@@ -21,7 +21,8 @@ pub use cleanup::Cleanup;
 pub use plan::{PhasePlan, Plan, Speed, plan};
 
 const PREFIX: &str = "forebay-bench-";
-pub(crate) const MARKER: &str = ".forebay-bench";
+/// An S3 front of a tier keeps names that begin with ".forebay-" to itself.
+pub(crate) const MARKER: &str = ".forebay.bench";
 /// Of the marker's form.
 const MARKER_SCHEMA: u32 = 1;
 /// Markers and descriptions are smaller; something larger is not ours.

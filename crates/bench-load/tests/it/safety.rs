@@ -82,17 +82,17 @@ async fn without_the_marker_nothing_is_written_or_removed() {
     let place = tempfile::tempdir().expect("directory");
     let (two, dir) = written(place.path()).await;
     let path = place.path().join(dir.path());
-    let marker = std::fs::read(path.join(".forebay-bench")).expect("the marker");
-    std::fs::remove_file(path.join(".forebay-bench")).expect("removed");
+    let marker = std::fs::read(path.join(".forebay.bench")).expect("the marker");
+    std::fs::remove_file(path.join(".forebay.bench")).expect("removed");
     refused(dir.cleanup(&two).await.expect_err("no marker"), "no marker");
     refused(RunDir::create(&*two[0], "t").await.expect_err("no marker"), "no marker");
     refused(RunDir::open(&*two[0], "t").await.expect_err("no marker"), "no marker");
     for bad in [&b"not json"[..], b"{\"forebay_bench\":1,\"id\":\"other\"}", &vec![b'x'; 200_000]] {
-        std::fs::write(path.join(".forebay-bench"), bad).expect("written");
+        std::fs::write(path.join(".forebay.bench"), bad).expect("written");
         assert_eq!(dir.cleanup(&two).await.expect_err("not ours").kind(), ErrorKind::Config);
     }
     assert!(path.join("c00000/d00000/f00000000").exists());
-    std::fs::write(path.join(".forebay-bench"), marker).expect("written");
+    std::fs::write(path.join(".forebay.bench"), marker).expect("written");
     assert_eq!(RunDir::create(&*two[0], "t").await.expect("ours again"), dir);
     for id in ["", "..", "a/b", "a b", "\n", &"x".repeat(101)] {
         if id != ".." {

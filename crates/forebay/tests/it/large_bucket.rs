@@ -27,7 +27,7 @@ fn tier(minio: &Minio, dir: &Path, mount: Option<&Path>) -> Tier {
 }
 
 fn list_calls(tier: &Tier) -> f64 {
-    tier.metric("forebay_origin_calls_total{junction=\"/\",call=\"readdir\"}")
+    tier.metric("forebay_origin_calls_total{junction=\"/\",kind=\"readdir\"}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
