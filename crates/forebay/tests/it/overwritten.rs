@@ -12,6 +12,8 @@ use testkit::ports::free_port;
 use crate::aws;
 use crate::tier::{Tier, forebay};
 
+/// Where awscli signs by version 4.
+const REGION: &str = "eu-central-1";
 const SIZE: usize = 16 << 20;
 /// Each has one byte in all places of one version, so that a mix is seen wherever it is.
 const VERSIONS: u8 = 12;
@@ -82,13 +84,13 @@ async fn an_object_overwritten_in_a_cold_get_is_never_a_mix() {
         let config = format!(
             "[[junction]]\npath = \"/\"\norigin = \"s3://bucket?endpoint=http://{far}&credentials={}\"\n\
              files = \"always\"\ndirectories = \"always\"\n\
-             [s3]\nlisten = \"127.0.0.1:{s3_port}\"\n\
+             [s3]\nlisten = \"127.0.0.1:{s3_port}\"\nregion = \"{REGION}\"\n\
              [[s3.key]]\nid = \"{ACCESS_KEY}\"\nsecret = \"{SECRET_KEY}\"\nread = [\"*\"]\n",
             credentials.display()
         );
         let mut tier = Tier::start(dir.path(), &config);
         let front = format!("http://127.0.0.1:{s3_port}");
-        let url = aws::aws(&front, &["s3", "presign", "s3://show/object"]);
+        let url = aws::aws(&front, &["--region", REGION, "s3", "presign", "s3://show/object"]);
         let fronts: [(&str, Read<'_>); 1] = [("S3", &|| by_s3(&url))];
         let mut version = 1;
         for (front, read) in fronts {
