@@ -6,9 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE, TRANSFER_ENCODING,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
+    TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use s3s::service::S3Service;
@@ -21,6 +22,7 @@ use crate::checksums::Sums;
 use crate::errors::{self, Result, not_offered};
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
+use crate::rest;
 use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, is_auth_parameter, verify};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
@@ -43,7 +45,10 @@ where
 {
     let begun = Instant::now();
     let method = method_label(request.method());
-    let admitted = admit(shared, request).await;
+    let waits = request.headers().contains_key(EXPECT);
+    let (parts, body) = request.into_parts();
+    let (body, rest) = rest::lend(body, waits);
+    let admitted = admit(shared, Request::from_parts(parts, body)).await;
     let answered = match admitted {
         Ok(request) => protocol.call(request).await.map_err(|e| {
             debug!("an answer could not be written: {e:?}");
@@ -59,6 +64,7 @@ where
     let id = HeaderValue::try_from(shared.unique.next()).expect("hexadecimal digits");
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
+    rest.take_in().await;
     response
 }
 
@@ -236,5 +242,5 @@ fn strip(headers: &mut HeaderMap, length: u64) {
     if headers.get(RANGE).is_some_and(|value| !is_range(value)) {
         headers.remove(RANGE);
     }
-    headers.remove(HeaderName::from_static("expect"));
+    headers.remove(EXPECT);
 }

@@ -20,6 +20,7 @@ mod metrics;
 mod object;
 mod ops;
 mod patient;
+mod rest;
 mod rewind;
 mod tls;
 mod tree;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::client::bytes_of;
 use crate::model::{Random, seed};
@@ -113,4 +114,24 @@ async fn nobody_keeps_a_connection_by_sending_slowly() {
         assert!(!all.starts_with(b"HTTP/1.1 2"), "{length}: {}", String::from_utf8_lossy(&all));
     }
     assert_eq!(client.get("/data/x").await.status, 404);
+}
+
+/// A connection that was closed in the midst of a body told its client of a broken pipe, and of nothing else.
+#[tokio::test]
+async fn who_is_refused_in_the_midst_of_a_long_body_is_told_why() {
+    let served = serve().await;
+    let client = served.client();
+    for (path, status) in [("/data/x", 400), ("/nowhere/x", 404)] {
+        let mut request = Request::new("PUT", path).body(vec![7; 12 << 20]);
+        request.set("host", &client.address.to_string());
+        client.signer.sign(&mut request, "UNSIGNED-PAYLOAD");
+        if status == 400 {
+            request.set("x-amz-date", "20200101T000000Z");
+        }
+        let mut stream = TcpStream::connect(client.address).await.expect("it listens");
+        stream.write_all(&bytes_of(&request)).await.expect("all of it is taken");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.expect("an answer");
+        assert_eq!(&head, format!("HTTP/1.1 {status}").as_bytes());
+    }
 }
