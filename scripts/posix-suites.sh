@@ -4,6 +4,8 @@
 #
 #     scripts/posix-suites.sh [--front fuse|nfs] [--write through] [--seed N] [operations of fsx: 1000000] [directory: a temporary one]
 #
+# fsx runs in turns of 100,000 operations, the n-th with the seed + n: see below.
+#
 # Needs root (for pjdfstest, and for the lab) and cargo; /dev/fuse, or what the lab needs. FOREBAY=path/to/forebay chooses
 # another binary than the release build (fuse only: the lab's is the one that is built with its tests).
 # Fails if fsx finds a difference, or if pjdfstest fails in a case in which it passes on the file system itself.
@@ -28,8 +30,9 @@ cargo install --quiet --root "$tools" fsx@0.3.2 pjdfstest@0.2.2
 
 # All that both fronts can do. What goes through pages, what goes around them, and what makes them go. Without
 # posix_fallocate: about once in 200,000 calls this fsx asks for 0 bytes, which no file system allocates, and gives up.
-# Some of its mappings of the file stay behind (on ext4 as here), and at 65,530 the kernel gives it no more: few enough
-# mapread and mapwrite for a million operations.
+# Some of its mappings of the file stay behind (on ext4 as here): each makes what comes after it slower, and at 65,530
+# the kernel gives it no more. So no process does more than 100,000 operations.
+turn=100000
 cat >"$tools/bin/fsx.toml" <<'END'
 [weights]
 read = 10
@@ -51,7 +54,7 @@ END
 
 case $front in
 nfs)
-    export FOREBAY_MUST_RUN=1 FOREBAY_FSX_DIR="$tools/bin" FOREBAY_FSX_OPERATIONS="$operations" FOREBAY_FSX_SEED="$seed" FOREBAY_FSX_POLICY="$policy"
+    export FOREBAY_MUST_RUN=1 FOREBAY_FSX_DIR="$tools/bin" FOREBAY_FSX_OPERATIONS="$operations" FOREBAY_FSX_SEED="$seed" FOREBAY_FSX_TURN="$turn" FOREBAY_FSX_POLICY="$policy"
     exec cargo test --quiet --locked --package forebay --test it -- --ignored --nocapture fsx_through_the_kernel_nfs_client
     ;;
 fuse) ;;
@@ -85,5 +88,9 @@ done
 worse=$(comm -13 "$base/pjdfstest-own.failed" "$base/pjdfstest-pjd.failed")
 [ -z "$worse" ] || { echo "pjdfstest fails through the mount only: $worse"; exit 1; }
 
-echo "fsx: $operations operations, seed $seed, policy $policy"
-"$tools/bin/fsx" -q -f "$tools/bin/fsx.toml" -N "$operations" -S "$seed" "$base/mnt/fsx"
+while [ "$operations" -gt 0 ]; do
+    count=$((operations < turn ? operations : turn))
+    echo "fsx: $count operations, seed $seed, policy $policy"
+    "$tools/bin/fsx" -q -f "$tools/bin/fsx.toml" -N "$count" -S "$seed" "$base/mnt/fsx-$seed"
+    operations=$((operations - count)) seed=$((seed + 1))
+done

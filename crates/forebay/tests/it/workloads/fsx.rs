@@ -18,18 +18,24 @@ fn fsx_through_the_kernel_nfs_client() {
     let Some(tools) = given("FOREBAY_FSX_DIR").map(PathBuf::from) else {
         return not_run(name, "FOREBAY_FSX_DIR names no directory with fsx and fsx.toml");
     };
-    let operations = given("FOREBAY_FSX_OPERATIONS").unwrap_or_else(|| "10000".to_owned());
-    let seed = given("FOREBAY_FSX_SEED").unwrap_or_else(|| "1".to_owned());
+    let number = |name: &str, default: u64| given(name).map_or(default, |it| it.parse().expect(name));
+    let mut left = number("FOREBAY_FSX_OPERATIONS", 10_000);
+    let mut seed = number("FOREBAY_FSX_SEED", 1);
+    let turn = number("FOREBAY_FSX_TURN", 100_000);
     let policy = given("FOREBAY_FSX_POLICY").unwrap_or_else(|| "through".to_owned());
     let policy = Policy { name: policy.leak(), flush: None };
     with_client(name, |client| {
         let bed = Bed::new();
         let _front = ByNfs::mounted(bed.tier(&policy, None), client, &tools);
-        eprintln!("fsx: {operations} operations, seed {seed}, policy {}", policy.name);
-        let command = format!(
-            "{CLIENT_INPUT}/fsx -q -f {CLIENT_INPUT}/fsx.toml -P /tmp -N {operations} -S {seed} {CLIENT_ROOT}/fsx"
-        );
-        let output = client.start(&command).wait(DEADLINE).expect("it ends");
-        assert_eq!(output.status, 0, "{}{}", output.stdout, output.stderr);
+        while left > 0 {
+            let count = left.min(turn);
+            eprintln!("fsx: {count} operations, seed {seed}, policy {}", policy.name);
+            let command = format!(
+                "{CLIENT_INPUT}/fsx -q -f {CLIENT_INPUT}/fsx.toml -P /tmp -N {count} -S {seed} {CLIENT_ROOT}/fsx-{seed}"
+            );
+            let output = client.start(&command).wait(DEADLINE).expect("it ends");
+            assert_eq!(output.status, 0, "{}{}", output.stdout, output.stderr);
+            (left, seed) = (left - count, seed + 1);
+        }
     });
 }
