@@ -12,7 +12,7 @@ pub use tier::of_tier;
 
 use crate::mounts::Mount;
 use crate::nic::Nic;
-use crate::stage::is_bucket;
+use crate::stage::is_http_store;
 
 /// As the program's own package knows it.
 static COMMIT: OnceLock<&str> = OnceLock::new();
@@ -75,7 +75,7 @@ pub fn of_target(url: &str) -> Option<String> {
     if url.starts_with("nfs://") {
         return Some("no mount: NFSv3 calls of the bench's own".to_owned());
     }
-    if is_bucket(url) || url.starts_with("azfile://") {
+    if is_http_store(url) {
         return Some("no mount: HTTP requests of the bench's own".to_owned());
     }
     let path = url.strip_prefix("file://").unwrap_or(url);

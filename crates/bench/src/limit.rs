@@ -18,7 +18,7 @@ use crate::nic::Nic;
 use crate::quantity::Rate;
 use crate::results::Draft;
 use crate::sample::{Mode, Sample};
-use crate::stage::{Line, is_bucket};
+use crate::stage::{Line, is_http_store};
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
@@ -172,7 +172,7 @@ async fn way(target: &str) -> Way {
         let host = rest.split(['/', '?']).next().unwrap_or_default();
         return way_to(host, 2049).await;
     }
-    if is_bucket(target) || target.starts_with("azfile://") {
+    if is_http_store(target) {
         let endpoint = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="));
         return match endpoint.and_then(|endpoint| endpoint.split_once("://")) {
             Some((scheme, host)) => {

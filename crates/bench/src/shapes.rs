@@ -23,7 +23,7 @@ use crate::limit::Bounds;
 use crate::quantity;
 use crate::results::{Draft, publish};
 use crate::rig::{Tier, TierConfig, Write};
-use crate::stage::is_bucket;
+use crate::stage::is_http_store;
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
@@ -62,7 +62,7 @@ pub struct ShapesArgs {
     #[arg(long, value_name = "NODESxWORKERS", value_delimiter = ',', value_parser = parse_fleet)]
     fleets: Vec<(u32, u32)>,
     /// Measure everything once more through Forebay: a tier with an empty cache that writes through, which the bench puts up
-    /// in front of a bucket as --target and reads and writes by its S3 front. What is read there is warm: looks before the
+    /// in front of a bucket or a share of Azure Files as --target and reads and writes by its S3 front. What is read there is warm: looks before the
     /// measurement have filled it
     #[arg(long)]
     through: bool,
@@ -81,9 +81,9 @@ fn parse_fleet(text: &str) -> std::result::Result<(u32, u32), String> {
 
 pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     args.target.check()?;
-    if args.through && (!is_bucket(args.target.url()) || args.target.limits().is_some()) {
+    if args.through && (!is_http_store(args.target.url()) || args.target.limits().is_some()) {
         return refuse(
-            "shapes: --through is for a bucket as --target, without --limits: a tier asks the store itself, where the bench \
+            "shapes: --through is for a bucket or a share of Azure Files as --target, without --limits: a tier asks the store itself, where the bench \
              keeps no limits; measure another target's tier by naming it as --target",
         );
     }

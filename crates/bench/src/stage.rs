@@ -26,7 +26,7 @@ use crate::relay::{self, Relay, measure_http, measure_null};
 use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
 
 use bucket::Bucket;
-pub use bucket::is_bucket;
+pub use bucket::{is_bucket, is_http_store};
 
 /// Round trips by which a line measures itself.
 const SAMPLES: usize = 11;

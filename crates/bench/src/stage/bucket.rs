@@ -26,6 +26,11 @@ pub fn is_bucket(url: &str) -> bool {
     SCHEMES.iter().any(|scheme| url.starts_with(scheme))
 }
 
+/// Whether a URL names a store that is reached by HTTP: a bucket, or a share of Azure Files.
+pub fn is_http_store(url: &str) -> bool {
+    is_bucket(url) || url.starts_with("azfile://")
+}
+
 impl Bucket {
     /// The relay stands in front of the endpoint, so that has to be in the URL, and must not be one of TLS: there is no
     /// certificate for a relay.

@@ -1,5 +1,6 @@
 //! Experiments on a bucket of a real store: the study's tables, states that the counters prove, and what they cost.
 
+use testkit::azfile::{StandIn, credentials};
 use testkit::stores::{RealStore, on_each_store};
 
 use super::room::{Room, column, columns, findings, invalid, result, rows, table};
@@ -72,28 +73,38 @@ async fn a_faithful_loader_reads_a_bucket_directly_cold_and_warm_and_tells_what_
 async fn shapes_measure_a_bucket_directly_and_through_forebay() {
     on_each_store("shapes_measure_a_bucket_directly_and_through_forebay", |store| async move {
         let (room, url) = (Room::new(), bucket(&store));
-        let mut run = vec!["shapes", "--target", &url, "--through", "--sizes", "1MiB,6MiB", "-n", "1"];
-        run.extend(["--nodes", "2", "--workers", "2", "--fleets", "1x2", "--json"]);
-        let measured = result(room.bench(&run));
-        for shape in ["SFMR", "MFMR", "SFMW", "MFMW"] {
-            let own = table(&measured, &format!("{shape} against the size of a file"));
-            assert_eq!(rows(own).len(), 2, "{shape}");
-            assert_eq!(faults(own), Vec::<&str>::new(), "{shape}");
-            let both = table(&measured, &format!("{shape} directly and through Forebay"));
-            assert_eq!(faults(both), Vec::<&str>::new(), "{shape}");
-            for name in ["direct (MiB/s)", "through Forebay (MiB/s)"] {
-                let rates = column(both, name);
-                assert!(
-                    rates.iter().all(|rate| rate["estimate"]["median"].as_f64() > Some(0.0)),
-                    "{shape}: {rates:?}"
-                );
-            }
-        }
-        assert!(table(&measured, "Azure HPC IO").is_object(), "the study's own numbers beside them");
-        room.assert_nothing_is_left();
+        shapes_through(&room, &url);
         assert_is_empty(&url).await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shapes_measure_a_share_of_azure_files_directly_and_through_forebay() {
+    let (stand_in, dir) = (StandIn::start(&["share"]).await, tempfile::tempdir().expect("made"));
+    let url = stand_in.url("share", &format!("&credentials={}", credentials(dir.path()).display()));
+    let room = Room::new();
+    tokio::task::spawn_blocking(move || shapes_through(&room, &url)).await.expect("measured");
+}
+
+fn shapes_through(room: &Room, url: &str) {
+    let mut run = vec!["shapes", "--target", url, "--through", "--sizes", "1MiB,6MiB", "-n", "1"];
+    run.extend(["--nodes", "2", "--workers", "2", "--fleets", "1x2", "--json"]);
+    let measured = result(room.bench(&run));
+    for shape in ["SFMR", "MFMR", "SFMW", "MFMW"] {
+        let own = table(&measured, &format!("{shape} against the size of a file"));
+        assert_eq!(rows(own).len(), 2, "{shape}");
+        assert_eq!(faults(own), Vec::<&str>::new(), "{shape}");
+        let both = table(&measured, &format!("{shape} directly and through Forebay"));
+        assert_eq!(faults(both), Vec::<&str>::new(), "{shape}");
+        for name in ["direct (MiB/s)", "through Forebay (MiB/s)"] {
+            let rates = column(both, name);
+            let some = |rate: &&serde_json::Value| rate["estimate"]["median"].as_f64() > Some(0.0);
+            assert!(rates.iter().all(some), "{shape}: {rates:?}");
+        }
+    }
+    assert!(table(&measured, "Azure HPC IO").is_object(), "the study's own numbers beside them");
+    room.assert_nothing_is_left();
 }
 
 #[tokio::test]
