@@ -186,7 +186,8 @@ impl Shared {
             }
             return How::Whole(Arc::new(Backing { id: None, file }));
         }
-        if self.is_being_written(node) { How::Following } else { How::Snapshot }
+        let follows = self.is_being_written(node) && self.vfs.may_be_half_written(node.id);
+        if follows { How::Following } else { How::Snapshot }
     }
 
     /// Some refusals are of this file or moment, the others will not change.

@@ -73,6 +73,13 @@ impl Vfs {
         self.cache.read(&key, range, &source, lend).await
     }
 
+    /// Whether somebody may be in the midst of writing it: through this tier, or at its origin, where that shows a file
+    /// before all of it is written.
+    pub fn may_be_half_written(&self, id: FileId) -> bool {
+        let origin = self.namespace.getattr_known(id).ok().and_then(|found| self.origin_of(&found));
+        self.dirty.has(id) || !origin.is_some_and(|origin| origin.commits_whole_files())
+    }
+
     /// If some of the file's bytes are not at its origin: these over the bytes below.
     async fn read_dirty(&self, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
         if let Some(file) = self.pending.get(id)

@@ -1,7 +1,8 @@
 //! Objects that others overwrite while they are read for the first time, far from their store.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -55,6 +56,16 @@ fn version_of(bytes: &[u8]) -> u8 {
     first
 }
 
+/// By many calls; it is one open.
+fn by_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; SIZE];
+    let mut file = File::open(path)?;
+    for part in bytes.chunks_mut(1 << 20) {
+        file.read_exact(part)?;
+    }
+    Ok(bytes)
+}
+
 fn by_s3(url: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut answer = ureq::get(url).call().map_err(std::io::Error::other)?;
@@ -63,8 +74,11 @@ fn by_s3(url: &str) -> std::io::Result<Vec<u8>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_overwritten_in_a_cold_get_is_never_a_mix() {
-    let name = "an_object_overwritten_in_a_cold_get_is_never_a_mix";
+async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
+    let name = "an_object_overwritten_in_a_cold_read_is_never_a_mix";
+    if !Path::new("/dev/fuse").exists() {
+        return testkit::lab::not_run(name, "there is no /dev/fuse");
+    }
     if !aws::is_installed(name) {
         return;
     }
@@ -79,7 +93,8 @@ async fn an_object_overwritten_in_a_cold_get_is_never_a_mix() {
         };
         put(1);
         let (_relay, far) = Relay::start(&minio);
-        let s3_port = free_port();
+        let (mount, s3_port) = (dir.path().join("mnt"), free_port());
+        fs::create_dir(&mount).expect("made");
         let credentials = minio.credentials();
         let config = format!(
             "[[junction]]\npath = \"/\"\norigin = \"s3://bucket?endpoint=http://{far}&credentials={}\"\n\
@@ -88,10 +103,11 @@ async fn an_object_overwritten_in_a_cold_get_is_never_a_mix() {
              [[s3.key]]\nid = \"{ACCESS_KEY}\"\nsecret = \"{SECRET_KEY}\"\nread = [\"*\"]\n",
             credentials.display()
         );
-        let mut tier = Tier::start(dir.path(), &config);
+        let mut tier = Tier::start_mounted(dir.path(), &config, Some(&mount));
         let front = format!("http://127.0.0.1:{s3_port}");
         let url = aws::aws(&front, &["--region", REGION, "s3", "presign", "s3://show/object"]);
-        let fronts: [(&str, Read<'_>); 1] = [("S3", &|| by_s3(&url))];
+        let path = mount.join("show/object");
+        let fronts: [(&str, Read<'_>); 2] = [("S3", &|| by_s3(&url)), ("FUSE", &|| by_file(&path))];
         let mut version = 1;
         for (front, read) in fronts {
             let writing = AtomicBool::new(true);
