@@ -88,6 +88,10 @@ impl Origin for Deferred {
         matches!(self.far, Far::Object(_))
     }
 
+    fn commits_whole_files(&self) -> bool {
+        matches!(self.far, Far::Object(_))
+    }
+
     async fn root(&self) -> Result<Object> {
         self.connected().await?.root().await
     }

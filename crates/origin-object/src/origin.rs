@@ -1,7 +1,6 @@
 //! The `Origin` calls, and what they share.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
@@ -36,7 +35,9 @@ pub struct ObjectOrigin {
     pub(crate) tokens: Tokens,
     pub(crate) times: Times,
     /// Of what waits in drafts: it is lost when this process ends.
-    pub(crate) verifier: AtomicU64,
+    pub(crate) verifier: u64,
+    /// How often drafts of an object were lost before that; by its path, and only of those that lost some.
+    pub(crate) losses: Mutex<HashMap<Bytes, u64>>,
 }
 
 impl ObjectOrigin {
@@ -63,7 +64,8 @@ impl ObjectOrigin {
             turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
             tokens: Tokens::default(),
             times: Times::default(),
-            verifier: AtomicU64::new(u64::from_be_bytes(verifier)),
+            verifier: u64::from_be_bytes(verifier),
+            losses: Mutex::default(),
         }))
     }
 
@@ -125,6 +127,10 @@ impl Origin for ObjectOrigin {
     }
 
     fn identity_is_place(&self) -> bool {
+        true
+    }
+
+    fn commits_whole_files(&self) -> bool {
         true
     }
 

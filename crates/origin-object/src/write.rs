@@ -1,7 +1,7 @@
 //! Bytes: written into a draft, an object when they are committed.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use ::origin::{Committed, Object, Reference, Written};
 use bytes::Bytes;
@@ -60,7 +60,7 @@ impl ObjectOrigin {
         stability: Stability,
     ) -> Result<Written> {
         ::origin::change::end_of_write(offset, data.len())?;
-        let verifier = self.verifier();
+        let verifier = self.verifier(reference);
         let mut before = None;
         for _ in 0..TRIES {
             let draft = self.draft_of(reference).await?;
@@ -94,7 +94,7 @@ impl ObjectOrigin {
         let Some(draft) = self.draft(reference) else {
             let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("commit", reference))?;
             return Ok(Committed {
-                verifier: self.verifier(),
+                verifier: self.verifier(reference),
                 before: None,
                 after: Some(object),
                 resent: false,
@@ -102,7 +102,12 @@ impl ObjectOrigin {
         };
         let before = version_of(&draft.base);
         let after = self.complete(reference, &draft).await?;
-        Ok(Committed { verifier: self.verifier(), before: Some(before), after: Some(after), resent: false })
+        Ok(Committed {
+            verifier: self.verifier(reference),
+            before: Some(before),
+            after: Some(after),
+            resent: false,
+        })
     }
 
     /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
@@ -116,7 +121,7 @@ impl ObjectOrigin {
             self.forget(reference, draft);
         }
         if completed.is_err() && self.draft(reference).is_none() {
-            self.lose();
+            self.lose(reference);
         }
         let made = completed?;
         let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("store", reference))?;
@@ -129,13 +134,18 @@ impl ObjectOrigin {
         Ok(object)
     }
 
-    pub(crate) fn verifier(&self) -> WriteVerifier {
-        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    fn verifier(&self, reference: &Reference) -> WriteVerifier {
+        let losses = self.losses().get(&reference.0).copied().unwrap_or_default();
+        self.verifier.wrapping_add(losses).to_be_bytes()
     }
 
-    /// Something that was taken is not there any more: whoever commits is told by another verifier, and writes again.
-    pub(crate) fn lose(&self) {
-        self.verifier.fetch_add(1, Ordering::SeqCst);
+    /// Something that was taken is not there any more: whoever commits is told by another verifier.
+    fn lose(&self, reference: &Reference) {
+        *self.losses().entry(reference.0.clone()).or_default() += 1;
+    }
+
+    fn losses(&self) -> MutexGuard<'_, HashMap<Bytes, u64>> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn forget(&self, reference: &Reference, draft: &Arc<Draft>) {

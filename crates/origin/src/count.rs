@@ -280,6 +280,10 @@ impl Origin for Count {
         self.inner.identity_is_place()
     }
 
+    fn commits_whole_files(&self) -> bool {
+        self.inner.commits_whole_files()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.run("xattrs", self.inner.xattrs(object)).await
     }

@@ -79,6 +79,10 @@ impl Origin for Delay {
         self.inner.identity_is_place()
     }
 
+    fn commits_whole_files(&self) -> bool {
+        self.inner.commits_whole_files()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.travel().await.xattrs(object).await
     }

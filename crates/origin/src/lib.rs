@@ -88,6 +88,13 @@ pub trait Origin: Send + Sync + 'static {
         false
     }
 
+    /// Whether a file's contents change as a whole only, when what was written is committed. Until then readers see what
+    /// was there, and the origin itself keeps what it took of [`Stability::Unstable`] writes: the verifier of a file
+    /// changes if it is lost. A commit may cost as much as the file is long.
+    fn commits_whole_files(&self) -> bool {
+        false
+    }
+
     /// How far it is, if somebody in the stack measures that.
     fn distance(&self) -> Option<types::Distance> {
         None

@@ -401,6 +401,10 @@ impl Origin for Limit {
         self.inner.identity_is_place()
     }
 
+    fn commits_whole_files(&self) -> bool {
+        self.inner.commits_whole_files()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.ask(self.inner.xattrs(object)).await
     }

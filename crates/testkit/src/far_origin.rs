@@ -11,7 +11,9 @@ use origin::memory::MemoryOrigin;
 use origin::{
     Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
 };
-use types::{ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, XattrName};
+use types::{
+    ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, WriteVerifier, XattrName,
+};
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
@@ -23,6 +25,10 @@ pub struct Far {
     answers_to_lose: AtomicU64,
     /// Of writes it does not tell what the file was before.
     silent: AtomicBool,
+    /// It commits whole files: what is written is here until then.
+    drafts: Option<Drafts>,
+    /// Drafts that were lost.
+    lost: AtomicU64,
     /// Part of every reference; references of another generation are stale.
     generation: AtomicU64,
     /// Part of every identity.
@@ -42,8 +48,26 @@ pub struct Far {
     pub gate: tokio::sync::RwLock<()>,
 }
 
+/// By inward reference. Held while one is begun or completed.
+type Drafts = tokio::sync::Mutex<HashMap<Bytes, Draft>>;
+
+/// What was written to a file that was this version before, in order.
+struct Draft {
+    base: Version,
+    writes: Vec<(u64, Bytes)>,
+}
+
 impl Far {
     pub fn new(url: &str) -> Arc<Far> {
+        Far::build(url, None)
+    }
+
+    /// As an object store: see [`Origin::commits_whole_files`].
+    pub fn of_whole_files(url: &str) -> Arc<Far> {
+        Far::build(url, Some(Drafts::default()))
+    }
+
+    fn build(url: &str, drafts: Option<Drafts>) -> Arc<Far> {
         Arc::new(Far {
             memory: MemoryOrigin::new(),
             url: url.to_owned(),
@@ -51,6 +75,8 @@ impl Far {
             way_ms: AtomicU64::new(0),
             answers_to_lose: AtomicU64::new(0),
             silent: AtomicBool::new(false),
+            drafts,
+            lost: AtomicU64::new(0),
             generation: AtomicU64::new(1),
             identities: AtomicU64::new(1),
             reused: Mutex::default(),
@@ -201,6 +227,53 @@ impl Far {
         }
         Ok(change)
     }
+
+    /// If that is what this origin does.
+    async fn write_draft(
+        &self,
+        inward: &Reference,
+        (offset, data): (u64, &Bytes),
+        stability: Stability,
+    ) -> Result<Option<Written>> {
+        let Some(drafts) = &self.drafts else { return Ok(None) };
+        let mut drafts = drafts.lock().await;
+        let now = self.memory.getattr(inward).await?.version;
+        let fresh = || Draft { base: now, writes: Vec::new() };
+        let draft = drafts.entry(inward.0.clone()).or_insert_with(fresh);
+        draft.writes.push((offset, data.clone()));
+        let before = Some(draft.base);
+        if stability > Stability::Unstable {
+            self.complete(&mut drafts, inward).await?;
+        }
+        let (after, verifier) = (Some(self.memory.getattr(inward).await?), self.verifier());
+        Ok(Some(Written { stability, verifier, before, after, resent: false }))
+    }
+
+    async fn commit_draft(&self, inward: &Reference) -> Result<Option<Committed>> {
+        let Some(drafts) = &self.drafts else { return Ok(None) };
+        let mut drafts = drafts.lock().await;
+        let before = Some(self.memory.getattr(inward).await?.version);
+        self.complete(&mut drafts, inward).await?;
+        let (after, verifier) = (Some(self.memory.getattr(inward).await?), self.verifier());
+        Ok(Some(Committed { verifier, before, after, resent: false }))
+    }
+
+    /// What was written to it is part of it now, or is lost if it is another one.
+    async fn complete(&self, drafts: &mut HashMap<Bytes, Draft>, inward: &Reference) -> Result<()> {
+        let Some(draft) = drafts.remove(&inward.0) else { return Ok(()) };
+        if self.memory.getattr(inward).await?.version != draft.base {
+            self.lost.fetch_add(1, Ordering::SeqCst);
+            return Err(Error::new(ErrorKind::VersionChanged, "complete", "a file of a far origin"));
+        }
+        for (offset, data) in draft.writes {
+            self.memory.write(inward, offset, data, Stability::FileSync).await?;
+        }
+        Ok(())
+    }
+
+    fn verifier(&self) -> WriteVerifier {
+        self.lost.load(Ordering::SeqCst).to_be_bytes()
+    }
 }
 
 struct WriteUnderWay<'a> {
@@ -308,7 +381,11 @@ impl Origin for Far {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.begin(change.kind()).await?;
-        let changed = self.memory.change(&self.inward_change(change)?).await?;
+        let inward = self.inward_change(change)?;
+        if let Change::Set { object, .. } = &inward {
+            self.commit_draft(object).await?;
+        }
+        let changed = self.memory.change(&inward).await?;
         if self.loses_this_answer() {
             let silence = Error::new(ErrorKind::Unavailable, change.kind(), "no answer");
             return Err(Error::doubtful(change.kind(), "a far origin", silence));
@@ -316,6 +393,10 @@ impl Origin for Far {
         let around = |told: Around| Around { after: told.after.map(|o| self.outward(o)), ..told };
         let object = changed.object.map(|o| self.outward(o));
         Ok(Changed { object, dir: around(changed.dir), to_dir: around(changed.to_dir), ..changed })
+    }
+
+    fn commits_whole_files(&self) -> bool {
+        self.drafts.is_some()
     }
 
     fn write_max(&self) -> u32 {
@@ -332,7 +413,11 @@ impl Origin for Far {
         let range = ByteRange::new(offset, data.len() as u64);
         let _under_way = WriteUnderWay::begin(self, object, range);
         self.begin("write").await?;
-        let written = self.memory.write(&self.inward(object)?, offset, data, stability).await?;
+        let inward = self.inward(object)?;
+        let written = match self.write_draft(&inward, (offset, &data), stability).await? {
+            Some(written) => written,
+            None => self.memory.write(&inward, offset, data, stability).await?,
+        };
         if self.loses_this_answer() {
             return Err(Error::new(ErrorKind::Unavailable, "write", "no answer"));
         }
@@ -342,7 +427,11 @@ impl Origin for Far {
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
         self.begin("commit").await?;
-        let committed = self.memory.commit(&self.inward(object)?, range).await?;
+        let inward = self.inward(object)?;
+        let committed = match self.commit_draft(&inward).await? {
+            Some(committed) => committed,
+            None => self.memory.commit(&inward, range).await?,
+        };
         Ok(Committed { after: committed.after.map(|o| self.outward(o)), ..committed })
     }
 }

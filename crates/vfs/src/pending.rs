@@ -173,7 +173,8 @@ impl Pending {
             return Ok((file.clone(), false));
         }
         let (origin, _) = self.namespace.origin_of(node)?;
-        let file = File::new(clean.file, node.junction(), clean, origin.write_max());
+        let file =
+            File::new(clean.file, node.junction(), clean, origin.write_max(), origin.commits_whole_files());
         files.insert(clean.file, file.clone());
         Ok((file, true))
     }

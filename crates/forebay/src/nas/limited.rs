@@ -89,6 +89,10 @@ impl Origin for Limited {
         self.inner.identity_is_place()
     }
 
+    fn commits_whole_files(&self) -> bool {
+        self.inner.commits_whole_files()
+    }
+
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.request(object, 0, self.inner.xattrs(object)).await
     }

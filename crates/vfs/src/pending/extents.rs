@@ -23,7 +23,7 @@ pub enum Phase {
         verifier: WriteVerifier,
         arrival: u64,
     },
-    /// On stable storage at the origin.
+    /// On stable storage at the origin, or kept by it until it is asked to commit.
     Stored,
     /// As `Stored`; the cache is taking them now.
     Laying,
@@ -83,6 +83,16 @@ pub struct Lay {
     pub unknown: Vec<ByteRange>,
 }
 
+/// Bytes that the origin itself keeps until it is asked to commit the file as a whole: no need to have them here.
+#[derive(Clone, Debug)]
+struct Kept {
+    verifier: WriteVerifier,
+    /// The origin took the last of them as this one.
+    arrival: u64,
+    /// The first write that any of them is of.
+    sequence: u64,
+}
+
 #[derive(Debug)]
 pub struct Extents<R> {
     /// By offset; they do not overlap.
@@ -95,6 +105,8 @@ pub struct Extents<R> {
     replaced: Ranges,
     /// Writes that are not over, and in how many extents.
     open: BTreeMap<u64, usize>,
+    /// What the origin keeps and is to commit.
+    kept: Option<Kept>,
     /// Where the next part is looked for.
     cursor: u64,
     parts: u64,
@@ -114,6 +126,7 @@ impl<R: Clone> Extents<R> {
             under_way: BTreeMap::new(),
             replaced: Ranges::default(),
             open: BTreeMap::new(),
+            kept: None,
             cursor: 0,
             parts: 0,
             arrivals: 0,
@@ -125,7 +138,12 @@ impl<R: Clone> Extents<R> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty() && self.under_way.is_empty()
+        self.map.is_empty() && self.under_way.is_empty() && self.kept.is_none()
+    }
+
+    /// Is something at the origin that it will show only after a commit?
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
     }
 
     pub fn bytes(&self) -> u64 {
@@ -195,6 +213,10 @@ impl<R: Clone> Extents<R> {
 
     /// Is anything of what was written to `range` up to this write not on stable storage at the origin yet?
     pub fn is_unstored(&self, range: ByteRange, sequence: u64) -> bool {
+        // Of what is kept nobody knows where it was.
+        if self.kept.as_ref().is_some_and(|kept| kept.sequence <= sequence) {
+            return true;
+        }
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
@@ -210,8 +232,11 @@ impl<R: Clone> Extents<R> {
         self.map.values().any(early)
     }
 
-    /// Bytes of a write up to this one that the origin has in memory only.
+    /// Bytes of a write up to this one that the origin has in memory only, or keeps.
     pub fn is_to_commit(&self, sequence: u64) -> bool {
+        if self.kept.as_ref().is_some_and(|kept| kept.sequence <= sequence) {
+            return true;
+        }
         let unstable = |extent: &Extent<R>| {
             extent.sequence <= sequence && matches!(extent.phase, Phase::Unstable { .. })
         };
@@ -299,6 +324,20 @@ impl<R: Clone> Extents<R> {
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, phase));
     }
 
+    /// The origin has taken the part, and keeps it itself until a commit.
+    pub fn arrived_to_be_kept(&mut self, number: u64, verifier: WriteVerifier) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        self.part_is_over(number, |extents, offset| {
+            let Some(extent) = extents.map.get(&offset) else { return };
+            let sequence = extent.sequence;
+            // The verifier of the first: if another has come since, the commit tells that too.
+            let kept = extents.kept.get_or_insert(Kept { verifier, arrival, sequence });
+            (kept.arrival, kept.sequence) = (arrival, kept.sequence.min(sequence));
+            extents.set_phase(offset, Phase::Stored);
+        });
+    }
+
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
@@ -324,6 +363,29 @@ impl<R: Clone> Extents<R> {
         self.arrivals
     }
 
+    /// What the origin kept is stored, if it had it still; otherwise it is lost: the writes that it was of.
+    pub fn kept_is_committed(&mut self, arrivals: u64, now: WriteVerifier) -> Vec<(u64, Stability)> {
+        match &self.kept {
+            Some(kept) if kept.verifier != now => self.kept_is_lost(),
+            Some(kept) if kept.arrival <= arrivals => {
+                self.kept = None;
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// With what is here of it and not in the cache.
+    fn kept_is_lost(&mut self) -> Vec<(u64, Stability)> {
+        let Some(kept) = self.kept.take() else { return Vec::new() };
+        let stored =
+            |(offset, extent): (&u64, &Extent<R>)| (extent.phase == Phase::Stored).then_some(*offset);
+        let offsets: Vec<u64> = self.map.iter().filter_map(stored).collect();
+        let mut lost: Vec<_> = offsets.into_iter().filter_map(|offset| self.remove(offset)).collect();
+        lost.push((kept.sequence, Stability::Unstable));
+        lost
+    }
+
     /// What arrived up to there is stored, if the origin had it still; otherwise it is to be sent again. Bytes of those.
     pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> u64 {
         let mut again = 0;
@@ -337,8 +399,10 @@ impl<R: Clone> Extents<R> {
 
     /// What arrived up to there cannot be stored, ever.
     pub fn commit_failed(&mut self, arrivals: u64) -> Vec<(u64, Stability)> {
-        let lost = self.unstable_up_to(arrivals);
-        lost.into_iter().filter_map(|(offset, ..)| self.remove(offset)).collect()
+        let unstable = self.unstable_up_to(arrivals);
+        let mut lost = self.kept_is_lost();
+        lost.extend(unstable.into_iter().filter_map(|(offset, ..)| self.remove(offset)));
+        lost
     }
 
     fn unstable_up_to(&self, arrivals: u64) -> Vec<(u64, u64, WriteVerifier)> {

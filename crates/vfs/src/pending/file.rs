@@ -16,6 +16,9 @@ use super::links::Link;
 const GATHER_MS: u64 = 20;
 /// What nobody commits is committed after this: an NFS client may forget it had written, and memory is not for keeping.
 const COMMIT_AFTER_MS: u64 = 5_000;
+/// Where a commit costs as much as the file is long, it is later by as much again for each so many bytes of it: then all
+/// commits of a file that grows cost a few times its length, and not its square.
+const COMMIT_LATER_BY: u64 = 64 << 20;
 /// Pause after the first failure, doubled with each; the retry wrapper below has tried for seconds by then.
 const PAUSE_FIRST_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
@@ -26,6 +29,8 @@ pub type Room = Arc<OwnedSemaphorePermit>;
 pub struct File {
     pub id: FileId,
     pub junction: JunctionId,
+    /// See [`origin::Origin::commits_whole_files`].
+    pub whole: bool,
     state: Mutex<State>,
     /// Wakes the sender.
     pub poke: Notify,
@@ -35,6 +40,7 @@ pub struct File {
 
 pub struct State {
     pub extents: Extents<Room>,
+    whole: bool,
     /// The bytes below: in the cache under this key, as far as they are there.
     pub clean: CacheKey,
     /// The version that the origin had when `clean` was that.
@@ -85,8 +91,10 @@ enum Laying {
 pub struct Limits {
     pub now_ms: u64,
     pub parts_max: usize,
-    /// Someone waits for room, or the tier stops: have everything stored.
+    /// Someone waits for room.
     pub pressed: bool,
+    /// The tier stops: have everything stored.
+    pub stopping: bool,
     /// Bytes at the origin, not stored, that are enough for a commit.
     pub unstable_max: u64,
 }
@@ -128,9 +136,10 @@ pub struct Taken {
 }
 
 impl File {
-    pub fn new(id: FileId, junction: JunctionId, clean: CacheKey, part_max: u32) -> Arc<File> {
+    pub fn new(id: FileId, junction: JunctionId, clean: CacheKey, part_max: u32, whole: bool) -> Arc<File> {
         let state = State {
             extents: Extents::new(part_max),
+            whole,
             clean,
             base: clean.version,
             links: Vec::new(),
@@ -155,7 +164,7 @@ impl File {
             closed: false,
         };
         let (poke, progress) = (Notify::new(), watch::Sender::new(()));
-        Arc::new(File { id, junction, state: Mutex::new(state), poke, progress })
+        Arc::new(File { id, junction, whole, state: Mutex::new(state), poke, progress })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,6 +183,26 @@ impl File {
             }
             if progress.changed().await.is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Whether what is below is elsewhere in the cache than it was: waits for what is being given to the cache.
+    pub async fn lays_anew(&self, clean: CacheKey) -> bool {
+        let mut progress = self.progress.subscribe();
+        loop {
+            progress.borrow_and_update();
+            {
+                let state = self.lock();
+                if state.closed || state.clean != clean {
+                    return true;
+                }
+                if state.laying != Some(Laying::Draft) {
+                    return false;
+                }
+            }
+            if progress.changed().await.is_err() {
+                return false;
             }
         }
     }
@@ -277,7 +306,8 @@ impl State {
         self.time = Some(now.map_or(next, |now| now.max(next)));
         self.sequence += 1;
         self.extents.write(offset, data, self.sequence, stability, now_ms, room);
-        self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS);
+        let later = if self.whole { self.size() / COMMIT_LATER_BY } else { 0 };
+        self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS * (1 + later));
         Taken { sequence: self.sequence, before: before.weak() }
     }
 
@@ -314,6 +344,7 @@ impl State {
         extents.has_waiting()
             || extents.parts_under_way() > 0
             || extents.unstable_bytes() > 0
+            || extents.is_kept()
             || self.committing
     }
 
@@ -342,7 +373,8 @@ impl State {
             return Step::Wait(None);
         }
         let due = self.commit_due_ms.is_some_and(|due| due <= now);
-        if due || limits.pressed {
+        // What the origin keeps takes no room here.
+        if due || limits.stopping || limits.pressed && !self.whole {
             self.ask_commit();
             self.commit_due_ms = None;
         }
@@ -381,6 +413,11 @@ impl State {
     fn step_for_readers(&mut self) -> Step {
         if !self.is_quiet() {
             return Step::Wait(None);
+        }
+        if self.extents.is_kept() {
+            // What the origin shows is not what is written yet.
+            self.committing = true;
+            return Step::Commit { arrivals: self.extents.arrivals() };
         }
         if !self.is_exact() {
             return self.lay_exact();
@@ -570,7 +607,7 @@ mod tests {
     #[test]
     fn a_time_that_was_set_after_the_last_write_is_told() {
         let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20);
+        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
         let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
         let mut state = file.lock();
         state.take(

@@ -40,6 +40,10 @@ impl Vfs {
             if let Some(data) = self.gather(&places, &clean).await? {
                 return Ok(Some(data));
             }
+            // What was here is being given to the cache, or was: no need to hold up the sender.
+            if file.lays_anew(clean).await {
+                continue;
+            }
             let held = tokio::time::timeout(PATIENCE, file.hold()).await;
             let Some(_held) = held.map_err(|_| Vfs::busy(file.id))? else { return Ok(None) };
             let (places, clean) = {

@@ -75,9 +75,10 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
 
 impl Pending {
     fn limits(&self, file: &File) -> Limits {
-        let pressed = self.pressed.load(Ordering::SeqCst) > 0 || self.stopping.load(Ordering::SeqCst);
+        let pressed = self.pressed.load(Ordering::SeqCst) > 0;
+        let stopping = self.stopping.load(Ordering::SeqCst);
         let parts_max = self.parts_of_one(file);
-        Limits { now_ms: self.now_ms(), parts_max, pressed, unstable_max: self.bytes_max / 4 }
+        Limits { now_ms: self.now_ms(), parts_max, pressed, stopping, unstable_max: self.bytes_max / 4 }
     }
 
     /// Twice what fits on the line: one half is on the way while the other is answered.
@@ -267,7 +268,12 @@ impl Pending {
             Ok(written) => {
                 let ctime = written.after.as_ref().map(|after| after.attr.ctime);
                 self.learn(file.junction, written.before, ctime);
-                state.extents.arrived(number, written.stability.max(asked), written.verifier);
+                let stability = written.stability.max(asked);
+                if file.whole && stability == Stability::Unstable {
+                    state.extents.arrived_to_be_kept(number, written.verifier);
+                } else {
+                    state.extents.arrived(number, stability, written.verifier);
+                }
                 state.note(Link { before: written.before, after: written.after });
             }
             Err(e) if may_pass(&e) => {
@@ -288,6 +294,11 @@ impl Pending {
         state.commit_is_over();
         match answer {
             Ok(committed) => {
+                let lost = state.extents.kept_is_committed(arrivals, committed.verifier);
+                if !lost.is_empty() {
+                    let e = Error::new(ErrorKind::VersionChanged, "commit what was written to", file.id);
+                    self.lose(file.id, &mut state, &lost, &e);
+                }
                 let again = state.extents.committed(arrivals, committed.verifier);
                 if again > 0 {
                     warn!(file = %file.id, "the origin has lost {again} bytes that it had not stored: sending them again");

@@ -94,13 +94,23 @@ pub fn writable_tier(mode: Mode, bytes_max: u64, edit: impl FnOnce(&mut Junction
     tier_as(mode, edit, Writing { junctions, bytes_max })
 }
 
+/// The same over an origin that shows what is written when it is committed.
+pub fn tier_over_whole_files(mode: Mode, bytes_max: u64) -> Tier {
+    let junctions = [("/".to_owned(), WritePolicy::Through)].into();
+    tier_over(Far::of_whole_files("far:one"), mode, |_| {}, Writing { junctions, bytes_max })
+}
+
 pub fn tier_with(mode: Mode, edit: impl FnOnce(&mut Junction)) -> Tier {
     tier_as(mode, edit, Writing::default())
 }
 
 fn tier_as(mode: Mode, edit: impl FnOnce(&mut Junction), writing: Writing) -> Tier {
+    tier_over(Far::new("far:one"), mode, edit, writing)
+}
+
+fn tier_over(far: Arc<Far>, mode: Mode, edit: impl FnOnce(&mut Junction), writing: Writing) -> Tier {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let (far, clock) = (Far::new("far:one"), Clock::default());
+    let clock = Clock::default();
     let mut junction = Junction::new("/", far.clone());
     edit(&mut junction);
     let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");

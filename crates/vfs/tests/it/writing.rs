@@ -9,7 +9,9 @@ use origin::Origin;
 use types::{ByteRange, Caller, ErrorKind, FileId, Name, Result, SetAttr, Stability};
 use vfs::{CommitOut, WarmMode, WarmProgress, WriteOut};
 
-use crate::harness::{AFTER_TTL, Mode, Tier, in_every_mode, joined, kind, tier, writable_tier};
+use crate::harness::{
+    AFTER_TTL, Mode, Tier, in_every_mode, joined, kind, tier, tier_over_whole_files, writable_tier,
+};
 
 const MIB: u64 = 1 << 20;
 /// Longer than anything here takes on a slow machine; a wait that reaches it is a hang.
@@ -513,4 +515,60 @@ async fn who_may_not_write_does_not() {
     let id = file(&t, b"old").await;
     assert_eq!(kind(t.write(id, 0, b"x", Stability::Unstable).await), Some(ErrorKind::ReadOnly));
     assert_eq!(kind(t.commit(id).await), Some(ErrorKind::ReadOnly));
+}
+
+fn tier_of_whole_files(bytes_max: u64) -> Tier {
+    tier_over_whole_files(Mode::Cached, bytes_max)
+}
+
+/// Each commit of such an origin costs as much as the file is long: 16 of them made a file of 1 GiB cost 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_longer_than_memory_is_committed_as_a_whole_once() {
+    let t = tier_of_whole_files(4 * MIB);
+    let id = file(&t, b"old").await;
+    let model = pattern(1, 40 * MIB);
+    for (n, piece) in model.chunks(MIB as usize).enumerate() {
+        t.unstable(id, n as u64 * MIB, piece).await;
+    }
+    assert_eq!((t.at_the_origin("file").await, t.far.calls("commit")), (b"old".to_vec(), 0));
+    assert!(t.read_path(b"/file").await.unwrap() == model, "what its writer reads");
+    assert_eq!(t.far.calls("commit"), 0, "what was written is in the cache");
+    t.commit(id).await.unwrap();
+    assert_eq!(t.far.calls("commit"), 1);
+    assert!(t.at_the_origin("file").await == model);
+    assert!(t.read_path(b"/file").await.unwrap() == model);
+    assert_eq!(t.far.calls("read"), 0, "what was written is cached as what the origin has now");
+}
+
+/// The bytes below are fetched when nothing is in between: what was written and not committed was put in the cache as part
+/// of what the origin had, and was still there after a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_does_not_show_yet_is_not_cached_as_what_it_has() {
+    let t = tier_of_whole_files(64 * MIB);
+    let old = pattern(1, 3 * MIB);
+    let id = file(&t, &old).await;
+    t.unstable(id, 0, &pattern(2, 2 * MIB)).await;
+    eventually("the origin keeps it", || t.far.calls("write") > 1).await;
+    // It is committed before what is below is fetched, or what is below is fetched without it.
+    let read = t.read(id, 2 * MIB + 1000, 100).await.unwrap();
+    assert_eq!(joined(&read), old[2 * MIB as usize + 1000..][..100]);
+    t.far.set_down(true);
+    let killed = t.after_a_kill();
+    t.far.set_down(false);
+    let there = killed.at_the_origin("file").await;
+    assert!(killed.read_path(b"/file").await.unwrap() == there);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_kept_and_lost_is_told_to_its_writer() {
+    let t = tier_of_whole_files(4 * MIB);
+    let id = file(&t, b"old").await;
+    let verifier = t.unstable(id, 0, &pattern(1, 9 * MIB)).await.verifier;
+    eventually("most of it is at the origin", || t.far.calls("write") >= 8).await;
+    t.far.memory.write_file(b"file", b"theirs").unwrap();
+    assert_eq!(kind(t.commit(id).await), Some(ErrorKind::VersionChanged));
+    assert_eq!(t.at_the_origin("file").await, b"theirs");
+    t.pass(AFTER_TTL);
+    assert_eq!(t.read_path(b"/file").await.unwrap(), b"theirs");
+    assert_ne!(t.commit(id).await.unwrap().verifier, verifier, "an NFS client writes it again");
 }

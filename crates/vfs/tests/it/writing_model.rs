@@ -9,12 +9,14 @@ use origin::Origin;
 use origin::posix::PosixOrigin;
 use types::{ByteRange, Caller, ErrorKind, FileId, SetAttr, Stability};
 
-use crate::harness::{Mode, Random, Tier, in_every_mode, joined, writable_tier};
+use crate::harness::{Mode, Random, Tier, in_every_mode, joined, tier_over_whole_files, writable_tier};
 
 in_every_mode!(
     random_writers_see_and_store_what_they_wrote,
     random_writers_over_a_directory,
+    random_writers_over_whole_files,
     one_writer_cuts_and_grows_the_file,
+    one_writer_cuts_and_grows_a_whole_file,
 );
 
 /// Each writer has as many bytes of the file to itself; not a multiple of anything.
@@ -83,9 +85,48 @@ async fn random_writers_over_a_directory(mode: Mode) {
     assert!(t.read_path(b"/file").await.unwrap() == model, "what is read");
 }
 
-async fn one_writer_cuts_and_grows_the_file(mode: Mode) {
+/// What is written is at the origin long before it is part of the file there.
+async fn random_writers_over_whole_files(mode: Mode) {
     let mut random = seeded(mode);
-    let t = writable_tier(mode, 3 << 20, |_| {});
+    let t = Arc::new(tier_over_whole_files(mode, 3 << 20));
+    let old = origin::memory::generated(9, ByteRange::new(0, WRITERS * REGION / 2)).to_vec();
+    t.far.memory.write_file(b"file", &old).unwrap();
+    let id = t.id(b"/file").await;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|n| tokio::spawn(writer(t.clone(), id, n, region_of(&old, n), Random::of(random.next()))))
+        .collect();
+    for fault in 0..25 {
+        match random.below(3) {
+            0 => t.far.fail("write", ErrorKind::Unavailable, 1 + random.below(3)),
+            1 => t.far.fail("commit", ErrorKind::OutcomeUnknown, 1),
+            _ => {}
+        }
+        if fault == 12 {
+            t.far.change_references();
+        }
+        tokio::time::sleep(Duration::from_millis(1 + random.below(10))).await;
+    }
+    let mut model = Vec::new();
+    for (n, writer) in writers.into_iter().enumerate() {
+        let region = writer.await.expect("no writer saw anything else than it wrote");
+        place(&mut model, n as u64, &region);
+    }
+    t.commit(id).await.unwrap();
+    assert!(t.at_the_origin("file").await == model, "what is at the origin");
+    assert!(t.read_path(b"/file").await.unwrap() == model, "what is read");
+    let t = Arc::into_inner(t).unwrap().after_a_restart().await;
+    assert!(t.read_path(b"/file").await.unwrap() == model, "what is read after a restart");
+}
+
+async fn one_writer_cuts_and_grows_the_file(mode: Mode) {
+    cut_and_grow(writable_tier(mode, 3 << 20, |_| {}), seeded(mode)).await;
+}
+
+async fn one_writer_cuts_and_grows_a_whole_file(mode: Mode) {
+    cut_and_grow(tier_over_whole_files(mode, 3 << 20), seeded(mode)).await;
+}
+
+async fn cut_and_grow(t: Tier, mut random: Random) {
     let mut model = origin::memory::generated(9, ByteRange::new(0, REGION)).to_vec();
     t.far.memory.write_file(b"file", &model).unwrap();
     let (id, caller) = (t.id(b"/file").await, Caller::root());
