@@ -12,7 +12,7 @@ use origin_nfs::NfsOrigin;
 use origin_object::ObjectOrigin;
 use tokio::sync::OnceCell;
 use tracing::info;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
 /// A call waits this long for the connection.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -90,6 +90,10 @@ impl Origin for Deferred {
 
     fn commits_whole_files(&self) -> bool {
         matches!(self.far, Far::Object(_))
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.connected().await?.set_at_commit(object, set).await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -39,6 +39,8 @@ pub struct JunctionStatus {
     pub url: String,
     pub files: String,
     pub directories: String,
+    /// See [`origin::Origin::commits_whole_files`].
+    pub whole_files: bool,
     /// Milliseconds since the origin stopped answering, with the last error.
     pub failing: Option<(u64, String)>,
 }
@@ -114,6 +116,7 @@ impl Grafted {
             url: self.rules.origin.url(),
             files: self.rules.files.to_string(),
             directories: self.rules.directories.to_string(),
+            whole_files: self.rules.origin.commits_whole_files(),
             failing: (since != 0).then(|| (now_ms.saturating_sub(since), error)),
         }
     }

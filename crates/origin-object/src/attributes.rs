@@ -86,6 +86,12 @@ pub fn draft_mark(dialect: Dialect) -> Result<(String, String)> {
     Ok((names(dialect).draft.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
 }
 
+/// Under which names a file's times are stored.
+pub fn time_names(dialect: Dialect) -> [&'static str; 2] {
+    let names = names(dialect);
+    [names.mtime, names.atime]
+}
+
 /// What is stored with an object of what a file has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {

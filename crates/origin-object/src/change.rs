@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
 use crate::attributes::Stored;
+use crate::draft::Draft;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Condition, Metadata, Source};
@@ -342,20 +343,23 @@ impl ObjectOrigin {
         // All in one: what was written, its new length, what is stored with it.
         for _ in 0..2 {
             let draft = self.draft_of(object).await?;
-            let dialect = self.config.dialect;
-            let metadata = Stored::of(&draft.base.metadata, self.config.dialect).set(set, now());
             let sized = match set.size {
                 Some(size) if resizes => draft.resize(size).await,
                 _ => true,
             };
-            let described = !describes
-                || draft.describe(metadata.into_metadata(draft.base.metadata.clone(), dialect)).await;
+            let described = !describes || draft.describe(self.described(&draft, set)).await;
             let after = self.complete(object, &draft).await?;
             if sized && described {
                 return Ok(changed(after));
             }
         }
         Err(Error::new(ErrorKind::Busy, "set attributes of", self.place(object)))
+    }
+
+    /// What is to be stored with a draft.
+    pub(crate) fn described(&self, draft: &Draft, set: &SetAttr) -> Metadata {
+        let (now_is, dialect) = (draft.metadata(), self.config.dialect);
+        Stored::of(&now_is, dialect).set(set, now()).into_metadata(now_is, dialect)
     }
 
     async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {

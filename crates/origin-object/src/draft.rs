@@ -24,6 +24,8 @@ pub struct Draft {
     pub base: Stat,
     /// Stored with what this becomes, and with nothing else: an answer that got lost is not missed.
     mark: (String, String),
+    /// Under which names times are stored, of which bytes that are written make an end.
+    times: [&'static str; 2],
     /// Writers side by side, and alone who completes.
     gate: RwLock<()>,
     state: Mutex<State>,
@@ -35,6 +37,8 @@ struct State {
     /// Of the base's bytes these, from the first, are still part of it: a cut, and what was behind it stays away.
     kept: u64,
     metadata: Metadata,
+    /// It has times that are to be stored with what is written.
+    described: bool,
     /// Something is to be completed.
     changed: bool,
     /// Counts the changes.
@@ -45,6 +49,15 @@ struct State {
     over: bool,
     upload: Option<Upload>,
     parts: BTreeMap<u32, PartState>,
+}
+
+impl State {
+    /// Those of the last write are the store's. An upload has been told already what is stored with it.
+    fn forget_times(&mut self, names: [&'static str; 2]) {
+        if !self.described && self.upload.is_none() {
+            names.into_iter().for_each(|name| drop(self.metadata.remove(name)));
+        }
+    }
 }
 
 enum PartState {
@@ -123,13 +136,14 @@ pub enum Wrote {
 
 impl Draft {
     /// `mark`: the name of the metadata that tells one draft from all others, and this one's.
-    pub fn new(key: String, base: Stat, mark: (String, String)) -> Arc<Draft> {
+    pub fn new(key: String, base: Stat, mark: (String, String), times: [&'static str; 2]) -> Arc<Draft> {
         let mut metadata = base.metadata.clone();
         metadata.insert(mark.0.clone(), mark.1.clone());
         let state = State {
             size: base.size,
             kept: base.size,
             metadata,
+            described: false,
             changed: false,
             changes: 0,
             tried_at: None,
@@ -137,7 +151,7 @@ impl Draft {
             upload: None,
             parts: BTreeMap::new(),
         };
-        Arc::new(Draft { key, base, mark, gate: RwLock::new(()), state: Mutex::new(state) })
+        Arc::new(Draft { key, base, mark, times, gate: RwLock::new(()), state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -197,6 +211,7 @@ impl Draft {
             }
             (state.size, state.changed) = (state.size.max(end), true);
             state.changes += 1;
+            state.forget_times(self.times);
             full
         };
         for (number, bytes) in full {
@@ -255,7 +270,13 @@ impl Draft {
             .collect();
         (state.size, state.changed) = (size, true);
         state.changes += 1;
+        state.forget_times(self.times);
         true
+    }
+
+    /// What would be stored with it now.
+    pub fn metadata(&self) -> Metadata {
+        self.state().metadata.clone()
     }
 
     /// What is stored with it from when it is completed.
@@ -267,7 +288,7 @@ impl Draft {
         if state.over || state.upload.is_some() {
             return false;
         }
-        (state.metadata, state.changed) = (metadata, true);
+        (state.metadata, state.described, state.changed) = (metadata, true, true);
         state.changes += 1;
         true
     }

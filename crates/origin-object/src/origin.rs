@@ -9,7 +9,7 @@ use ::origin::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
 use crate::attributes;
 use crate::draft::{Draft, PARTS_TOGETHER};
@@ -132,6 +132,13 @@ impl Origin for ObjectOrigin {
 
     fn commits_whole_files(&self) -> bool {
         true
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        match self.draft(object) {
+            Some(draft) => Ok(draft.describe(self.described(&draft, set)).await),
+            None => Ok(false),
+        }
     }
 
     async fn root(&self) -> Result<Object> {

@@ -42,7 +42,8 @@ impl ObjectOrigin {
             let moment = self.known.moment(&reference.0);
             let stat = self.stat(reference).await?;
             let mark = attributes::draft_mark(self.config.dialect)?;
-            let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark);
+            let times = attributes::time_names(self.config.dialect);
+            let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark, times);
             let mut drafts = self.drafts();
             // Another one may have come and gone while it was looked at.
             if drafts.contains_key(&reference.0) || self.known.moment(&reference.0) == moment {

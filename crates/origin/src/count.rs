@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use types::{ByteRange, FsStat, Name, Result, Stability, Version, XattrName};
+use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 use crate::limit::LimitMetrics;
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
@@ -282,6 +282,10 @@ impl Origin for Count {
 
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.inner.set_at_commit(object, set).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{ByteRange, FsStat, Name, Result, Stability, Version, XattrName};
+use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
@@ -81,6 +81,10 @@ impl Origin for Delay {
 
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.inner.set_at_commit(object, set).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -19,7 +19,9 @@ pub mod retry;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Turn, Version, XattrName};
+use types::{
+    Attr, ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName,
+};
 
 pub use change::{Around, Before, Change, Changed, Committed, Written};
 
@@ -93,6 +95,13 @@ pub trait Origin: Send + Sync + 'static {
     /// changes if it is lost. A commit may cost as much as the file is long.
     fn commits_whole_files(&self) -> bool {
         false
+    }
+
+    /// Of an origin that commits whole files: the file gets these attributes, but for its size, with what was written to
+    /// it and is not committed. `false`: it cannot, and they are to be set afterwards, which costs a copy of it.
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        let _ = (object, set);
+        Ok(false)
     }
 
     /// How far it is, if somebody in the stack measures that.

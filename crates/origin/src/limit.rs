@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use types::{
-    ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Turn, Version, XattrName,
+    ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName,
 };
 
 use crate::adaptive::{Adaptive, Bounds};
@@ -403,6 +403,10 @@ impl Origin for Limit {
 
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.inner.set_at_commit(object, set).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 use types::{
-    ByteRange, Error, ErrorKind, FsStat, Name, Result, Stability, Timestamp, Turn, Version, XattrName,
+    ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Timestamp, Turn, Version,
+    XattrName,
 };
 
 use crate::reconcile::{Seen, Verdict, judge, look};
@@ -185,6 +186,10 @@ impl Origin for Retry {
 
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.inner.set_at_commit(object, set).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -82,6 +82,12 @@ pub trait Home: Send + Sync + 'static {
     /// Stored when `commit` says so.
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written>;
 
+    /// Attributes that come to be with the next `commit` of what was written. `false`: they are to be set after it.
+    async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
+        let _ = (object, set);
+        Ok(false)
+    }
+
     /// `None`: of what was written since the last commit something may be lost; it is to be written again.
     async fn commit(&self, object: FileId) -> Result<Option<Found>>;
 

@@ -17,7 +17,7 @@ pub use unit::{Content, Making, Unit, Work};
 
 use depend::Depend;
 use pace::Bucket;
-use unit::{Around, OPERATIONS_MAX};
+use unit::{Around, Most};
 
 use crate::index::Position;
 use crate::operation::Operation;
@@ -170,10 +170,11 @@ impl Plan {
         let unit = {
             let pending = &self.pending[&first];
             let chain = self.chains.get(&pending.operation.object());
+            let most = Most::of(self.policy(pending.operation.junction).whole_files);
             let chain = chain
                 .into_iter()
                 .flat_map(|chain| chain.range(first..))
-                .take(OPERATIONS_MAX)
+                .take(most.operations)
                 .copied()
                 .collect();
             let due = |pending: &Pending| self.is_due(pending, now, filling);
@@ -182,6 +183,7 @@ impl Plan {
                 chain,
                 depend: &self.depend,
                 due: &due,
+                most,
                 sabotage: self.sabotage,
             };
             around.form(pending)

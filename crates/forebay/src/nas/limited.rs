@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
 use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
-use types::{ByteRange, Distance, FsStat, Name, Result, Stability, Version, XattrName};
+use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 pub struct Limited {
     inner: Arc<dyn Origin>,
@@ -91,6 +91,10 @@ impl Origin for Limited {
 
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.inner.set_at_commit(object, set).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -70,6 +70,7 @@ pub fn flush_policy(typed: &config::Junction, write: WritePolicy) -> Result<Flus
         bytes_per_second: typed.flush_rate.map(|rate| rate.0),
         windows: windows.collect(),
         conflict: typed.conflicts.map_or_else(Default::default, |conflicts| conflicts.0),
+        ..FlushPolicy::default()
     })
 }
 

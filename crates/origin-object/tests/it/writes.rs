@@ -260,3 +260,34 @@ async fn random_writes_end_as_they_do_in_memory() {
     })
     .await;
 }
+
+/// The time that somebody had set stayed that of the file, whatever was written to it afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_makes_an_end_of_the_time_that_was_set() {
+    on_each_bucket("a_write_makes_an_end_of_the_time_that_was_set", |bucket| async move {
+        let origin = bucket.origin("").await;
+        let file = put(&origin, &root(), "file", b"base").await.reference;
+        let old = types::Timestamp { seconds: 1_000_000_000, nanos: 5 };
+        let mtime = types::TimeChange::To(old);
+        let timed = SetAttr { mtime, ..SetAttr::default() };
+        let set = |set| Change::Set { object: file.clone(), set, guard: None };
+        origin.change(&set(timed)).await.expect("set");
+        let seen = find(&*bucket.origin("").await, "file").await.expect("there");
+        assert_eq!(seen.attr.mtime, old);
+        write(&origin, &file, 0, b"more").await.expect("written");
+        origin.commit(&file, ALL).await.expect("committed");
+        let seen = find(&*bucket.origin("").await, "file").await.expect("there");
+        assert!(seen.attr.mtime > old, "{:?}", seen.attr.mtime);
+        // One that is given with what is written is its own, with small files and with those in parts.
+        for length in [4, 20 * MIB] {
+            write(&origin, &file, 0, b"a").await.expect("written");
+            assert!(origin.set_at_commit(&file, &timed).await.expect("described"));
+            write(&origin, &file, 1, &pattern(length - 1, 3)).await.expect("written");
+            origin.commit(&file, ALL).await.expect("committed");
+            let seen = find(&*bucket.origin("").await, "file").await.expect("there");
+            assert_eq!((seen.attr.mtime, seen.attr.size), (old, length as u64));
+        }
+        assert!(!origin.set_at_commit(&file, &timed).await.expect("nothing is written"));
+    })
+    .await;
+}

@@ -326,6 +326,11 @@ impl Home for BackHome {
         Ok(Written { before: told.before, after })
     }
 
+    async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
+        let set = set.to_set(None);
+        self.at_origin(object, |origin, at| async move { origin.set_at_commit(&at, &set).await }).await
+    }
+
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
         let all = ByteRange::new(0, 0);
         let told = self.at_origin(object, |origin, at| async move { origin.commit(&at, all).await }).await?;

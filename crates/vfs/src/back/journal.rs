@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 use writeback::{
-    Action, FlushConfig, Flusher, Journal, LocalIds, Operation, Position, RecoveredEntry, SystemClock,
+    Action, FlushConfig, FlushPolicy, Flusher, Journal, LocalIds, Operation, Position, RecoveredEntry,
+    SystemClock,
 };
 
 use super::Journaling;
@@ -286,7 +287,8 @@ fn flush_config(namespace: &Namespace, journaling: &Journaling) -> FlushConfig {
     let mut config = FlushConfig::new(journaling.host.clone());
     for junction in namespace.junctions() {
         if let Some(policy) = journaling.flush.get(&junction.path) {
-            config.policies.insert(junction.id, policy.clone());
+            let policy = FlushPolicy { whole_files: junction.whole_files, ..policy.clone() };
+            config.policies.insert(junction.id, policy);
         }
     }
     config

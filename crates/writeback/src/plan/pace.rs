@@ -30,6 +30,8 @@ pub struct FlushPolicy {
     /// None: at any time.
     pub windows: Vec<Window>,
     pub conflict: ConflictPolicy,
+    /// The origin commits whole files: each flush of some bytes costs as much as the file is long.
+    pub whole_files: bool,
 }
 
 /// The clocks, read once per decision.

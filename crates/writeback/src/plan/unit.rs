@@ -14,10 +14,23 @@ use crate::dirty::{Overlay, Piece};
 use crate::operation::{Action, Attributes, NewObject};
 use crate::sabotage::{Bug, Sabotage};
 
-/// Operations in one unit: what one failure or one crash makes us do again.
-pub const OPERATIONS_MAX: usize = 1024;
-/// Bytes in one unit, for the same reason, and so that one file does not keep the others waiting.
-const BYTES_MAX: u64 = 64 << 20;
+/// What is in one unit at most: what one failure or one crash makes us do again.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub operations: usize,
+    /// Also so that one file does not keep the others waiting.
+    pub bytes: u64,
+}
+
+impl Most {
+    /// Where each unit costs as much as the file is long, all of it is better brought at once.
+    pub fn of(whole_files: bool) -> Most {
+        match whole_files {
+            true => Most { operations: 1 << 16, bytes: u64::MAX },
+            false => Most { operations: 1024, bytes: 64 << 20 },
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Unit {
@@ -87,6 +100,7 @@ pub struct Around<'a> {
     pub chain: Vec<u64>,
     pub depend: &'a Depend,
     pub due: &'a dyn Fn(&Pending) -> bool,
+    pub most: Most,
     pub sabotage: Sabotage,
 }
 
@@ -114,7 +128,7 @@ impl Around<'_> {
         let mut members = Vec::new();
         for sequence in &self.chain {
             let pending = self.pending.get(sequence)?;
-            if members.len() == OPERATIONS_MAX || !self.waits_for_members_only(pending, &members) {
+            if members.len() == self.most.operations || !self.waits_for_members_only(pending, &members) {
                 return None;
             }
             members.push(pending);
@@ -143,7 +157,7 @@ impl Around<'_> {
         for sequence in self.chain.iter().skip(1) {
             let Some(next) = self.pending.get(sequence) else { break };
             bytes += u64::from(next.position.data_length);
-            let room = members.len() < OPERATIONS_MAX && bytes <= BYTES_MAX;
+            let room = members.len() < self.most.operations && bytes <= self.most.bytes;
             let fits = match &next.operation.action {
                 Action::Write { base, .. } | Action::Truncate { base, .. } | Action::Set { base, .. } => {
                     making.is_some() || first.operation.base() == *base

@@ -245,13 +245,15 @@ impl Carry<'_> {
         if let Some(cut) = content.cut.filter(|cut| *cut != found.attr.size) {
             found = home.set(object, &nothing, Some(cut)).await?;
         }
+        let mut is_set = set.is_nothing();
         if !content.pieces.is_empty() {
-            found = self.write(object, found.version, content).await?;
+            (found, is_set) = self.write(object, found.version, content, set).await?;
         }
         if let Some(size) = content.size.filter(|size| *size != found.attr.size) {
             found = home.set(object, &nothing, Some(size)).await?;
+            is_set = set.is_nothing();
         }
-        if !set.is_nothing() {
+        if !is_set {
             found = home.set(object, set, None).await?;
         }
         Ok(found)

@@ -12,6 +12,7 @@ use crate::Piece;
 use crate::conflict::AlarmKind;
 use crate::flush::Shared;
 use crate::home::{Found, Seen};
+use crate::operation::Attributes;
 use crate::plan::Content;
 
 /// Commits that say that something was lost, one after another, before the origin is left alone for a while.
@@ -23,13 +24,15 @@ const TOGETHER: usize = 32;
 
 impl Carry<'_> {
     /// The first part goes alone: it tells whether the object still is what was looked at. What others write between the
-    /// further ones, of which several are under way, nobody can tell from our own.
+    /// further ones, of which several are under way, nobody can tell from our own. Also whether it has these attributes
+    /// then.
     pub(super) async fn write(
         &mut self,
         object: FileId,
         mut version: Version,
         content: &Content,
-    ) -> Result<Found> {
+        set: &Attributes,
+    ) -> Result<(Found, bool)> {
         let home = self.shared.home.clone();
         let parts = parts(&content.pieces);
         let Some((first, others)) = parts.split_first() else {
@@ -44,6 +47,7 @@ impl Carry<'_> {
                 let why = "it was changed at the origin while it was written";
                 self.note_seen(written.before, AlarmKind::Overtaken, place, None, why);
             }
+            let is_set = set.is_nothing() || home.set_at_commit(object, set).await?;
             let shared = self.shared;
             let turn = shared.turn(self.unit.junction, others.len().min(TOGETHER)).await;
             let send = |part| async move {
@@ -53,7 +57,7 @@ impl Carry<'_> {
             together(others.iter().map(|part| send(part.as_slice()))).await?;
             drop(turn);
             if let Some(found) = home.commit(object).await? {
-                return Ok(found);
+                return Ok((found, is_set));
             }
             // What was lost took its version with it.
             if let Seen::Found(found) = home.look(object).await? {
