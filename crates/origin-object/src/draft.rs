@@ -306,11 +306,11 @@ impl Draft {
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
                 let ours = self.was_completed(&**store, size).await?;
                 changed();
+                // Parts may still be there, which are not needed any more.
+                self.give_up(&**store).await;
                 if let Some(etag) = ours {
-                    self.state().over = true;
                     return Ok(Some((etag, size)));
                 }
-                self.give_up(&**store).await;
                 Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
             }
             Err(e) => Err(e),

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use types::{ByteRange, Result, Timestamp};
 
 use crate::azure::Azure;
+use crate::gcs::Gcs;
 use crate::http::Http;
 use crate::s3::S3;
 use crate::sign::Environment;
@@ -59,7 +60,8 @@ pub trait Store: Send + Sync {
     /// Parts but for the last have 5 MiB at least, and come in any order, side by side.
     async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part>;
 
-    /// A part that is `range` of another object of this bucket; the bytes do not come here.
+    /// A part that is `range` of another object of this bucket. The bytes do not come here, where the store can copy a
+    /// range.
     async fn part_of(&self, upload: &Upload, number: u32, from: Source<'_>, range: ByteRange)
     -> Result<Part>;
 
@@ -81,6 +83,7 @@ pub fn open_store_as(config: &Config, environment: Option<&Environment>) -> Resu
     Ok(match config.dialect {
         Dialect::S3 => Arc::new(S3::new(config, http, environment)?),
         Dialect::Azure => Arc::new(Azure::new(config, http, environment)?),
+        Dialect::Gcs => Arc::new(Gcs::new(config, http, environment)?),
     })
 }
 
