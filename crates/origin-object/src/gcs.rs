@@ -174,6 +174,10 @@ impl Store for Gcs {
         u64::MAX
     }
 
+    fn joins(&self) -> bool {
+        true
+    }
+
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
         self.bucket.head(key).await
     }

@@ -24,6 +24,11 @@ pub trait Store: Send + Sync {
     /// Longest object that `copy` and `describe` take.
     fn copy_max(&self) -> u64;
 
+    /// Whether it takes another object into an upload without its bytes coming here, and a range of one not.
+    fn joins(&self) -> bool {
+        false
+    }
+
     /// `None`: nothing has this key.
     async fn head(&self, key: &str) -> Result<Option<Stat>>;
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use origin_object::{Condition, Config, Metadata, Part, Source, Store, open_store_as};
+use origin::Origin;
+use origin_object::{Condition, Config, Metadata, ObjectOrigin, Part, Source, Store, open_store_as};
 use testkit::gcs::Gcs;
 use testkit::lab::{NotRun, not_run};
-use types::{ByteRange, ErrorKind};
+use types::{ByteRange, ErrorKind, Stability};
 
-use crate::store::pattern;
+use crate::store::{find, pattern, put, read_all, root};
 
 /// A stand-in with this bucket, or "not run".
 fn gcs(name: &str, bucket: &str) -> Option<Gcs> {
@@ -88,6 +89,28 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
     store.abort(&upload).await.expect("given up");
     store.abort(&upload).await.expect("over");
     until("nothing else stays", || gcs.keys("bucket") == ["show/large", "show/more"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_behind_an_object_is_all_that_is_sent() {
+    let Some(gcs) = gcs("what_is_written_behind_an_object_is_all_that_is_sent", "bucket") else { return };
+    let config = Config::from_url(&format!("gs://bucket/logs?endpoint={}", gcs.endpoint())).expect("a URL");
+    let origin = ObjectOrigin::connect_as(config, Some(&[])).await.expect("connected");
+    let mut bytes = pattern(21 << 20, 1);
+    let file = put(&origin, &root(), "log", &bytes).await.reference;
+    let before = gcs.received();
+    for line in 0..5 {
+        let text = pattern(1000, line);
+        let at = bytes.len() as u64;
+        let data = Bytes::from(text.clone());
+        origin.write(&file, at, data, Stability::FileSync).await.expect("written");
+        bytes.extend_from_slice(&text);
+    }
+    let sent = gcs.received() - before;
+    assert!(sent < 20_000, "{sent} bytes for 5,000");
+    let log = find(&origin, "log").await.expect("there");
+    assert!(read_all(&origin, &log).await.expect("read") == bytes);
+    until("the parts go", || gcs.keys("bucket") == ["logs/log"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
