@@ -41,20 +41,21 @@ if [ "${1:-run}" = test ]; then
         "/usr/lib/python3*/ensurepip:python3-venv:a place for boto3"
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
-        "go:golang-go:builds MinIO"
+        "go:golang-go:builds MinIO and fake-gcs-server"
         "npm:npm:installs Azurite"
     )
 fi
 
-# No Debian package has it: built from its Go module, once.
-build_minio() {
+# Programs that no Debian package has: built from their Go modules, once.
+go_tool() {
+    local program=$1 module=$2 what=$3
     local tools="${HOME:-/root}/.cache/forebay-tools/bin"
-    if command -v minio >/dev/null || [ -x "$tools/minio" ]; then
+    if command -v "$program" >/dev/null || [ -x "$tools/$program" ]; then
         return
     fi
-    echo "setup: building MinIO (a real S3 store); this takes some minutes"
-    GOBIN="$tools" GOFLAGS=-modcacherw go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c >/dev/null 2>&1 ||
-        echo "setup: MinIO could not be built; tests that need it will say \"not run\""
+    echo "setup: building $program ($what); this takes some minutes"
+    GOBIN="$tools" GOFLAGS=-modcacherw go install "$module" >/dev/null 2>&1 ||
+        echo "setup: $program could not be built; tests that need it will say \"not run\""
 }
 
 # As udev has it; where there is none it may be root's alone, and nobody else could mount.
@@ -112,6 +113,9 @@ if [ "${1:-run}" = test ]; then
     python_place boto3 "boto3[crt]==1.43.11"
     # Microsoft's, against our stand-in for its service.
     python_place azure-files "azure-storage-file-share==12.27.1"
+    # Google's, against our stand-in for its store.
+    python_place gcs "google-cloud-storage==3.4.0"
     azurite
-    build_minio
+    go_tool minio github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c "a real S3 store"
+    go_tool fake-gcs-server github.com/fsouza/fake-gcs-server@v1.56.1 "an emulator of Google's store"
 fi

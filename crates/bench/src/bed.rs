@@ -22,7 +22,7 @@ const CLEANERS: u32 = 4;
 
 #[derive(Args, Clone, Debug)]
 pub struct TargetArgs {
-    /// Where the load goes: /path, file:///path, nfs://host/export, s3://bucket, az://account/container or
+    /// Where the load goes: /path, file:///path, nfs://host/export, s3://bucket, az://account/container, gs://bucket or
     /// azfile://account/share
     #[arg(long, value_name = "URL")]
     target: Option<String>,
@@ -85,7 +85,7 @@ impl TargetArgs {
     pub fn check(&self) -> Result<()> {
         if self.target.is_none() {
             return refuse(
-                "no target; name the storage with --target /path, nfs://host/export, s3://bucket, az://account/container or azfile://account/share",
+                "no target; name the storage with --target /path, nfs://host/export, s3://bucket, az://account/container, gs://bucket or azfile://account/share",
             );
         }
         from_url(self.url())?;
@@ -111,7 +111,7 @@ impl Bed {
         if args.url().starts_with("memory:") {
             // Each process has memory of its own, and it lasts as long as one job.
             return refuse(
-                "memory: is for the ceiling that each result tells; name a path, nfs://host/export, s3://bucket, az://account/container or azfile://account/share",
+                "memory: is for the ceiling that each result tells; name a path, nfs://host/export, s3://bucket, az://account/container, gs://bucket or azfile://account/share",
             );
         }
         if written > common.byte_budget {

@@ -56,8 +56,8 @@ const GET_MAX: u64 = 64 << 20;
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
     /// Where the objects are: a directory of this machine (a NAS is put in front of it), or nfs://host/export or
-    /// s3://bucket?endpoint=http://host:port or az://account/container?endpoint=http://host:port that can be written; a
-    /// temporary directory if absent. A bucket's objects are read by GET, directly and from the tier's S3 front
+    /// s3://bucket?endpoint=http://host:port, or az:// or gs:// with one, that can be written; a temporary directory if
+    /// absent. A bucket's objects are read by GET, directly and from the tier's S3 front
     #[arg(long, value_name = "DIR|URL")]
     origin: Option<String>,
     /// Round trip to the storage
@@ -163,7 +163,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     if let Some(other) = args.origin.as_deref().filter(|url| url.contains("://") && !of_others(url)) {
         return refuse(format!(
-            "loader: --origin {other}: expected a directory, nfs://host/export, s3://bucket or az://account/container; what \
+            "loader: --origin {other}: expected a directory, nfs://host/export, s3://bucket, az://account/container or gs://bucket; what \
              else there is can be measured as it is with bench load or shapes"
         ));
     }

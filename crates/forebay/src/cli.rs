@@ -65,7 +65,7 @@ pub struct ServeArgs {
     /// Configuration file (see docs/forebay.example.toml); --origin adds to it, the other options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// An origin and its place in the tree: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, azfile://account/share/dir; several give one tree
+    /// An origin and its place in the tree: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir; several give one tree
     #[arg(long, value_name = "[PATH=]URL")]
     pub origin: Vec<String>,
     /// Cache directory, on a local disk [default: forebay-cache]
@@ -104,7 +104,7 @@ pub struct ServeArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
-    /// The origin: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, azfile://account/share/dir
+    /// The origin: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir
     #[arg(value_name = "URL")]
     pub origin: String,
     /// An empty directory

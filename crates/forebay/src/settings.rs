@@ -194,20 +194,17 @@ fn normal_path(typed: &str) -> Result<String> {
 
 fn parse_origin(url: &str) -> Result<Store> {
     let known = "file:///dir, nfs://host[:port]/export?nconnect=4, s3://bucket/prefix?endpoint=URL, \
-                 az://account/container/prefix and azfile://account/share/dir";
+                 az://account/container/prefix, gs://bucket/prefix and azfile://account/share/dir";
     match url.split_once("://") {
         Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
         Some(("file", path)) => {
             refuse(format!("file://{path}: the path must be absolute; write file:///{path}"))
         }
         Some(("nfs", _)) => Ok(Store::Far(Far::Nfs(Box::new(origin_nfs::Config::from_url(url)?)))),
-        Some(("s3" | "az", _)) => {
+        Some(("s3" | "az" | "gs", _)) => {
             Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?))))
         }
         Some(("azfile", _)) => Ok(Store::Far(Far::AzFile(Box::new(origin_azfile::Config::from_url(url)?)))),
-        Some((scheme @ "gs", _)) => {
-            refuse(format!("{scheme}:// origins are not in this version; it knows {known}"))
-        }
         Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),
         None => refuse(format!("\"{url}\" is no origin; write one as {known}")),
     }

@@ -4,6 +4,9 @@
 //!   rclone's `mtime` is the same)
 //! - Azure, as azcopy's `--preserve-posix-properties`: `permissions` (decimal, with the file's type), `posix_owner`,
 //!   `posix_group`, `modtime` and `posix_atime` (nanoseconds), `is_symlink`
+//! - Google, as gcloud's `--preserve-posix` and `--preserve-symlinks`: `goog-reserved-posix-mode` (octal),
+//!   `goog-reserved-posix-uid`, `goog-reserved-posix-gid`, `goog-reserved-file-mtime` and `goog-reserved-file-atime` (whole
+//!   seconds; the nanoseconds are stored beside them), `goog-reserved-file-is-symlink`
 
 use std::hash::Hasher as _;
 
@@ -52,13 +55,33 @@ const AZCOPY: Names = Names {
     verifier: "forebay_create",
     draft: "forebay_draft",
 };
-/// What a link has besides at Azure; blobfuse2 gives it nothing else.
-const AZURE_LINK: &str = "is_symlink";
+const GCLOUD: Names = Names {
+    mode: "goog-reserved-posix-mode",
+    uid: "goog-reserved-posix-uid",
+    gid: "goog-reserved-posix-gid",
+    mtime: "goog-reserved-file-mtime",
+    atime: "goog-reserved-file-atime",
+    verifier: "forebay-create",
+    draft: "forebay-draft",
+};
+/// Ours, with the times that gcloud stores: their nanoseconds.
+const MTIME_NANOS: &str = "forebay-mtime-nanos";
+const ATIME_NANOS: &str = "forebay-atime-nanos";
 
 fn names(dialect: Dialect) -> &'static Names {
     match dialect {
         Dialect::S3 => &S3FS,
         Dialect::Azure => &AZCOPY,
+        Dialect::Gcs => &GCLOUD,
+    }
+}
+
+/// What says that it is a link where the mode does not: blobfuse2 and gcloud give it nothing else.
+fn link(dialect: Dialect) -> Option<&'static str> {
+    match dialect {
+        Dialect::S3 => None,
+        Dialect::Azure => Some("is_symlink"),
+        Dialect::Gcs => Some("goog-reserved-file-is-symlink"),
     }
 }
 
@@ -110,23 +133,29 @@ impl Stored {
         let names = names(dialect);
         let text = |name: &str| metadata.get(name).map(|text| text.trim());
         let number = |name: &str| text(name)?.parse::<u32>().ok();
-        let time = |name: &str| match dialect {
+        let time = |name: &str, nanos: &str| match dialect {
             Dialect::S3 => time(text(name)?),
             Dialect::Azure => azure_time(text(name)?),
+            Dialect::Gcs => {
+                let seconds = text(name)?.parse().ok()?;
+                let nanos = number(nanos).filter(|nanos| i128::from(*nanos) < NANOS).unwrap_or(0);
+                Some(Timestamp { seconds, nanos })
+            }
         };
         let mut mode = text(names.mode).and_then(|text| match dialect {
             Dialect::S3 => mode(text),
             Dialect::Azure => azure_mode(text),
+            Dialect::Gcs => u32::from_str_radix(text, 8).ok().filter(|mode| mode & !(TYPE | 0o7777) == 0),
         });
-        if dialect == Dialect::Azure && text(AZURE_LINK) == Some("true") {
+        if link(dialect).is_some_and(|name| text(name) == Some("true")) {
             mode = Some(SYMLINK | mode.unwrap_or(0o777) & 0o7777);
         }
         Stored {
             mode,
             uid: number(names.uid),
             gid: number(names.gid),
-            mtime: time(names.mtime),
-            atime: time(names.atime),
+            mtime: time(names.mtime, MTIME_NANOS),
+            atime: time(names.atime, ATIME_NANOS),
             verifier: text(names.verifier)
                 .and_then(|text| u64::from_str_radix(text, 16).ok())
                 .map(u64::to_be_bytes),
@@ -140,18 +169,30 @@ impl Stored {
             Some(value) => drop(metadata.insert(name.to_owned(), value)),
             None => drop(metadata.remove(name)),
         };
-        put(names.mode, self.mode.map(|mode| mode.to_string()));
+        put(
+            names.mode,
+            self.mode.map(|mode| match dialect {
+                Dialect::S3 | Dialect::Azure => mode.to_string(),
+                Dialect::Gcs => format!("{:03o}", mode & 0o7777),
+            }),
+        );
         put(names.uid, self.uid.map(|uid| uid.to_string()));
         put(names.gid, self.gid.map(|gid| gid.to_string()));
         let text = |time: Timestamp| match dialect {
             Dialect::S3 => format!("{}.{:09}", time.seconds, time.nanos),
             Dialect::Azure => nanoseconds(time).to_string(),
+            Dialect::Gcs => time.seconds.to_string(),
         };
         put(names.mtime, self.mtime.map(text));
         put(names.atime, self.atime.map(text));
         put(names.verifier, self.verifier.map(|verifier| format!("{:016x}", u64::from_be_bytes(verifier))));
-        if dialect == Dialect::Azure {
-            put(AZURE_LINK, self.is_symlink().then(|| "true".to_owned()));
+        if dialect == Dialect::Gcs {
+            let nanos = |time: Option<Timestamp>| Some(time?.nanos).filter(|nanos| *nanos > 0);
+            put(MTIME_NANOS, nanos(self.mtime).map(|nanos| nanos.to_string()));
+            put(ATIME_NANOS, nanos(self.atime).map(|nanos| nanos.to_string()));
+        }
+        if let Some(name) = link(dialect) {
+            put(name, self.is_symlink().then(|| "true".to_owned()));
         }
         metadata
     }
@@ -304,10 +345,12 @@ mod tests {
             atime: Some(Timestamp { seconds: 7, nanos: 0 }),
             verifier: Some([0, 1, 2, 3, 4, 5, 6, 255]),
         };
-        for dialect in [Dialect::S3, Dialect::Azure] {
+        for dialect in [Dialect::S3, Dialect::Azure, Dialect::Gcs] {
             let mode = names(dialect).mode;
             let kept = stored.into_metadata(metadata(&[("colour", "blue"), (mode, "1")]), dialect);
-            assert_eq!(Stored::of(&kept, dialect), stored);
+            // gcloud stores no type in a mode.
+            let kind = if dialect == Dialect::Gcs { 0 } else { REGULAR };
+            assert_eq!(Stored::of(&kept, dialect), Stored { mode: Some(kind | 0o751), ..stored });
             assert_eq!(kept["colour"], "blue");
             assert_eq!(Stored::default().into_metadata(kept, dialect), metadata(&[("colour", "blue")]));
             let link = Stored::symlink().into_metadata(Metadata::new(), dialect);
@@ -332,6 +375,28 @@ mod tests {
         assert!(of(&[("is_symlink", "true")]).is_symlink());
         let nonsense =
             [("permissions", "rwx"), ("posix_owner", "-1"), ("modtime", "2026-01-02 03:04:05 +0000")];
+        assert_eq!(of(&nonsense), Stored::default());
+    }
+
+    #[test]
+    fn what_gcloud_stores_is_understood() {
+        let of = |pairs: &[(&str, &str)]| Stored::of(&metadata(pairs), Dialect::Gcs);
+        let gcloud = of(&[
+            ("goog-reserved-posix-mode", "640"),
+            ("goog-reserved-posix-uid", "1000"),
+            ("goog-reserved-posix-gid", "100"),
+            ("goog-reserved-file-mtime", "1595002920"),
+            ("goog-reserved-file-atime", "-1"),
+        ]);
+        assert_eq!((gcloud.mode, gcloud.uid, gcloud.gid), (Some(0o640), Some(1000), Some(100)));
+        assert_eq!(gcloud.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 0 }));
+        assert_eq!(gcloud.atime, Some(Timestamp { seconds: -1, nanos: 0 }));
+        assert!(of(&[("goog-reserved-file-is-symlink", "true")]).is_symlink());
+        let fine = Stored { mtime: Some(Timestamp { seconds: 7, nanos: 5 }), ..Stored::default() };
+        let stored = fine.into_metadata(Metadata::new(), Dialect::Gcs);
+        assert_eq!(stored["goog-reserved-file-mtime"], "7");
+        let nonsense =
+            [("goog-reserved-posix-mode", "rwx"), ("goog-reserved-file-mtime", "1.5"), (MTIME_NANOS, "5")];
         assert_eq!(of(&nonsense), Stored::default());
     }
 

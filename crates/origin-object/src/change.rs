@@ -5,12 +5,9 @@
 //! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both
 //! - attributes are stored with an object by copying it onto itself
 
-use std::sync::Arc;
-
 use ::origin::change::check_target;
 use ::origin::{Before, Change, Changed, Object, Reference};
 use bytes::Bytes;
-use tokio::task::JoinSet;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
 use crate::attributes::Stored;
@@ -19,10 +16,9 @@ use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Condition, Metadata, Source};
 use crate::times::now;
+use crate::together::some_at_a_time;
 use crate::url::Attributes;
 
-/// Objects of a directory that are copied, or removed, at the same time.
-const TOGETHER: usize = 32;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
@@ -393,26 +389,4 @@ impl ObjectOrigin {
         let why = "the top of a bucket has no attributes; give ?uid, ?gid and ?dirmode behind its URL";
         Err(Error::new(ErrorKind::NotPermitted, "set attributes of", why))
     }
-}
-
-/// The first error counts; what was begun is finished.
-async fn some_at_a_time<F>(work: impl Iterator<Item = F>) -> Result<()>
-where
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    let turns = Arc::new(tokio::sync::Semaphore::new(TOGETHER));
-    let mut under_way = JoinSet::new();
-    for one in work {
-        let turn = turns.clone().acquire_owned().await.expect("never closed");
-        under_way.spawn(async move {
-            let _turn = turn;
-            one.await
-        });
-    }
-    let mut outcome = Ok(());
-    while let Some(done) = under_way.join_next().await {
-        let done = done.map_err(|e| Error::new(ErrorKind::Io, "change", "many objects").with_source(e));
-        outcome = outcome.and(done.and_then(|done| done));
-    }
-    outcome
 }

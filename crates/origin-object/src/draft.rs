@@ -49,6 +49,8 @@ struct State {
     over: bool,
     upload: Option<Upload>,
     parts: BTreeMap<u32, PartState>,
+    /// The base is taken into the upload whole, as the part of this number.
+    joined: Option<u32>,
 }
 
 impl State {
@@ -65,6 +67,35 @@ enum PartState {
     /// On its way.
     Sent,
     Stored(Part),
+}
+
+impl State {
+    /// Nothing more can be written to it.
+    fn is_sent(&self, number: u32) -> bool {
+        self.parts.get(&number).is_some_and(|part| !matches!(part, PartState::Filling(_)))
+            || self.joined.is_some_and(|last| number <= last + 1)
+    }
+
+    /// The store has the last part as it was when it was to be completed: nothing goes behind that.
+    fn ends(&self) -> bool {
+        let last = self.size.checked_sub(1).and_then(part_at);
+        last.is_some_and(|(number, range)| range.end() > self.size && self.is_sent(number))
+    }
+
+    /// Where what was written lies behind all of the base, the last of the parts that the base fills.
+    fn whole_base(&self, base: u64) -> Option<u32> {
+        let (next, range) = part_at(base)?;
+        let last = next - 1;
+        let touched = match self.parts.get(&next) {
+            None => false,
+            Some(PartState::Filling(filling)) => {
+                filling.written.first().is_some_and(|(from, _)| range.offset + (*from as u64) < base)
+            }
+            Some(PartState::Sent | PartState::Stored(_)) => range.offset < base,
+        };
+        let is_whole = self.kept == base && self.size >= base && !touched;
+        (is_whole && last > 0 && self.parts.range(..next).next().is_none()).then_some(last)
+    }
 }
 
 #[derive(Clone)]
@@ -109,6 +140,13 @@ impl Filling {
         });
     }
 
+    /// Without what is in front of that.
+    fn behind(mut self, at: usize) -> Filling {
+        let bytes = if at < self.bytes.len() { self.bytes.split_off(at) } else { BytesMut::new() };
+        let written = self.written.into_iter().filter(|(_, to)| *to > at);
+        Filling { bytes, written: written.map(|(from, to)| (from.saturating_sub(at), to - at)).collect() }
+    }
+
     /// What was not written, of a part of this length.
     fn holes(&self, length: usize) -> Vec<(usize, usize)> {
         let (mut holes, mut at) = (Vec::new(), 0);
@@ -150,6 +188,7 @@ impl Draft {
             over: false,
             upload: None,
             parts: BTreeMap::new(),
+            joined: None,
         };
         Arc::new(Draft { key, base, mark, times, gate: RwLock::new(()), state: Mutex::new(state) })
     }
@@ -192,9 +231,7 @@ impl Draft {
             if state.over {
                 return Ok(Wrote::Over);
             }
-            let behind =
-                |number| matches!(state.parts.get(number), Some(PartState::Sent | PartState::Stored(_)));
-            if pieces.iter().any(|(number, ..)| behind(number)) {
+            if pieces.iter().any(|(number, ..)| state.is_sent(*number)) || end > state.size && state.ends() {
                 return Ok(Wrote::Behind);
             }
             let mut full = Vec::new();
@@ -254,7 +291,8 @@ impl Draft {
     pub async fn resize(&self, size: u64) -> bool {
         let _gate = self.gate.write().await;
         let mut state = self.state();
-        if state.over || state.parts.values().any(|part| !matches!(part, PartState::Filling(_))) {
+        let sent = state.parts.values().any(|part| !matches!(part, PartState::Filling(_)));
+        if state.over || sent || state.joined.is_some() {
             return false;
         }
         state.kept = state.kept.min(size);
@@ -327,11 +365,11 @@ impl Draft {
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
                 let ours = self.was_completed(&**store, size).await?;
                 changed();
+                // Parts may still be there, which are not needed any more.
+                self.give_up(&**store).await;
                 if let Some(etag) = ours {
-                    self.state().over = true;
                     return Ok(Some((etag, size)));
                 }
-                self.give_up(&**store).await;
                 Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
             }
             Err(e) => Err(e),
@@ -387,11 +425,18 @@ impl Draft {
         size: u64,
     ) -> Result<String> {
         let upload = self.upload(&**store).await?;
-        let kept = self.state().kept;
+        let (kept, joined) = {
+            let mut state = self.state();
+            if state.joined.is_none() && store.joins() {
+                state.joined = state.whole_base(self.base.size);
+            }
+            (state.kept, state.joined)
+        };
         let mut sending = JoinSet::new();
-        for (number, range) in parts_of(size) {
-            let filling = match self.state().parts.get(&number) {
+        for (number, mut range) in parts_of(size) {
+            let mut filling = match self.state().parts.get(&number) {
                 Some(PartState::Stored(_)) => continue,
+                None if joined.is_some_and(|last| number < last) => continue,
                 Some(PartState::Filling(filling)) => filling.clone(),
                 // The writer that was to bring it went away.
                 Some(PartState::Sent) => {
@@ -403,6 +448,17 @@ impl Draft {
             let (store, turns, key, base) =
                 (store.clone(), turns.clone(), self.key.clone(), self.base.clone());
             let upload = upload.clone();
+            // One part is all of the base, and the next one begins where that ends.
+            if joined == Some(number) {
+                range = ByteRange::new(0, base.size);
+            } else if joined.is_some() && range.offset < base.size {
+                let at = base.size - range.offset;
+                filling = filling.behind(at as usize);
+                range = ByteRange::new(base.size, range.length - at);
+            }
+            if range.length == 0 {
+                continue;
+            }
             sending.spawn(async move {
                 let _turn = turns.acquire().await.expect("never closed");
                 let last = range.end() == size;
@@ -492,7 +548,10 @@ impl Drop for Back<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+    use crate::store::{Got, Page};
 
     #[test]
     fn what_was_written_and_what_was_not_are_known() {
@@ -512,5 +571,150 @@ mod tests {
         assert_eq!((filling.written.as_slice(), &filling.bytes[..]), (&[(0, 7)][..], &b"zeXXmid"[..]));
         filling.cut(0);
         assert_eq!(filling.holes(3), [(0, 3)]);
+    }
+
+    const BASE: u64 = 3 * PART - 100;
+
+    /// One object, and an upload of another one, which it is told to lose.
+    #[derive(Default)]
+    struct Memory {
+        joins: bool,
+        /// Calls to refuse: `(name, how often)`.
+        refuse: Mutex<Option<(&'static str, u32)>>,
+        object: Mutex<Bytes>,
+        parts: Mutex<BTreeMap<u32, Bytes>>,
+        /// Bytes that came from here.
+        came: Mutex<u64>,
+    }
+
+    impl Memory {
+        fn answer(&self, name: &'static str) -> Result<()> {
+            match self.refuse.lock().unwrap().as_mut() {
+                Some((call, times)) if *call == name && *times > 0 => {
+                    *times -= 1;
+                    Err(Error::new(ErrorKind::Unavailable, name, "the test"))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Store for Memory {
+        fn copy_max(&self) -> u64 {
+            0
+        }
+        fn joins(&self) -> bool {
+            self.joins
+        }
+        async fn head(&self, _: &str) -> Result<Option<Stat>> {
+            Ok(None)
+        }
+        async fn get(&self, _: &str, _: Option<&str>, range: ByteRange) -> Result<Got> {
+            let object = self.object.lock().unwrap().clone();
+            let data = object.slice(range.offset as usize..range.end() as usize);
+            Ok(Got { etag: "1".into(), size: object.len() as u64, data })
+        }
+        async fn list(&self, _: &str, _: bool, _: Option<&str>, _: u32) -> Result<Page> {
+            unreachable!()
+        }
+        async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Condition<'_>) -> Result<String> {
+            unreachable!()
+        }
+        async fn delete(&self, _: &str) -> Result<()> {
+            unreachable!()
+        }
+        async fn copy(&self, _: Source<'_>, _: &str, _: Option<&Metadata>) -> Result<String> {
+            unreachable!()
+        }
+        async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+            Ok(Upload { key: key.into(), id: "1".into(), metadata: metadata.clone() })
+        }
+        async fn part(&self, _: &Upload, number: u32, data: Bytes) -> Result<Part> {
+            self.answer("part")?;
+            *self.came.lock().unwrap() += data.len() as u64;
+            self.parts.lock().unwrap().insert(number, data);
+            Ok(Part { number, etag: number.to_string() })
+        }
+        async fn part_of(&self, _: &Upload, number: u32, _: Source<'_>, range: ByteRange) -> Result<Part> {
+            self.answer("part_of")?;
+            let got = self.get("", None, range).await?;
+            self.parts.lock().unwrap().insert(number, got.data);
+            Ok(Part { number, etag: number.to_string() })
+        }
+        async fn complete(&self, _: &Upload, parts: &[Part], _: Condition<'_>) -> Result<String> {
+            self.answer("complete")?;
+            let stored = self.parts.lock().unwrap();
+            let bytes: Vec<&[u8]> = parts.iter().map(|part| &stored[&part.number][..]).collect();
+            *self.object.lock().unwrap() = bytes.concat().into();
+            Ok("2".into())
+        }
+        async fn abort(&self, _: &Upload) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A change of an object in memory; `lost` calls have no answer the first time. The bytes that came for it.
+    async fn changed(joins: bool, lost: &'static str, writes: &[(u64, usize)]) -> u64 {
+        static BYTES: LazyLock<Bytes> =
+            LazyLock::new(|| (0..BASE).map(|at| at.wrapping_mul(0x9e37_79b9) as u8).collect());
+        let memory = Memory { joins, object: Mutex::new(BYTES.clone()), ..Memory::default() };
+        let memory = Arc::new(Memory { refuse: Mutex::new(Some((lost, 1))), ..memory });
+        let store: Arc<dyn Store> = memory.clone();
+        let modified = types::Timestamp { seconds: 1, nanos: 0 };
+        let stat = Stat { size: BASE, etag: "1".into(), modified, metadata: Metadata::new() };
+        let draft = Draft::new("key".into(), stat, ("mark".into(), "1".into()), ["mtime", "atime"]);
+        let turns = Arc::new(Semaphore::new(PARTS_TOGETHER));
+        let mut expected = BYTES.to_vec();
+        for (turn, (offset, length)) in writes.iter().enumerate() {
+            let data = Bytes::from(vec![turn as u8 + 1; *length]);
+            let end = *offset as usize + length;
+            match draft.write(&*store, &turns, *offset, &data).await {
+                Ok(Wrote::Taken) => {
+                    expected.resize(expected.len().max(end), 0);
+                    expected[*offset as usize..end].copy_from_slice(&data);
+                }
+                Ok(Wrote::Behind) => {}
+                Ok(Wrote::Over) => panic!("not over yet"),
+                Err(e) => panic!("{e}"),
+            }
+            if turn == 0 {
+                let lost = draft.complete(&store, &turns, &|| ()).await.err();
+                assert_eq!(lost.map(|e| e.kind()), Some(ErrorKind::Unavailable));
+            }
+        }
+        let (_, size) = draft.complete(&store, &turns, &|| ()).await.unwrap().expect("changed");
+        assert_eq!(size, expected.len() as u64);
+        assert!(*memory.object.lock().unwrap() == expected, "joins {joins}, lost {lost}, {writes:?}");
+        *memory.came.lock().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_after_a_completion_that_failed_lies_where_it_belongs() {
+        let part = PART as usize;
+        for joins in [false, true] {
+            for lost in ["complete", "part", "part_of"] {
+                for first in [(5, 10), (BASE, 10), (BASE + 3, part), (PART, 10), (BASE - 1, 2)] {
+                    for second in [
+                        (6, 1),
+                        (BASE - 200, 300),
+                        (BASE + 1, 5),
+                        (BASE + 200, 5),
+                        (4 * PART + 7, 9),
+                        (PART + 1, 2 * part),
+                    ] {
+                        changed(joins, lost, &[first, second]).await;
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_behind_an_object_are_all_that_comes_where_the_store_joins() {
+        assert_eq!(changed(true, "complete", &[(BASE, 10)]).await, 10);
+        assert_eq!(changed(true, "complete", &[(BASE + 50, 10), (BASE, 1)]).await, 60);
+        let read = changed(false, "complete", &[(BASE, 10)]).await;
+        assert_eq!(read, PART - 100 + 10, "the part that was not full");
     }
 }

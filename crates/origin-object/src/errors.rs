@@ -6,6 +6,9 @@ use types::{Error, ErrorKind};
 
 use crate::http::Lost;
 
+/// Letters of an answer that is neither XML nor JSON.
+const PLAIN_MAX: usize = 300;
+
 /// A store's no. What went wrong is its own words; the kind is ours.
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -15,6 +18,33 @@ pub struct Refusal {
     pub message: String,
     /// The bucket's real region, where the store told it.
     pub region: Option<String>,
+}
+
+/// Google's: `{"error": {"message": …, "errors": [{"reason": …}]}}`.
+#[derive(Deserialize)]
+struct ErrorJson {
+    error: ErrorInJson,
+}
+
+#[derive(Deserialize)]
+struct ErrorInJson {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    errors: Vec<ReasonInJson>,
+}
+
+#[derive(Deserialize)]
+struct ReasonInJson {
+    #[serde(default)]
+    reason: String,
+}
+
+impl From<ErrorJson> for ErrorBody {
+    fn from(told: ErrorJson) -> ErrorBody {
+        let code = told.error.errors.into_iter().next().map(|first| first.reason).unwrap_or_default();
+        ErrorBody { code, message: told.error.message, region: None }
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -29,7 +59,12 @@ impl Refusal {
     pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
         let text = String::from_utf8_lossy(body);
         let text = text.trim_start_matches('\u{feff}');
-        let told: ErrorBody = quick_xml::de::from_str(text).unwrap_or_default();
+        let told = match text.trim_start().as_bytes().first() {
+            Some(b'{') => serde_json::from_str::<ErrorJson>(text).map(ErrorBody::from).unwrap_or_default(),
+            Some(b'<') => quick_xml::de::from_str(text).unwrap_or_default(),
+            // Google's, of a read.
+            _ => ErrorBody { message: text.chars().take(PLAIN_MAX).collect(), ..ErrorBody::default() },
+        };
         let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
         let region = told.region.or_else(|| header("x-amz-bucket-region"));
         // Azure's, and all there is where the answer has no body.
@@ -45,6 +80,8 @@ impl Refusal {
             "NoSuchKey" | "BlobNotFound" => return K::NotFound,
             "SlowDown"
             | "TooManyRequests"
+            | "rateLimitExceeded"
+            | "userRateLimitExceeded"
             | "ServerBusy"
             | "ConditionalRequestConflict"
             | "PendingCopyOperation"
@@ -55,15 +92,20 @@ impl Refusal {
             "EntityTooLarge" => return K::FileTooLarge,
             "KeyTooLongError" => return K::NameTooLong,
             "NotImplemented" | "InvalidBlobType" => return K::NotSupported,
-            "BlobImmutableDueToPolicy" | "SnapshotsPresent" | "BlobArchived" | "BlobBeingRehydrated" => {
-                return K::NotPermitted;
-            }
+            "BlobImmutableDueToPolicy"
+            | "SnapshotsPresent"
+            | "BlobArchived"
+            | "BlobBeingRehydrated"
+            | "retentionPolicyNotMet"
+            | "objectUnderActiveHold" => return K::NotPermitted,
             // Another writer's change of the blob dropped our blocks.
             "InvalidBlockList" => return K::VersionChanged,
             // They speak of the bucket and of us, not of an object: never "it does not exist".
             "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "ContainerDisabled" => {
                 return K::Unavailable;
             }
+            // Google has no code for it.
+            "notFound" | "" if self.is_of_bucket() => return K::Unavailable,
             _ => {}
         }
         match self.status.as_u16() {
@@ -77,6 +119,11 @@ impl Refusal {
             507 => K::NoSpace,
             _ => K::Io,
         }
+    }
+
+    /// Of Google's answers: said in words only.
+    fn is_of_bucket(&self) -> bool {
+        self.message.contains("bucket does not exist")
     }
 
     /// What the operator can do about it.
@@ -108,6 +155,14 @@ impl Refusal {
             "LeaseIdMissing" => "somebody holds a lease on it",
             "InvalidBlobOrBlock" => "another program has an upload of this blob under way",
             "AccessDenied" | "AllAccessDisabled" => "these credentials may not do that",
+            "notFound" | "" if self.is_of_bucket() => "there is no such bucket",
+            "authError" | "required" => "the store does not take these credentials, or wants some",
+            "insufficientPermissions" => {
+                "the access scope of this machine's identity is too small: give it cloud-platform"
+            }
+            "forbidden" => "this identity may not do that: give it the role Storage Object User",
+            "retentionPolicyNotMet" => "the bucket's retention policy keeps what is stored",
+            "objectUnderActiveHold" => "there is a hold on it",
             _ => return None,
         };
         Some(text.to_owned())
@@ -154,6 +209,34 @@ mod tests {
         assert_eq!(refusal(404, "").kind(), ErrorKind::NotFound);
         assert_eq!(refusal(404, "<Error><Code>NoSuchKey</Code></Error>").kind(), ErrorKind::NotFound);
         assert_eq!(refusal(404, "<Error><Code>NoSuchBucket</Code></Error>").kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn google_says_it_in_json() {
+        let of = |status, reason: &str, message: &str| {
+            let errors = format!("[{{\"domain\":\"global\",\"reason\":\"{reason}\"}}]");
+            refusal(
+                status,
+                &format!("{{\"error\":{{\"code\":{status},\"message\":\"{message}\",\"errors\":{errors}}}}}"),
+            )
+        };
+        let table = [
+            (of(404, "notFound", "No such object: b/k"), ErrorKind::NotFound),
+            (of(404, "notFound", "The specified bucket does not exist."), ErrorKind::Unavailable),
+            (of(412, "conditionNotMet", "At least one of the pre-conditions"), ErrorKind::VersionChanged),
+            (of(403, "userRateLimitExceeded", "slower"), ErrorKind::Busy),
+            (of(429, "rateLimitExceeded", "slower"), ErrorKind::Busy),
+            (of(403, "forbidden", "x does not have storage.objects.get access"), ErrorKind::AccessDenied),
+            (of(401, "authError", "Invalid Credentials"), ErrorKind::AccessDenied),
+            (of(503, "backendError", "later"), ErrorKind::Busy),
+            (refusal(404, "No such object: b/k"), ErrorKind::NotFound),
+            (refusal(404, "The specified bucket does not exist."), ErrorKind::Unavailable),
+            // As a token's endpoint answers.
+            (refusal(400, "{\"error\":\"invalid_grant\"}"), ErrorKind::Io),
+        ];
+        for (refused, kind) in table {
+            assert_eq!(refused.kind(), kind, "{refused:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::url::Dialect;
 
 /// Longest key that the stores take, in bytes.
 pub const KEY_MAX: usize = 1024;
+/// The directory, in the URL's prefix, of what is being uploaded to Google's store, where that is objects like others:
+/// no listing shows it.
+pub const UPLOADS: &str = ".forebay-uploads";
 
 /// Where the URL's prefix lies in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +51,16 @@ impl Base {
         &self.prefix
     }
 
-    /// Whether the store keeps such a name as it is: to Azure's a backslash is a slash, and a dot at the end may go.
-    fn keeps(&self, name: &str) -> bool {
-        self.dialect != Dialect::Azure || !(name.contains('\\') || name.ends_with('.'))
+    /// Why the store cannot have such a name: to Azure's a backslash is a slash, and a dot at the end may go.
+    fn refuses(&self, name: &str) -> Option<&'static str> {
+        match self.dialect {
+            Dialect::S3 => None,
+            Dialect::Azure if name.contains('\\') => Some("names at Azure have no backslash"),
+            Dialect::Azure if name.ends_with('.') => Some("names at Azure have no dot at their end"),
+            Dialect::Gcs if name.contains(['\r', '\n']) => Some("names at Google have no line breaks"),
+            Dialect::Gcs if name == UPLOADS => Some("this name is for what is being uploaded"),
+            Dialect::Azure | Dialect::Gcs => None,
+        }
     }
 
     /// The object's key; of a directory that of its marker, and what all keys in it begin with.
@@ -72,10 +82,10 @@ impl Base {
             "" if rest.is_empty() => Shown::Itself,
             "" => Shown::NoPath("it has two slashes in a row"),
             "." | ".." => Shown::NoPath("a part of it is . or .."),
-            name if !self.keeps(name) => Shown::NoPath("a part of it has a backslash or ends with a dot"),
-            name => match Name::new(name.as_bytes().to_vec()) {
-                Ok(name) => Shown::Name(name),
-                Err(_) => Shown::NoPath("a part of it is longer than 255 bytes, or has a NUL"),
+            name => match (self.refuses(name), Name::new(name.as_bytes().to_vec())) {
+                (Some(why), _) => Shown::NoPath(why),
+                (None, Ok(name)) => Shown::Name(name),
+                (None, Err(_)) => Shown::NoPath("a part of it is longer than 255 bytes, or has a NUL"),
             },
         }
     }
@@ -98,9 +108,8 @@ pub fn child(base: &Base, dir: &Reference, name: &Name, what: What) -> Result<Re
         let context = format!("{name}: keys of object stores are UTF-8");
         return Err(Error::new(ErrorKind::InvalidArgument, "name", context));
     };
-    if !base.keeps(text) {
-        let context = format!("{name}: names at Azure have no backslash and no dot at their end");
-        return Err(Error::new(ErrorKind::InvalidArgument, "name", context));
+    if let Some(why) = base.refuses(text) {
+        return Err(Error::new(ErrorKind::InvalidArgument, "name", format!("{name}: {why}")));
     }
     let mut path = Vec::with_capacity(dir.0.len() + text.len() + 1);
     path.extend_from_slice(&dir.0);
@@ -174,11 +183,16 @@ mod tests {
         let base = Base::new(&"p".repeat(900), Dialect::S3);
         let long = child(&base, &reference(""), &name(&"x".repeat(200)), What::File);
         assert_eq!(long.unwrap_err().kind(), ErrorKind::NameTooLong);
-        let azure = Base::new("", Dialect::Azure);
-        for text in ["a\\b", "end."] {
-            let refused = child(&azure, &reference(""), &name(text), What::File);
+        for (text, dialect) in [
+            ("a\\b", Dialect::Azure),
+            ("end.", Dialect::Azure),
+            ("two\nlines", Dialect::Gcs),
+            (UPLOADS, Dialect::Gcs),
+        ] {
+            let base = Base::new("", dialect);
+            let refused = child(&base, &reference(""), &name(text), What::File);
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
-            assert!(matches!(azure.shown("", text), Shown::NoPath(_)));
+            assert!(matches!(base.shown("", text), Shown::NoPath(_)));
             assert!(child(&Base::new("", Dialect::S3), &reference(""), &name(text), What::File).is_ok());
         }
         let bytes = Name::new(b"\xff".to_vec()).unwrap();

@@ -1,8 +1,8 @@
 //! A bucket as an `Origin`: an object is a file, the part of its key up to a slash is a directory.
 //!
 //! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
-//! here and there become an object); `store.rs` says what a store does, `s3.rs` and `azure.rs` ask one for it. Who wants
-//! objects and no files opens a [`Store`] with [`open_store`].
+//! here and there become an object); `store.rs` says what a store does, `s3.rs`, `azure.rs` and `gcs.rs` ask one for it.
+//! Who wants objects and no files opens a [`Store`] with [`open_store`].
 
 pub mod attributes;
 mod azure;
@@ -10,6 +10,10 @@ mod azure_place;
 mod change;
 mod draft;
 mod errors;
+mod gcs;
+mod gcs_calls;
+mod gcs_place;
+mod gcs_token;
 mod geometry;
 pub mod http;
 mod keys;
@@ -21,6 +25,7 @@ mod s3;
 mod sign;
 pub mod store;
 pub mod times;
+mod together;
 mod tree;
 mod url;
 mod write;

@@ -23,6 +23,8 @@ pub const PATH: &AsciiSet =
 pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Answers in XML: a page of 1,000 keys of 1,024 bytes, each byte written as three.
 const XML_MAX: usize = 8 << 20;
+/// Answers in JSON: the same with 8 KiB of metadata each.
+const JSON_MAX: usize = 32 << 20;
 
 /// One bucket.
 pub struct Rest {
@@ -41,6 +43,8 @@ pub struct Ask<'a> {
     operation: &'static str,
     method: Method,
     key: &'a str,
+    /// In place of the key: encoded, with a slash at its beginning.
+    path: Option<String>,
     /// Encoded, with its question mark.
     query: String,
     headers: HeaderMap,
@@ -49,7 +53,13 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     pub fn new(operation: &'static str, method: Method, key: &'a str) -> Ask<'a> {
-        Ask { operation, method, key, query: String::new(), headers: HeaderMap::new(), data: Bytes::new() }
+        let (query, headers, data) = (String::new(), HeaderMap::new(), Bytes::new());
+        Ask { operation, method, key, path: None, query, headers, data }
+    }
+
+    pub fn at(mut self, path: String) -> Self {
+        self.path = Some(path);
+        self
     }
 
     pub fn query(mut self, name: &str, value: &str) -> Self {
@@ -104,10 +114,10 @@ impl Rest {
     async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
         let (operation, place) = (ask.operation, self.place(ask.key));
         let slash = if ask.key.is_empty() && !ask.query.is_empty() { "/" } else { "" };
-        let path = if ask.key.is_empty() {
-            slash.into()
-        } else {
-            format!("/{}", utf8_percent_encode(ask.key, PATH))
+        let path = match ask.path {
+            Some(path) => path,
+            None if ask.key.is_empty() => slash.into(),
+            None => format!("/{}", utf8_percent_encode(ask.key, PATH)),
         };
         let uri = format!("{}{path}{}", self.root, ask.query);
         let mut request = Request::new(ask.data);
@@ -128,6 +138,9 @@ impl Rest {
             return Ok(answer);
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
+        if status == StatusCode::UNAUTHORIZED {
+            self.signer.refused();
+        }
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
         let refusal = Refusal::of(status, &headers, &body);
         // That there is no bucket is never said as "it does not exist" of what is in it.
@@ -157,6 +170,12 @@ impl Rest {
         quick_xml::de::from_str(text).map_err(|e| garbled(operation, self.place(key), e))
     }
 
+    pub async fn ask_json<T: for<'de> Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+        let (operation, key) = (ask.operation, ask.key);
+        let (_, body) = self.ask_body(ask, JSON_MAX).await?;
+        serde_json::from_slice(&body).map_err(|e| garbled(operation, self.place(key), e))
+    }
+
     /// `None`: nothing has this key.
     pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
         let answer = match self.ask(Ask::new("look at", Method::HEAD, key)).await {
@@ -182,17 +201,22 @@ impl Rest {
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
     /// of these contents only.
     pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
-        let last = range.end() - 1;
-        let mut ask = Ask::new("read", Method::GET, key)
-            .header(header::RANGE, &format!("bytes={}-{last}", range.offset))?;
+        let mut ask = Ask::new("read", Method::GET, key);
         if let Some(etag) = etag {
             ask = ask.condition(Condition::Unchanged(etag))?;
         }
+        let (headers, size, data) = self.ask_range(ask, range).await?;
+        Ok(Got { etag: self.etag_of("read", key, &headers)?, size, data })
+    }
+
+    /// The answer's head, the size of the whole object, and exactly the bytes of `range`.
+    pub async fn ask_range(&self, ask: Ask<'_>, range: ByteRange) -> Result<(HeaderMap, u64, Bytes)> {
+        let (key, last) = (ask.key, range.end() - 1);
+        let ask = ask.header(header::RANGE, &format!("bytes={}-{last}", range.offset))?;
         let answer = self.ask(ask).await?;
-        let headers = answer.headers();
-        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let etag = text(header::ETAG).map(str::to_owned);
-        let told = text(header::CONTENT_RANGE).unwrap_or_default();
+        let headers = answer.headers().clone();
+        let told = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
+        let told = told.unwrap_or_default();
         let size = match told
             .strip_prefix(&format!("bytes {}-", range.offset))
             .and_then(|rest| rest.split_once('/'))
@@ -215,8 +239,7 @@ impl Rest {
             return Err(Error::new(ErrorKind::Unavailable, "read", self.place(key))
                 .with_source(std::io::Error::other(why)));
         }
-        let etag = etag.ok_or_else(|| garbled("read", self.place(key), "an answer without ETag"))?;
-        Ok(Got { etag, size, data })
+        Ok((headers, size, data))
     }
 
     /// Without an error where what is to go is not there.

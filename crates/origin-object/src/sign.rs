@@ -1,6 +1,7 @@
 //! Credentials as the field's tools find them, and signatures with them.
 //!
-//! Both are `object_store`'s; its calls are not used (docs/decisions/0005-own-object-calls.md).
+//! Both are `object_store`'s but for Google's (`gcs_token.rs`); its calls are not used
+//! (docs/decisions/0005-own-object-calls.md).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use ring::digest::{self, Digest};
 use types::{Error, ErrorKind, Result};
 
 use crate::azure_place;
+use crate::gcs_token::Tokens;
 use crate::http::Http;
 use crate::profile::Profile;
 use crate::url::Config;
@@ -35,6 +37,7 @@ pub enum Signer {
         region: String,
     },
     Azure(azure_place::Azure),
+    Google(Tokens),
 }
 
 /// What environment and files say of an S3 store, besides its keys.
@@ -129,6 +132,7 @@ impl Signer {
         let (credentials, region) = match self {
             Signer::Nobody => return Ok(request),
             Signer::Azure(azure) => return azure.sign(request).await,
+            Signer::Google(tokens) => return tokens.sign(request).await,
             Signer::Aws { credentials, region } => (credentials, region),
         };
         let credential = credentials.get_credential().await.map_err(|e| {
@@ -146,11 +150,18 @@ impl Signer {
 }
 
 impl Signer {
+    /// The store did not take what a request was signed with.
+    pub fn refused(&self) {
+        if let Signer::Google(tokens) = self {
+            tokens.forget();
+        }
+    }
+
     /// The URL by which the store itself reads one of its objects, and what it shows there.
     pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
         match self {
             Signer::Azure(azure) => azure.copy_source(url).await,
-            Signer::Nobody | Signer::Aws { .. } => Ok((url, None)),
+            Signer::Nobody | Signer::Aws { .. } | Signer::Google(_) => Ok((url, None)),
         }
     }
 }

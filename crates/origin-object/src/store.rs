@@ -8,6 +8,7 @@ use bytes::Bytes;
 use types::{ByteRange, Result, Timestamp};
 
 use crate::azure::Azure;
+use crate::gcs::Gcs;
 use crate::http::Http;
 use crate::s3::S3;
 use crate::sign::Environment;
@@ -22,6 +23,11 @@ use crate::url::{Config, Dialect};
 pub trait Store: Send + Sync {
     /// Longest object that `copy` and `describe` take.
     fn copy_max(&self) -> u64;
+
+    /// Whether it takes another object into an upload without its bytes coming here, and a range of one not.
+    fn joins(&self) -> bool {
+        false
+    }
 
     /// `None`: nothing has this key.
     async fn head(&self, key: &str) -> Result<Option<Stat>>;
@@ -59,7 +65,8 @@ pub trait Store: Send + Sync {
     /// Parts but for the last have 5 MiB at least, and come in any order, side by side.
     async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part>;
 
-    /// A part that is `range` of another object of this bucket; the bytes do not come here.
+    /// A part that is `range` of another object of this bucket. The bytes do not come here, where the store can copy a
+    /// range.
     async fn part_of(&self, upload: &Upload, number: u32, from: Source<'_>, range: ByteRange)
     -> Result<Part>;
 
@@ -81,6 +88,7 @@ pub fn open_store_as(config: &Config, environment: Option<&Environment>) -> Resu
     Ok(match config.dialect {
         Dialect::S3 => Arc::new(S3::new(config, http, environment)?),
         Dialect::Azure => Arc::new(Azure::new(config, http, environment)?),
+        Dialect::Gcs => Arc::new(Gcs::new(config, http, environment)?),
     })
 }
 

@@ -1,4 +1,4 @@
-//! `s3://bucket/prefix?endpoint=…&region=…` and `az://account/container/prefix?…`, both ways.
+//! `s3://bucket/prefix?endpoint=…&region=…`, `az://account/container/prefix?…` and `gs://bucket/prefix?…`, both ways.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,8 @@ const S3_FORM: &str = "s3://bucket[/prefix]?endpoint=URL&region=NAME&profile=NAM
                        &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
 const AZURE_FORM: &str = "az://account/container[/prefix]?endpoint=URL&credentials=FILE&addressing=path|virtual\
                           &anonymous=yes&attributes=listed|stored&uid=N&gid=N&mode=0644&dirmode=0755";
+const GCS_FORM: &str = "gs://bucket[/prefix]?endpoint=URL&credentials=FILE&anonymous=yes&attributes=listed|stored&uid=N\
+                        &gid=N&mode=0644&dirmode=0755";
 
 /// Which calls a store knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum Dialect {
     S3,
     /// Azure Blob Storage.
     Azure,
+    /// Google Cloud Storage.
+    Gcs,
 }
 
 impl Dialect {
@@ -22,6 +26,7 @@ impl Dialect {
         match self {
             Dialect::S3 => "s3",
             Dialect::Azure => "az",
+            Dialect::Gcs => "gs",
         }
     }
 
@@ -29,6 +34,7 @@ impl Dialect {
         match self {
             Dialect::S3 => S3_FORM,
             Dialect::Azure => AZURE_FORM,
+            Dialect::Gcs => GCS_FORM,
         }
     }
 }
@@ -58,11 +64,12 @@ pub struct Config {
     /// At Azure the container.
     pub bucket: String,
     pub prefix: String,
-    /// `None`: AWS, Azure.
+    /// `None`: AWS, Azure, Google.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub profile: Option<String>,
-    /// A file in place of `~/.aws/credentials`, or of Azure's variables, and of keys in the environment.
+    /// A file in place of `~/.aws/credentials`, of Azure's variables or of Google's default credentials, and of keys in the
+    /// environment.
     pub credentials: Option<PathBuf>,
     /// `None`: virtual at AWS and Azure, path elsewhere.
     pub addressing: Option<Addressing>,
@@ -83,10 +90,10 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 impl Config {
     /// Errors say what would be right.
     pub fn from_url(url: &str) -> Result<Config> {
-        let (dialect, rest) = [Dialect::S3, Dialect::Azure]
+        let (dialect, rest) = [Dialect::S3, Dialect::Azure, Dialect::Gcs]
             .into_iter()
             .find_map(|dialect| Some((dialect, url.strip_prefix(dialect.scheme())?.strip_prefix("://")?)))
-            .ok_or_else(|| wrong(url, format!("expected {S3_FORM} or {AZURE_FORM}")))?;
+            .ok_or_else(|| wrong(url, format!("expected {S3_FORM} or {AZURE_FORM} or {GCS_FORM}")))?;
         let form = dialect.form();
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let split = |place| str::split_once(place, '/').unwrap_or((place, ""));
@@ -106,9 +113,11 @@ impl Config {
         }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         let called = if dialect == Dialect::Azure { "container" } else { "bucket" };
-        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(fits) {
+        // At Google a name with dots is a domain's.
+        let longest = if dialect == Dialect::Gcs && bucket.contains('.') { 222 } else { 63 };
+        if !(3..=longest).contains(&bucket.len()) || !bucket.bytes().all(fits) {
             let why = format!(
-                "\"{bucket}\" is no {called} (3 to 63 letters, digits, dots and dashes); expected {form}"
+                "\"{bucket}\" is no {called} (3 to {longest} letters, digits, dots and dashes); expected {form}"
             );
             return Err(wrong(url, why));
         }
@@ -154,6 +163,7 @@ impl Config {
                 )
             }
             "region" | "profile" if self.dialect != Dialect::S3 => return Err(self.unknown(url, key)),
+            "addressing" if self.dialect == Dialect::Gcs => return Err(self.unknown(url, key)),
             "region" if !value.is_empty() => self.region = Some(value.to_owned()),
             "profile" if !value.is_empty() => self.profile = Some(value.to_owned()),
             "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
@@ -242,11 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_azure_is_understood() {
+    fn a_url_of_azure_or_google_is_understood() {
         let config = Config::from_url("az://films/show-1/a/b/?credentials=/etc/keys&uid=7").unwrap();
         assert_eq!((config.dialect, config.account.as_str()), (Dialect::Azure, "films"));
         assert_eq!((config.bucket.as_str(), config.prefix.as_str()), ("show-1", "a/b"));
         assert_eq!(config.url(), "az://films/show-1/a/b");
+        let config = Config::from_url("gs://show.films.example.com/a/b/?credentials=/etc/key.json").unwrap();
+        assert_eq!((config.dialect, config.bucket.as_str()), (Dialect::Gcs, "show.films.example.com"));
+        assert_eq!(config.url(), "gs://show.films.example.com/a/b");
         let azurite = "az://devstoreaccount1/con?endpoint=http://127.0.0.1:10000";
         assert_eq!(Config::from_url(azurite).unwrap().url(), azurite);
     }
@@ -272,6 +285,9 @@ mod tests {
             ("az://Films/show", "is no account"),
             ("az://key@films/show", "do not belong into a URL"),
             ("az://films/show?region=eu", "unknown option 'region'"),
+            ("gs://b", "is no bucket"),
+            ("gs://bucket?profile=farm", "unknown option 'profile'"),
+            ("gs://bucket?addressing=virtual", "unknown option 'addressing'"),
         ];
         for (url, told) in mistakes {
             let error = Config::from_url(url).expect_err(url);

@@ -2,12 +2,15 @@
 
 pub mod azfile;
 pub mod azurite;
+pub mod fake_gcs;
 pub mod far_origin;
+pub mod gcs;
 pub mod lab;
 pub mod minio;
 pub mod mpi;
 pub mod origin_contract;
 pub mod ports;
+pub mod process;
 pub mod slurm;
 pub mod ssh;
 pub mod stores;

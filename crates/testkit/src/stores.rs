@@ -1,22 +1,27 @@
-//! One real store of each dialect, so that the same test runs over all of them.
+//! One store of each dialect, so that the same test runs over all of them: real ones, but for Google's.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::azurite::{self, Azurite};
+use crate::gcs::Gcs;
 use crate::lab::{NotRun, not_run};
 use crate::minio::{self, Minio};
 
 pub enum RealStore {
     S3(Minio),
     Azure(Azurite),
+    Gcs(Gcs),
 }
 
 /// Run `scenario` with each store. Prints "not run" with the reason where one is not there, and fails then if
 /// FOREBAY_MUST_RUN is set.
 pub async fn on_each_store<F: Future<Output = ()>>(name: &str, scenario: impl Fn(RealStore) -> F) {
-    let stores: [fn() -> Result<RealStore, NotRun>; 2] =
-        [|| Minio::start().map(RealStore::S3), || Azurite::start().map(RealStore::Azure)];
+    let stores: [fn() -> Result<RealStore, NotRun>; 3] = [
+        || Minio::start().map(RealStore::S3),
+        || Azurite::start().map(RealStore::Azure),
+        || Gcs::start().map(RealStore::Gcs),
+    ];
     for start in stores {
         match start() {
             Ok(store) => {
@@ -34,10 +39,15 @@ impl RealStore {
         matches!(self, RealStore::Azure(_))
     }
 
+    pub fn is_s3(&self) -> bool {
+        matches!(self, RealStore::S3(_))
+    }
+
     pub fn address(&self) -> SocketAddr {
         match self {
             RealStore::S3(minio) => minio.address(),
             RealStore::Azure(azurite) => azurite.address(),
+            RealStore::Gcs(gcs) => gcs.address(),
         }
     }
 
@@ -49,6 +59,7 @@ impl RealStore {
         match self {
             RealStore::S3(minio) => minio.make_bucket(name),
             RealStore::Azure(azurite) => azurite.make_container(name),
+            RealStore::Gcs(gcs) => gcs.make_bucket(name),
         }
     }
 
@@ -62,6 +73,7 @@ impl RealStore {
         let place = match self {
             RealStore::S3(_) => format!("s3://{bucket}"),
             RealStore::Azure(_) => format!("az://{}/{bucket}", azurite::ACCOUNT),
+            RealStore::Gcs(_) => format!("gs://{bucket}"),
         };
         format!("{place}/{prefix}?endpoint={endpoint}{options}")
     }
@@ -71,6 +83,7 @@ impl RealStore {
         match self {
             RealStore::S3(minio) => minio.credentials(),
             RealStore::Azure(azurite) => azurite.credentials(),
+            RealStore::Gcs(gcs) => gcs.credentials(),
         }
     }
 
@@ -79,6 +92,8 @@ impl RealStore {
         match self {
             RealStore::S3(_) => minio::environment().to_vec(),
             RealStore::Azure(_) => azurite::environment().to_vec(),
+            // Nobody: an emulator is not told who asks.
+            RealStore::Gcs(_) => Vec::new(),
         }
     }
 }

@@ -68,9 +68,9 @@ impl Options {
     }
 }
 
-/// S3 refuses smaller parts than 5 MiB, but for the last; Azure's blocks have no least size.
+/// S3 refuses smaller parts than 5 MiB, but for the last; Azure's blocks and what Google composes have no least size.
 fn smallest_part(url: &str) -> u64 {
-    if url.starts_with("az://") { 64 << 10 } else { 5 << 20 }
+    if url.starts_with("s3://") { 5 << 20 } else { 64 << 10 }
 }
 
 pub struct ObjectTarget {

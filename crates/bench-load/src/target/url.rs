@@ -13,15 +13,15 @@ use super::object::{self, ObjectTarget};
 use super::posix::{Options, PosixTarget};
 use super::{Target, nfs};
 
-const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
+const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
 fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
 }
 
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
-/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]` and `az://account/container[/prefix]` (and whatever
-/// `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
+/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]`, `az://account/container[/prefix]` and
+/// `gs://bucket[/prefix]` (and whatever `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
 /// `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
@@ -36,7 +36,7 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.starts_with("nfs://") {
         return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
     }
-    if url.starts_with("s3://") || url.starts_with("az://") {
+    if ["s3://", "az://", "gs://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Ok(ObjectTarget::new(object::Options::from_url(url)?));
     }
     if url.starts_with("azfile://") {
@@ -110,7 +110,8 @@ mod tests {
         let mistakes = [
             ("", "expected /path"),
             ("relative/path", "must be absolute"),
-            ("gs://bucket", "unknown scheme 'gs'"),
+            ("gs://b", "is no bucket"),
+            ("ftp://host", "unknown scheme 'ftp'"),
             ("s3://", "is no bucket"),
             ("s3://key:secret@bucket", "do not belong into a URL"),
             ("s3://bucket?part=1m", "part '1m'"),
@@ -132,7 +133,7 @@ mod tests {
             ("nfs://host/x?speed=1", "unknown option 'speed'"),
             ("limits:file=60MiB/s", "limits:LIMITS:URL"),
             ("limits:file=60:memory:", "file=60MiB/s"),
-            ("limits:busy=1%:gs://bucket", "unknown scheme 'gs'"),
+            ("limits:busy=1%:ftp://host", "unknown scheme 'ftp'"),
             ("limits:busy=1%:limits:busy=1%:memory:", "once"),
         ];
         for (url, told) in mistakes {

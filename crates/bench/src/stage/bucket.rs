@@ -8,7 +8,7 @@ use types::{Error, ErrorKind, Result};
 use crate::cli::refuse;
 
 /// Schemes of stores of objects.
-const SCHEMES: [&str; 2] = ["s3://", "az://"];
+const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
 
 pub struct Bucket {
     /// Without its query.

@@ -186,8 +186,8 @@ async fn renamed_while_open(name: &str, policy: &str) {
         let other = tempfile::tempdir().expect("temporary directory");
         let mut second = mounted(&store, other.path(), "");
         let root = other.path().join("mnt");
-        if store.is_azure() && policy.contains("back") {
-            // A copy has another ETag there, and ours passes for another's: SEMANTICS.md. Nothing is lost.
+        if !store.is_s3() && policy.contains("back") {
+            // A copy has another ETag at Azure and Google, and ours passes for another's: SEMANTICS.md. Nothing is lost.
             let kept = fs::read_dir(root.join("moved/old")).expect("listed").flatten();
             let mut kept = kept.map(|entry| fs::read_to_string(entry.path()).expect("read"));
             assert!(kept.any(|text| text == "one two three!"));

@@ -54,7 +54,11 @@ fn every_wrong_line_says_what_would_be_right() {
     let (at_a, at_b) = (format!("/a={here}"), format!("/a/b={here}"));
     let table: &[(&[&str], &str)] = &[
         (&["--origin", "ftp://nas/export"], "nfs://"),
-        (&["--origin", "gs://bucket"], "not in this version"),
+        (&["--origin", "gs://b"], "is no bucket"),
+        (
+            &["--origin", "gs://bucket?credentials=/no/such/file"],
+            "cannot use the credentials in /no/such/file",
+        ),
         (&["--origin", "nas:/export"], "nfs://"),
         (&["--origin", "file://relative"], "absolute"),
         (&["--origin", "file:///no/such/directory"], "existing directory"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use origin_object::{Condition, Config, Metadata, Page, Part, Source, Store, open_store_as};
 use testkit::azurite;
+use testkit::stores::RealStore;
 use types::{ByteRange, ErrorKind};
 
 use crate::store::{Bucket, on_each_bucket, pattern};
@@ -24,7 +25,7 @@ async fn on_each_store<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc
     .await;
 }
 
-/// With a SAS token too, where the store knows it.
+/// With a SAS token too, or a token of a service account, where the store knows it.
 async fn with_each_credential<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc<dyn Store>) -> F) {
     let scenario = &scenario;
     on_each_bucket(name, |bucket| async move {
@@ -32,6 +33,11 @@ async fn with_each_credential<F: Future<Output = ()>>(name: &str, scenario: impl
         if bucket.store.is_azure() {
             let sas: &'static str = Box::leak(azurite::sas().into_boxed_str());
             scenario(open(&bucket, &[("AZURE_STORAGE_SAS_TOKEN", sas)])).await;
+        }
+        if let RealStore::Gcs(gcs) = &bucket.store {
+            let file = format!("&credentials={}", gcs.credentials().display());
+            let config = Config::from_url(&bucket.url("", &file)).expect("a URL");
+            scenario(open_store_as(&config, None).expect("credentials")).await;
         }
     })
     .await;

@@ -48,9 +48,10 @@ fn ok(body: &str) -> Vec<u8> {
 
 const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
 /// Each dialect's URL, and its listing of nothing.
-const DIALECTS: [(&str, &str); 2] = [
+const DIALECTS: [(&str, &str); 3] = [
     ("s3://bucket", EMPTY),
     ("az://account/bucket", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>"),
+    ("gs://bucket", "{}"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +84,7 @@ async fn keys_that_no_path_can_be_do_not_hide_the_others() {
 async fn answers_that_make_no_sense_are_errors() {
     let head =
         |more: &str| format!("HTTP/1.1 206 Partial Content\r\nConnection: close\r\n{more}\r\n").into_bytes();
-    let etag = "ETag: \"e\"\r\n";
+    let etag = "ETag: \"e\"\r\nx-goog-generation: 1\r\nx-goog-metageneration: 1\r\n";
     let with = |more: &[u8], body: &[u8]| {
         [&head(&format!("{etag}{}", String::from_utf8_lossy(more))), body].concat()
     };
@@ -121,6 +122,10 @@ async fn answers_that_make_no_sense_are_errors() {
         "<EnumerationResults><Blobs><Blob><Name>k</Name></Blob></Blobs></EnumerationResults>",
         "<EnumerationResults><Blobs><Blob><Name>k</Name><Properties><Last-Modified>now</Last-Modified><Etag>e</Etag>\
          <Content-Length>1</Content-Length></Properties></Blob></Blobs></EnumerationResults>",
+        "[]",
+        "{\"items\":[{\"name\":\"k\",\"size\":\"1\"}]}",
+        "{\"items\":[{\"name\":\"k\",\"size\":\"-1\",\"generation\":\"1\",\"metageneration\":\"1\"}]}",
+        "{\"items\":[{\"name\":\"k\",\"size\":\"1\",\"generation\":\"1\",\"metageneration\":\"1\",\"updated\":\"now\"}]}",
         "<EnumerationResults><Blobs><Odd><Deep>1</Deep></Odd></Blobs></EnumerationResults>",
     ]
     .into_iter()

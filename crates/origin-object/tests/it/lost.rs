@@ -46,7 +46,8 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, armed: Arc<AtomicBo
                 let Ok(length @ 1..) = read else { return };
                 let text = String::from_utf8_lossy(&up[..length.min(8192)]).to_ascii_lowercase();
                 let changes = text.starts_with("put ") || text.starts_with("post ");
-                if changes && text.contains("\r\nif-match:") && armed.swap(false, Ordering::SeqCst) {
+                let conditional = text.contains("\r\nif-match:") || text.contains("ifgenerationmatch=");
+                if changes && conditional && armed.swap(false, Ordering::SeqCst) {
                     lose = true;
                 }
                 if server.write_all(&up[..length]).await.is_err() { return }

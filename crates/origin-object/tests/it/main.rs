@@ -1,6 +1,9 @@
-//! Objects as files, over a real store of each dialect (MinIO, Azurite), and over one that answers what no real one would.
+//! Objects as files, over a real store of each dialect (MinIO, Azurite; a stand-in for Google's), and over one that answers
+//! what no real one would.
 
 mod contract;
+mod fake_gcs;
+mod gcs;
 mod hostile;
 mod lost;
 mod store;

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use origin::{Change, DirCursor, Origin};
 use origin_object::{Condition, Config, Metadata, open_store_as};
+use testkit::gcs::fresh_key;
+use testkit::stores::RealStore;
 use types::{ByteRange, CreateHow, ErrorKind, FileKind, SetAttr, TimeChange, Timestamp};
 
 use crate::store::{
@@ -213,9 +215,9 @@ async fn mode_owner_and_times_are_stored_with_an_object() {
         assert_eq!(fresh.readlink(&link.reference).await.expect("a link"), "../else/where");
         assert_eq!(find(&fresh, "dir").await.expect("found").attr.mode, 0o2775);
         for entry in list(&fresh, &root()).await {
-            // Azure's listings tell what is stored; S3's do not, and each is asked for.
+            // Azure's and Google's listings tell what is stored; S3's do not, and each is asked for.
             let told = entry.object.is_some();
-            assert_eq!(told, bucket.store.is_azure() && entry.name != name("dir"), "{}", entry.name);
+            assert_eq!(told, !bucket.store.is_s3() && entry.name != name("dir"), "{}", entry.name);
             let attr = entry.object.filter(|_| entry.name == name("file")).map(|object| object.attr);
             assert!(attr.is_none_or(|attr| attr == found.attr));
         }
@@ -247,8 +249,23 @@ async fn what_is_wrong_with_the_way_to_a_bucket_is_one_clear_line() {
             let others = good.iter().copied().filter(|(known, _)| *known != name);
             others.chain([(name, value)]).collect::<Vec<_>>()
         };
+        let (no_file, no_key, other_key, private);
         let mut cases = vec![(&dead, good.clone(), "onnect")];
-        if bucket.store.is_azure() {
+        if let RealStore::Gcs(gcs) = &bucket.store {
+            let with = |file: std::path::PathBuf| bucket.url("", &format!("&credentials={}", file.display()));
+            no_file = with("/no/such/file".into());
+            no_key = with(gcs.credentials_with("none", wrong));
+            other_key = with(gcs.credentials_with("other", &fresh_key().expect("openssl")));
+            gcs.make_bucket("private-bucket");
+            private = bucket.store.url("private-bucket", "", "");
+            cases.extend([
+                (&nowhere, good.clone(), "there is no such bucket"),
+                (&no_file, good.clone(), "cannot use the credentials in /no/such/file"),
+                (&no_key, good.clone(), "private_key should be an RSA key"),
+                (&other_key, good.clone(), "Invalid JWT Signature"),
+                (&private, good.clone(), "the store does not take these credentials, or wants some"),
+            ]);
+        } else if bucket.store.is_azure() {
             cases.extend([
                 (&url, with("AZURE_STORAGE_KEY", wrong), "the key is not the account's"),
                 (&url, with("AZURE_STORAGE_KEY", "!"), "should be Base64"),

@@ -1,0 +1,373 @@
+//! The calls of Google Cloud Storage's JSON interface: one function each. <https://cloud.google.com/storage/docs/json_api>
+//!
+//! An object's contents have a generation, and what is stored beside them a metageneration that begins anew with each: the
+//! two together are what we call an ETag here, since that is what a change can be made conditional on.
+
+use std::collections::BTreeMap;
+
+use ::http::Method;
+use ::http::header;
+use bytes::{Bytes, BytesMut};
+use chrono::DateTime;
+use percent_encoding::utf8_percent_encode;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use types::{ByteRange, Error, ErrorKind, Result};
+
+use crate::errors::garbled;
+use crate::rest::{Ask, QUERY, Rest, time_of};
+use crate::store::{Condition, Got, Listed, Metadata, Page, Source, Stat};
+
+const JSON: &str = "application/json; charset=UTF-8";
+const BYTES: &str = "application/octet-stream";
+/// What is wanted of an object.
+const FIELDS: &str = "name,size,generation,metageneration,updated,metadata";
+/// What one call of a copy that has to move bytes may move: as much as takes seconds.
+const COPY_AT_ONCE: u64 = 256 << 20;
+/// Objects that one call composes.
+pub const COMPOSE_MAX: usize = 32;
+
+pub struct Bucket {
+    pub rest: Rest,
+    pub name: String,
+}
+
+/// An object with these contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub key: String,
+    pub generation: u64,
+}
+
+/// What names an object: `"generation/metageneration"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub generation: u64,
+    pub metageneration: u64,
+}
+
+impl Word {
+    /// `None`: this store never said it.
+    pub fn of(etag: &str) -> Option<Word> {
+        let (generation, metageneration) = etag.trim_matches('"').split_once('/')?;
+        Some(Word { generation: generation.parse().ok()?, metageneration: metageneration.parse().ok()? })
+    }
+
+    pub fn etag(self) -> String {
+        format!("\"{}/{}\"", self.generation, self.metageneration)
+    }
+}
+
+#[derive(Deserialize)]
+struct ObjectJson {
+    #[serde(default)]
+    name: String,
+    #[serde(default, deserialize_with = "number")]
+    size: u64,
+    #[serde(deserialize_with = "number")]
+    generation: u64,
+    #[serde(deserialize_with = "number")]
+    metageneration: u64,
+    #[serde(default)]
+    updated: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListJson {
+    #[serde(default)]
+    items: Vec<ObjectJson>,
+    #[serde(default)]
+    prefixes: Vec<String>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RewriteJson {
+    rewrite_token: Option<String>,
+    resource: Option<ObjectJson>,
+}
+
+/// 64 bits are texts in JSON.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    let told = Value::deserialize(deserializer)?;
+    let number = told.as_u64().or_else(|| told.as_str()?.parse().ok());
+    number.ok_or_else(|| serde::de::Error::custom("no number"))
+}
+
+impl ObjectJson {
+    fn word(&self) -> Word {
+        Word { generation: self.generation, metageneration: self.metageneration }
+    }
+
+    fn modified(&self) -> std::result::Result<types::Timestamp, chrono::ParseError> {
+        DateTime::parse_from_rfc3339(&self.updated).map(time_of)
+    }
+
+    /// Names of metadata keep their case there, and lose it here.
+    fn metadata(self) -> Metadata {
+        self.metadata.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
+    }
+}
+
+fn encoded(key: &str) -> String {
+    utf8_percent_encode(key, QUERY).to_string()
+}
+
+/// Hexadecimal digits that nobody draws a second time.
+pub fn random() -> Result<String> {
+    let mut random = [0; 16];
+    SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|e| Error::new(ErrorKind::Io, "draw", "a random number").with_source(e))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(random)))
+}
+
+impl Bucket {
+    fn object(&self, key: &str) -> String {
+        format!("/storage/v1/b/{}/o/{}", self.name, encoded(key))
+    }
+
+    /// `of`: what the names of a source's conditions have in their middle.
+    fn unchanged<'a>(&self, ask: Ask<'a>, key: &str, of: &str, etag: &str) -> Result<Ask<'a>> {
+        let word = Word::of(etag).ok_or_else(|| {
+            Error::new(ErrorKind::VersionChanged, "compare", format!("{} with {etag}", self.rest.place(key)))
+        })?;
+        Ok(ask
+            .query(&format!("if{of}GenerationMatch"), &word.generation.to_string())
+            .query(&format!("if{of}MetagenerationMatch"), &word.metageneration.to_string()))
+    }
+
+    fn condition<'a>(&self, ask: Ask<'a>, key: &str, condition: Condition<'_>) -> Result<Ask<'a>> {
+        match condition {
+            Condition::Always => Ok(ask),
+            Condition::Absent => Ok(ask.query("ifGenerationMatch", "0")),
+            Condition::Unchanged(etag) => self.unchanged(ask, key, "", etag),
+        }
+    }
+
+    /// `None`: nothing has this key.
+    async fn look(&self, key: &str) -> Result<Option<ObjectJson>> {
+        let ask = Ask::new("look at", Method::GET, key).at(self.object(key)).query("fields", FIELDS);
+        match self.rest.ask_json(ask).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            told => told.map(Some),
+        }
+    }
+
+    pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
+        let Some(told) = self.look(key).await? else { return Ok(None) };
+        let modified = told.modified().map_err(|e| garbled("look at", self.rest.place(key), e))?;
+        let (size, etag) = (told.size, told.word().etag());
+        Ok(Some(Stat { size, etag, modified, metadata: told.metadata() }))
+    }
+
+    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+        // What was stored compressed comes as it was stored, or a range would be one of something else.
+        let ask = Ask::new("read", Method::GET, key)
+            .at(self.object(key))
+            .query("alt", "media")
+            .header(header::ACCEPT_ENCODING, "gzip")?;
+        let ask = match etag {
+            Some(etag) => self.unchanged(ask, key, "", etag)?,
+            None => ask,
+        };
+        let (headers, size, data) = self.rest.ask_range(ask, range).await?;
+        let told = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+        let generation = told("x-goog-generation")
+            .ok_or_else(|| garbled("read", self.rest.place(key), "an answer without a generation"))?;
+        if let Some(metageneration) = told("x-goog-metageneration") {
+            return Ok(Got { etag: Word { generation, metageneration }.etag(), size, data });
+        }
+        // Emulators leave it away.
+        let now = self.look(key).await?.map(|told| told.word()).filter(|word| word.generation == generation);
+        let etag = now.ok_or_else(|| Error::new(ErrorKind::VersionChanged, "read", self.rest.place(key)))?;
+        Ok(Got { etag: etag.etag(), size, data })
+    }
+
+    /// As the store gives it: what is being uploaded is among it.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<Page> {
+        let mut ask = Ask::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
+        if by_directory {
+            ask = ask.query("delimiter", "/");
+        }
+        if let Some(token) = after {
+            ask = ask.query("pageToken", token);
+        }
+        if !prefix.is_empty() {
+            ask = ask.query("prefix", prefix);
+        }
+        let ask = ask
+            .query("maxResults", &most.to_string())
+            .query("fields", &format!("nextPageToken,prefixes,items({FIELDS})"));
+        let told: ListJson = self.rest.ask_json(ask).await?;
+        let next = told.next_page_token.filter(|next| !next.is_empty());
+        let mut page = Page { objects: Vec::with_capacity(told.items.len()), prefixes: told.prefixes, next };
+        for item in told.items {
+            let modified = item.modified().map_err(|e| garbled("list", self.rest.place(prefix), e))?;
+            let (key, size, etag) = (item.name.clone(), item.size, item.word().etag());
+            page.objects.push(Listed { key, size, etag, modified, metadata: Some(item.metadata()) });
+        }
+        Ok(page)
+    }
+
+    pub async fn put(
+        &self,
+        key: &str,
+        data: Bytes,
+        metadata: &Metadata,
+        condition: Condition<'_>,
+    ) -> Result<Word> {
+        let head = json!({ "name": key, "contentType": BYTES, "metadata": metadata });
+        let boundary = random()?;
+        let begin = format!(
+            "--{boundary}\r\nContent-Type: {JSON}\r\n\r\n{head}\r\n--{boundary}\r\nContent-Type: {BYTES}\r\n\r\n"
+        );
+        let end = format!("\r\n--{boundary}--\r\n");
+        let mut body = BytesMut::with_capacity(begin.len() + data.len() + end.len());
+        [begin.as_bytes(), &data, end.as_bytes()].into_iter().for_each(|part| body.extend_from_slice(part));
+        let ask = Ask::new("store", Method::POST, key)
+            .at(format!("/upload/storage/v1/b/{}/o", self.name))
+            .query("uploadType", "multipart")
+            .query("fields", FIELDS)
+            .header(header::CONTENT_TYPE, &format!("multipart/related; boundary={boundary}"))?
+            .data(body.freeze());
+        let ask = self.condition(ask, key, condition)?;
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+    }
+
+    /// Bytes alone, under a key that nothing else has.
+    pub async fn put_piece(&self, key: &str, data: Bytes) -> Result<Piece> {
+        let ask = Ask::new("store a part as", Method::POST, key)
+            .at(format!("/upload/storage/v1/b/{}/o", self.name))
+            .query("uploadType", "media")
+            .query("name", key)
+            .query("fields", FIELDS)
+            .header(header::CONTENT_TYPE, BYTES)?
+            .data(data);
+        let told: ObjectJson = self.rest.ask_json(ask).await?;
+        Ok(Piece { key: key.to_owned(), generation: told.generation })
+    }
+
+    /// Without an error where nothing has the key.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        self.rest.delete(Ask::new("remove", Method::DELETE, key).at(self.object(key))).await
+    }
+
+    /// The store copies it without moving bytes, as long as both are stored alike; else in some calls.
+    pub async fn rewrite(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<Word> {
+        let path = format!("{}/rewriteTo/b/{}/o/{}", self.object(from.key), self.name, encoded(to));
+        let body = metadata.map(|metadata| json!({ "contentType": BYTES, "metadata": metadata }).to_string());
+        let body = Bytes::from(body.unwrap_or_default());
+        let mut token: Option<String> = None;
+        loop {
+            let ask = Ask::new("copy", Method::POST, to)
+                .at(path.clone())
+                .query("maxBytesRewrittenPerCall", &COPY_AT_ONCE.to_string())
+                .query("fields", "rewriteToken,resource(generation,metageneration)")
+                .header(header::CONTENT_TYPE, JSON)?
+                .header(header::CONTENT_LENGTH, &body.len().to_string())?;
+            let ask = self.unchanged(ask, from.key, "Source", from.etag)?;
+            let ask = match &token {
+                Some(token) => ask.query("rewriteToken", token),
+                None => ask,
+            };
+            let told: RewriteJson = self.rest.ask_json(ask.data(body.clone())).await?;
+            match (told.resource, told.rewrite_token) {
+                (Some(copy), _) => return Ok(copy.word()),
+                (None, Some(next)) => token = Some(next),
+                (None, None) => {
+                    return Err(garbled("copy", self.rest.place(to), "neither done nor to be gone on with"));
+                }
+            }
+        }
+    }
+
+    /// One after the other, at most 32: a new object of their bytes.
+    pub async fn compose(
+        &self,
+        pieces: &[Piece],
+        to: &str,
+        metadata: &Metadata,
+        condition: Condition<'_>,
+    ) -> Result<Word> {
+        let sources = pieces
+            .iter()
+            .map(|piece| json!({ "name": piece.key, "generation": piece.generation.to_string() }));
+        let body = json!({
+            "sourceObjects": sources.collect::<Vec<_>>(),
+            "destination": { "contentType": BYTES, "metadata": metadata },
+        });
+        let ask = Ask::new("complete", Method::POST, to)
+            .at(format!("{}/compose", self.object(to)))
+            .query("fields", FIELDS)
+            .header(header::CONTENT_TYPE, JSON)?
+            .data(body.to_string().into());
+        let ask = self.condition(ask, to, condition)?;
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+    }
+
+    /// Other metadata, all of it; the contents stay, and are not copied.
+    pub async fn patch(&self, object: Source<'_>, metadata: &Metadata) -> Result<Word> {
+        let changed = || Error::new(ErrorKind::VersionChanged, "describe", self.rest.place(object.key));
+        let gone = || Error::new(ErrorKind::NotFound, "describe", self.rest.place(object.key));
+        let told = self.look(object.key).await?.ok_or_else(gone)?;
+        if Word::of(object.etag) != Some(told.word()) {
+            return Err(changed());
+        }
+        // What is not named stays as it is; what is to go is named with nothing.
+        let mut patch: BTreeMap<&str, Option<&str>> =
+            told.metadata.keys().map(|name| (name.as_str(), None)).collect();
+        patch.extend(metadata.iter().map(|(name, value)| (name.as_str(), Some(value.as_str()))));
+        let ask = Ask::new("describe", Method::PATCH, object.key)
+            .at(self.object(object.key))
+            .query("fields", FIELDS)
+            .header(header::CONTENT_TYPE, JSON)?
+            .data(json!({ "metadata": patch }).to_string().into());
+        let ask = self.unchanged(ask, object.key, "", object.etag)?;
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_by_both_its_generations() {
+        let word = Word { generation: 1_595_002_920_000_000, metageneration: 3 };
+        assert_eq!(word.etag(), "\"1595002920000000/3\"");
+        assert_eq!(Word::of(&word.etag()), Some(word));
+        for never_said in ["", "\"0x1\"", "\"1\"", "\"1/\"", "1/2/3", "-1/2"] {
+            assert_eq!(Word::of(never_said), None, "{never_said}");
+        }
+    }
+
+    #[test]
+    fn a_listing_is_understood_as_the_store_writes_it() {
+        let told: ListJson = serde_json::from_str(
+            r#"{"kind":"storage#objects","nextPageToken":"more","prefixes":["d/"],"items":[{"name":"a","size":"3",
+            "generation":"1595002920000000","metageneration":"2","updated":"2026-01-02T03:04:05.678Z",
+            "metadata":{"Colour":"blue"}},{"name":"b","size":"0","generation":"7","metageneration":"1",
+            "updated":"2026-01-02T03:04:05Z"}]}"#,
+        )
+        .unwrap();
+        let [a, b] = <[ObjectJson; 2]>::try_from(told.items).ok().expect("two");
+        assert_eq!((a.word().etag().as_str(), a.size), ("\"1595002920000000/2\"", 3));
+        assert_eq!(a.modified().unwrap().nanos, 678_000_000);
+        assert_eq!(a.metadata(), Metadata::from([("colour".into(), "blue".into())]));
+        assert!(b.metadata.is_empty());
+        let empty: ListJson = serde_json::from_str(r#"{"kind":"storage#objects"}"#).unwrap();
+        assert!(empty.items.is_empty() && empty.prefixes.is_empty() && empty.next_page_token.is_none());
+    }
+}

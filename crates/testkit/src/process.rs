@@ -1,0 +1,99 @@
+//! A server that a test starts: on a port and in a directory of its own, ended with the test.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::lab::NotRun;
+use crate::ports::free_port;
+
+pub struct Process {
+    child: Child,
+    dir: tempfile::TempDir,
+    address: SocketAddr,
+}
+
+/// What `scripts/setup.sh` builds is in a directory of its own, which need not be on the path.
+pub fn tool(program: &str) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/forebay-tools/bin"));
+    let paths = std::env::var_os("PATH").map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    let mut candidates = home.into_iter().chain(paths.unwrap_or_default()).map(|dir| dir.join(program));
+    candidates.find(|path| path.is_file())
+}
+
+/// The status of the answer to a request; `more` are lines of its head.
+pub fn ask(address: SocketAddr, method: &str, path: &str, more: &str, body: &str) -> std::io::Result<u16> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n\
+         {body}"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| std::io::Error::other(format!("no HTTP: {answer:?}")))
+}
+
+impl Process {
+    /// `name` is for messages; `given` gets the directory and the address that the server is to take; it is there once
+    /// `is_ready`, or the test fails.
+    pub fn start(
+        name: &str,
+        program: Option<PathBuf>,
+        patience: Duration,
+        given: impl FnOnce(&mut Command, &Path, SocketAddr),
+        is_ready: impl Fn(SocketAddr) -> bool,
+    ) -> Result<Process, NotRun> {
+        let program = program.ok_or_else(|| NotRun(format!("{name} is not installed")))?;
+        let dir = tempfile::Builder::new().prefix(&format!("forebay-{name}-")).tempdir();
+        let dir = dir.map_err(|e| NotRun(format!("temporary directory: {e}")))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let log = std::fs::File::create(dir.path().join("log")).map_err(|e| NotRun(format!("log: {e}")))?;
+        let mut command = Command::new(program);
+        given(&mut command, dir.path(), address);
+        command
+            .env("HOME", dir.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(|e| NotRun(format!("log: {e}")))?)
+            .stderr(log)
+            // Killed with the test's own group when that is interrupted.
+            .process_group(0);
+        let child = command.spawn().map_err(|e| NotRun(format!("{name}: {e}")))?;
+        let process = Process { child, dir, address };
+        let begun = Instant::now();
+        while !is_ready(address) {
+            if begun.elapsed() > patience {
+                let log = std::fs::read_to_string(process.dir().join("log")).unwrap_or_default();
+                panic!("{name} does not come up: {log}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(process)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its own, with its log; it goes with the server.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
