@@ -49,6 +49,8 @@ pub struct State {
     links: Vec<Link>,
     /// Something was carried out, or not, and no answer says so.
     unsure: bool,
+    /// Bytes were lost, of which some may be in the cache under `clean`.
+    tainted: bool,
     /// It was made sure that `clean` is what the origin has, before the first write since.
     looked: bool,
     /// Of the last write.
@@ -144,6 +146,7 @@ impl File {
             base: clean.version,
             links: Vec::new(),
             unsure: false,
+            tainted: false,
             looked: false,
             sequence: 0,
             asked: 0,
@@ -275,6 +278,11 @@ impl Drop for Waiter {
 }
 
 impl State {
+    /// What is in the cache under `clean` is what is below.
+    pub fn is_readable(&self) -> bool {
+        !self.tainted
+    }
+
     pub fn size(&self) -> u64 {
         self.clean.size.max(self.extents.end())
     }
@@ -519,7 +527,7 @@ impl State {
 
     pub fn laid(&mut self, clean: CacheKey) {
         if self.laying.take() == Some(Laying::Exact) {
-            (self.base, self.looked) = (clean.version, false);
+            (self.base, self.looked, self.tainted) = (clean.version, false, false);
         }
         self.extents.laid();
         self.clean = clean;
@@ -535,7 +543,7 @@ impl State {
 
     /// There is no file any more that could be anything: what was stored is gone with it.
     pub fn gone(&mut self) {
-        (self.unsure, self.base) = (false, self.clean.version);
+        (self.unsure, self.tainted, self.base) = (false, false, self.clean.version);
         self.links.clear();
         self.extents.lay(false);
         self.extents.laid();
@@ -551,7 +559,7 @@ impl State {
 
     /// These writes are lost. Returns whether one of them had been answered.
     pub fn lost(&mut self, writes: &[(u64, Stability)], error: &Error) -> bool {
-        self.unsure = true;
+        (self.unsure, self.tainted) = (true, true);
         let mut answered = false;
         for (sequence, _) in writes {
             match self.waiting.get_mut(sequence) {

@@ -30,14 +30,14 @@ impl Vfs {
         range: ByteRange,
     ) -> Result<Option<Vec<Piece>>> {
         for _ in 0..PLANS_MAX {
-            let (places, clean) = {
+            let (places, clean, is_readable) = {
                 let state = file.lock();
                 if state.closed {
                     return Ok(None);
                 }
-                (state.extents.places(range.clamp_to(state.size())), state.clean)
+                (state.extents.places(range.clamp_to(state.size())), state.clean, state.is_readable())
             };
-            if let Some(data) = self.gather(&places, &clean).await? {
+            if is_readable && let Some(data) = self.gather(&places, &clean).await? {
                 return Ok(Some(data));
             }
             // What was here is being given to the cache, or was: no need to hold up the sender.
