@@ -4,7 +4,8 @@
     scripts/measure-cloud.py [--forebay target/release/forebay] [--tools DIR] [--azurite PATH] [--stand-in PATH] [--dir DIR]
                              [--out DIR] [--scale 0.0625] [-n 3] [--parts loader,emulated,blob,files]
 
- - loader: AIStore's table (bench loader --faithful) of a bucket of MinIO, 70 ms away over 500 Mbit/s, and what a pass costs
+ - loader: AIStore's table (bench loader --faithful, 2 clients of 8 workers, 48 objects of 10 MiB) of a bucket of MinIO, 70 ms away
+   over 500 Mbit/s, and what a pass costs
  - emulated: the Azure HPC IO tables (bench shapes --faithful) of a container of Azurite under the limits of 2018
  - blob: the same without them, directly and through a tier that stands in front of the container
  - files: the same of a share of the stand-in for Azure Files: cargo build --release -p testkit --example azfile-stand-in
@@ -91,7 +92,8 @@ class Parts:
         args, faithful = self.args, ["--faithful", "--scale", self.args.scale, "-n", self.args.n]
         for part in args.parts.split(","):
             if part == "loader":
-                self.bench(part, "loader", *faithful, "--origin", self.minio(), "--rtt", "70ms", "--rate", "500Mbit",
+                self.bench(part, "loader", *faithful, "--origin", self.minio(), "--clients", "2", "--workers", "8",
+                           "--objects", "48", "--object-size", "10MiB", "--rtt", "70ms", "--rate", "500Mbit",
                            "--cost", "azure-blob-2018", "--price", "egress=0.08")
             elif part == "emulated":
                 self.bench(part, "shapes", *faithful, "--target", self.azurite(), "--limits", "azure-blob-2018")
