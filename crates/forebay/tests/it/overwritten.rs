@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::minio::{ACCESS_KEY, Minio, SECRET_KEY, with_minio};
@@ -20,6 +20,9 @@ const SIZE: usize = 16 << 20;
 const VERSIONS: u8 = 12;
 /// So many reads at least must have had a new version put in their midst, or the test has shown nothing.
 const STRADDLED_MIN: usize = 3;
+
+/// For a read that nobody disturbs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 type Read<'a> = &'a (dyn Fn() -> std::io::Result<Vec<u8>> + Sync);
 
@@ -110,7 +113,7 @@ async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
         let fronts: [(&str, Read<'_>); 2] = [("S3", &|| by_s3(&url)), ("FUSE", &|| by_file(&path))];
         let mut version = 1;
         for (front, read) in fronts {
-            let writing = AtomicBool::new(true);
+            let (writing, whole) = (AtomicBool::new(true), AtomicUsize::new(0));
             let (puts, reads) = std::thread::scope(|scope| {
                 let reader = scope.spawn(|| {
                     let mut reads = Vec::new();
@@ -118,6 +121,7 @@ async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
                         tier.json(&["evict", "/"]);
                         let begun = Instant::now();
                         let seen = read().map(|bytes| version_of(&bytes));
+                        whole.fetch_add(usize::from(seen.is_ok()), Ordering::Relaxed);
                         reads.push((begun, Instant::now(), seen));
                     }
                     reads
@@ -126,6 +130,14 @@ async fn an_object_overwritten_in_a_cold_read_is_never_a_mix() {
                 for _ in 0..VERSIONS {
                     version += 1;
                     puts.push(put(version));
+                    // A fast writer would leave no reader the time for a whole object.
+                    let (so_far, since) = (whole.load(Ordering::Relaxed), Instant::now());
+                    while version % 3 == 0
+                        && whole.load(Ordering::Relaxed) == so_far
+                        && since.elapsed() < PATIENCE
+                    {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
                 }
                 writing.store(false, Ordering::Relaxed);
                 (puts, reader.join().expect("no mix"))
