@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::crash::draw::Draw;
 use crate::crash::ledger::{Answer, Ledger};
 use crate::crash::look::{Sight, bytes_differ, difference, of_client, times_differ};
-use crate::crash::model::{Kind, Op, Refusal, Tree};
+use crate::crash::model::{Ino, Kind, Op, Refusal, Tree};
 use crate::crash::nfs::Nfs;
 use crate::crash::programs::Programs;
 
@@ -66,6 +66,8 @@ pub struct Client {
     pub ledger: Ledger,
     pub hands: Hands,
     queue: VecDeque<Op>,
+    /// The file of the write that was under way at the crash.
+    late: Option<Ino>,
     /// Waits over a crash for the answer to what was under way, as a hard mount does.
     patient: bool,
     pub answered: u64,
@@ -80,6 +82,7 @@ impl Client {
             ledger,
             hands,
             queue: VecDeque::new(),
+            late: None,
             patient: false,
             answered: 0,
             doubtful: 0,
@@ -169,8 +172,8 @@ impl Client {
         let id = self.ledger.ask(op);
         let told = self.told(life, &before, id, op).await;
         let again = *life.dead.borrow();
-        if let (true, Hands::Nfs(nfs), Op::Write { path, .. }) = (again, &mut self.hands, op) {
-            nfs.answered_late(before.ino(path));
+        if let (true, Op::Write { path, .. }) = (again, op) {
+            self.late = Some(before.ino(path));
         }
         let answer = match told {
             Told::Done { .. } if again => Answer::DoneAgain,
@@ -262,13 +265,19 @@ impl Client {
 
     /// After a crash: what is seen through NFS is what may be left, and from now on it is what there is.
     pub fn resolve(&mut self, sight: &Sight) -> Result<usize, String> {
-        let changed = self.ledger.resolve(&of_client(sight, self.number))?;
-        let tree = self.ledger.now();
+        let resolved = self.ledger.resolve(&of_client(sight, self.number))?;
+        let (tree, late) = (self.ledger.now(), self.late.take());
         match &mut self.hands {
-            Hands::Nfs(nfs) => nfs.crashed(tree, self.patient),
+            Hands::Nfs(nfs) => {
+                // What the crash took, the next tier did not answer: its verifier must be another one.
+                if let Some(ino) = late.filter(|_| !resolved.lost) {
+                    nfs.answered_late(ino);
+                }
+                nfs.crashed(tree, self.patient);
+            }
             Hands::Programs(programs) => programs.crashed(),
         }
-        Ok(changed.len())
+        Ok(resolved.changed.len())
     }
 
     /// What is seen is what there is, to the byte.

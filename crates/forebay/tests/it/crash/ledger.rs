@@ -34,6 +34,14 @@ pub enum Answer {
     Doubtful,
 }
 
+/// What a crash left.
+pub struct Resolved {
+    /// Files whose bytes are others than they were said to be.
+    pub changed: BTreeSet<Ino>,
+    /// The write that was under way was answered before the crash, and the crash took it.
+    pub lost: bool,
+}
+
 /// A state that a crash may have left.
 struct Candidate {
     /// So many entries are done.
@@ -162,7 +170,9 @@ impl Ledger {
                         candidates.push(Candidate { count: end, tree: after, again });
                     }
                 }
-                if again.answer == Answer::Doubtful {
+                // Or all of them are.
+                let is_lost = matches!(again.op, Op::Write { sync: false, .. });
+                if is_lost || again.answer == Answer::Doubtful {
                     candidates.push(Candidate { count, tree, again: None });
                 }
             }
@@ -171,9 +181,10 @@ impl Ledger {
     }
 
     /// After a crash: what is seen must be one of the states that it may have left, and that is what there is from now
-    /// on. Returns the files whose bytes are others than they were said to be.
-    pub fn resolve(&mut self, sight: &Sight) -> Result<BTreeSet<Ino>, String> {
+    /// on.
+    pub fn resolve(&mut self, sight: &Sight) -> Result<Resolved, String> {
         let mut differences = Vec::new();
+        let is_answered = self.entries.last().is_some_and(|last| last.answer == Answer::DoneAgain);
         for Candidate { count, tree, again } in self.candidates() {
             let found = match self.loss {
                 Loss::InOrder => {
@@ -185,7 +196,10 @@ impl Ledger {
                 Loss::ByFile => self.by_file(tree, sight),
             };
             match found {
-                Ok(tree) => return Ok(self.begin_again(tree, again)),
+                Ok(tree) => {
+                    let lost = is_answered && again.is_none();
+                    return Ok(Resolved { changed: self.begin_again(tree, again), lost });
+                }
                 Err(told) => differences.push(format!("with the first {count}: {told}")),
             }
         }
@@ -358,4 +372,26 @@ fn fronts(parts: &[Part]) -> Vec<Vec<Part>> {
         vec![Part { offset: *offset, bytes: Arc::new(front) }]
     };
     borders.step_by(PAGE as usize).map(front).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::look::Seen;
+
+    /// The last answer of a tier may be read when it is dead already.
+    #[test]
+    fn a_write_that_was_answered_just_before_a_power_cut_may_be_lost() {
+        let mut ledger = Ledger::new(Loss::InOrder, false);
+        let path = "c0/a".to_owned();
+        ledger.ask(&Op::Create { path: path.clone(), mode: None, exclusive: false });
+        ledger.answer(Answer::Done { durable: true });
+        let parts = vec![Part { offset: 0, bytes: Arc::new(vec![1; 9]) }];
+        ledger.ask(&Op::Write { path: path.clone(), parts, sync: false });
+        ledger.answer(Answer::DoneAgain);
+        let seen = Seen { kind: Kind::File(Arc::default()), mode: 0, links: 1, mtime: 0, size: 0 };
+        let resolved = ledger.resolve(&Sight::from([(path.clone(), seen)])).expect("it was not durable");
+        assert!(resolved.lost);
+        assert!(ledger.now().bytes(&path).expect("a file").is_empty());
+    }
 }
