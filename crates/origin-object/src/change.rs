@@ -64,8 +64,10 @@ impl ObjectOrigin {
     async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
         let file = child(&self.base, dir, name, What::File)?;
         let exists = || Error::new(ErrorKind::Exists, "create", self.place(&file));
-        self.is_there(dir).await?;
-        if self.look_at_directory(&child(&self.base, dir, name, What::Directory)?).await?.is_some() {
+        let directory = child(&self.base, dir, name, What::Directory)?;
+        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.look_at_directory(&directory));
+        dir_is_there?;
+        if directory?.is_some() {
             return Err(exists());
         }
         let verifier = match how {
@@ -119,8 +121,9 @@ impl ObjectOrigin {
     async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Object> {
         let (file, made) =
             (child(&self.base, dir, name, What::File)?, child(&self.base, dir, name, What::Directory)?);
-        self.is_there(dir).await?;
-        let (file, directory) = tokio::join!(self.look_at_file(&file), self.look_at_directory(&made));
+        let (dir_is_there, file, directory) =
+            tokio::join!(self.is_there(dir), self.look_at_file(&file), self.look_at_directory(&made));
+        dir_is_there?;
         let exists = || Error::new(ErrorKind::Exists, "make directory", self.place(&made));
         if file?.is_some() || directory?.is_some() {
             return Err(exists());
@@ -140,9 +143,11 @@ impl ObjectOrigin {
             return Err(Error::new(ErrorKind::NotSupported, "make a link", why));
         }
         let link = child(&self.base, dir, name, What::File)?;
-        self.is_there(dir).await?;
+        let directory = child(&self.base, dir, name, What::Directory)?;
+        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.look_at_directory(&directory));
+        dir_is_there?;
         let exists = || Error::new(ErrorKind::Exists, "make a link", self.place(&link));
-        if self.look_at_directory(&child(&self.base, dir, name, What::Directory)?).await?.is_some() {
+        if directory?.is_some() {
             return Err(exists());
         }
         let stored = Stored::symlink().set(&SetAttr { mode: None, ..*set }, now());

@@ -9,6 +9,7 @@ mod alarms;
 mod bytes;
 mod home;
 mod journal;
+mod lay;
 pub(crate) mod locks;
 mod lost;
 mod names;

@@ -82,6 +82,12 @@ pub trait Home: Send + Sync + 'static {
     /// Stored when `commit` says so.
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written>;
 
+    /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
+    /// `flushed` comes when both are done.
+    async fn travels(&self, object: FileId, content: &Content) {
+        let _ = (object, content);
+    }
+
     /// Attributes that come to be with the next `commit` of what was written. `false`: they are to be set after it.
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
         let _ = (object, set);

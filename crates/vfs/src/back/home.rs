@@ -10,23 +10,19 @@ use async_trait::async_trait;
 use cache::{Cache, CacheKey};
 use namespace::{Ask, Namespace, New, Node, Old};
 use origin::{Object, Origin, Reference};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Piece, Seen, Written,
-    verifier_of,
+    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Seen, Written, verifier_of,
 };
 
 use super::alarms::Alarms;
+use super::lay::Layer;
 use super::place;
 use super::shown::{Below, Shown};
 
-/// Bytes of a file given to the cache at a time.
-const LAY_MAX: u64 = 8 << 20;
-/// Files whose bytes are given to the cache at a time: they are in memory then, twice.
-const LAYS_TOGETHER: usize = 2;
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
 /// Directories between an object and the root, at most.
@@ -38,13 +34,12 @@ pub struct BackHome {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     shown: Arc<Shown>,
-    journal: Arc<Journal>,
     alarms: Arc<Alarms>,
     /// It is known where everything is.
     ready: watch::Receiver<bool>,
     /// The origin's verifier of what was written since the last commit; `None`: it was not always the same.
     unstable: Mutex<HashMap<FileId, Option<WriteVerifier>>>,
-    lays: Semaphore,
+    layer: Layer,
 }
 
 /// What is kept with an object in the namespace's database.
@@ -91,8 +86,8 @@ impl BackHome {
         alarms: Arc<Alarms>,
         ready: watch::Receiver<bool>,
     ) -> BackHome {
-        let (unstable, lays) = (Mutex::default(), Semaphore::new(LAYS_TOGETHER));
-        BackHome { namespace, cache, shown, journal, alarms, ready, unstable, lays }
+        let layer = Layer::new(cache.clone(), shown.clone(), journal);
+        BackHome { namespace, cache, shown, alarms, ready, unstable: Mutex::default(), layer }
     }
 
     fn note(&self, id: FileId) -> Result<Note> {
@@ -190,48 +185,6 @@ impl BackHome {
         Ok(None)
     }
 
-    /// The file's bytes are clean now under the version that the flush left: those below it, cut, with what was written
-    /// over them. Exactly what was flushed, whatever clients wrote since.
-    async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
-        let new = CacheKey { file: id, version: now.version, size: now.attr.size };
-        let mut old = match self.shown.below(id) {
-            Below::Version(key) => key,
-            Below::Nothing => CacheKey { file: id, version: draft(id, 0), size: 0 },
-            Below::Unknown => {
-                self.forget_begun(new).await;
-                return Ok(());
-            }
-        };
-        let _turn = self.lays.acquire().await.expect("never closed");
-        // What lies beyond a cut comes back as zeros.
-        if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
-            let cut = CacheKey { version: draft(id, 1), size, ..old };
-            self.cache.succeed(old, cut, Vec::new(), Vec::new()).await;
-            old = cut;
-        }
-        let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
-        for piece in &content.pieces {
-            let Piece::Dirty { range, position, skip } = piece else { continue };
-            let data = self.journal.read(*position, ByteRange::new(*skip, range.length)).await?;
-            bytes += range.length;
-            batch.push((range.offset, data));
-            if bytes >= LAY_MAX {
-                let size = old.size.max(range.end());
-                let next = CacheKey { version: draft(id, number), size, ..new };
-                self.cache.succeed(old, next, std::mem::take(&mut batch), Vec::new()).await;
-                (old, bytes, number) = (next, 0, number + 1);
-            }
-        }
-        self.cache.succeed(old, new, batch, Vec::new()).await;
-        Ok(())
-    }
-
-    /// The origin may show a version before it has all bytes of it: the kernel notes the time of a write first. So what was
-    /// fetched while we wrote (ahead of readers, by what a listing told) may be from before.
-    async fn forget_begun(&self, key: CacheKey) {
-        self.cache.forget(key).await;
-    }
-
     /// Bytes of `base` that are here go to `copy`, at the origin.
     async fn copy_bytes(&self, base: &CacheKey, copy: FileId) -> Result<()> {
         let mut at = 0;
@@ -254,13 +207,6 @@ impl BackHome {
             None => Err(Error::new(ErrorKind::Unavailable, "store the copy of", base.file)),
         }
     }
-}
-
-/// A version that no origin gives, of the file on its way to another.
-fn draft(id: FileId, number: u64) -> Version {
-    let mut version = id.0;
-    version.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
-    Version(version)
 }
 
 fn is_not_there(error: &Error) -> bool {
@@ -329,6 +275,10 @@ impl Home for BackHome {
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
         let set = set.to_set(None);
         self.at_origin(object, |origin, at| async move { origin.set_at_commit(&at, &set).await }).await
+    }
+
+    async fn travels(&self, object: FileId, content: &Content) {
+        self.layer.lay_ahead(object, content).await;
     }
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
@@ -428,11 +378,15 @@ impl Home for BackHome {
         let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
         if let Some(now) = now.filter(|now| now.attr.is_file())
-            && let Err(e) =
-                tokio::time::timeout(DEADLINE, self.lay(id, &flushed.content, now)).await.unwrap_or(Ok(()))
+            && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))
+                .await
+                .unwrap_or(Ok(()))
         {
             tracing::debug!("flushed bytes of {id} are not kept in the cache: {e}");
-            self.forget_begun(CacheKey { file: id, version: now.version, size: now.attr.size }).await;
+            self.layer.forget_begun(CacheKey { file: id, version: now.version, size: now.attr.size }).await;
+        }
+        if now.is_none() {
+            self.layer.forget_ahead(id).await;
         }
         if now.is_none() && !flushed.content.is_nothing() {
             // Others were there, too: which version ours became nobody knows.

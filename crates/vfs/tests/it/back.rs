@@ -320,3 +320,41 @@ async fn renames_and_removals_are_refused_as_a_file_system_does() {
     assert_eq!(names(&t.vfs, root).await, ["a", "file"]);
     assert!(find(&*origin, "/a/b").await.is_err());
 }
+
+/// Its bytes are laid into the cache while they travel.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_new_file_is_read_after_its_flush_without_the_origin() {
+    for far in [Far::new("far:one"), Far::of_whole_files("far:one")] {
+        let t = back_tier(far.clone(), NEVER);
+        let file = t.create("/file").await;
+        let mut expected = Vec::new();
+        let mut write = async |at: usize, byte: u8, length: usize| {
+            expected.resize(expected.len().max(at + length), 0);
+            expected[at..at + length].fill(byte);
+            t.write(file, at as u64, &vec![byte; length]).await;
+            expected.clone()
+        };
+        for mib in 0..20 {
+            write(mib << 20, mib as u8 + 1, 1 << 20).await;
+        }
+        write((5 << 20) + 7, 50, 600_000).await;
+        // What the first attempt laid is not what the second one brings home.
+        far.fail("commit", ErrorKind::Unavailable, 1);
+        let flushing = t.vfs.flush_home(None).await.unwrap();
+        tokio::time::timeout(NEVER, async {
+            while far.calls("commit") == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .expect("tried");
+        let now = write((9 << 20) + 11, 51, 600_000).await;
+        assert!(t.read(file).await == now, "while it is tried again");
+        assert!(flushing.wait().await.is_empty());
+        assert!(t.read(file).await == now, "as it was written");
+        t.flush().await;
+        assert!(t.read(file).await == now, "as it was written, at the origin");
+        assert_eq!(far.calls("read"), 0);
+        assert!(bytes_of(&*far.memory, "/file").await == now);
+    }
+}

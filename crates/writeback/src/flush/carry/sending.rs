@@ -23,10 +23,23 @@ const PART_MAX: u64 = 1 << 20;
 const TOGETHER: usize = 32;
 
 impl Carry<'_> {
-    /// The first part goes alone: it tells whether the object still is what was looked at. What others write between the
-    /// further ones, of which several are under way, nobody can tell from our own. Also whether it has these attributes
-    /// then.
+    /// Also whether it has these attributes then.
     pub(super) async fn write(
+        &mut self,
+        object: FileId,
+        version: Version,
+        content: &Content,
+        set: &Attributes,
+    ) -> Result<(Found, bool)> {
+        let home = self.shared.home.clone();
+        let (written, ()) =
+            tokio::join!(self.send(object, version, content, set), home.travels(object, content));
+        written
+    }
+
+    /// The first part goes alone: it tells whether the object still is what was looked at. What others write between the
+    /// further ones, of which several are under way, nobody can tell from our own.
+    async fn send(
         &mut self,
         object: FileId,
         mut version: Version,

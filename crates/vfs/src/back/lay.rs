@@ -1,0 +1,146 @@
+//! What was flushed is clean cache: the bytes that clients wrote, under the version that they became at the origin.
+//!
+//! Those of a new file are laid while they travel, under a version that nobody asks for: all that is left to do when the
+//! origin has them is to give them their name. Of a file that the origin has already, readers need what is cached of it
+//! until then.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use cache::{Cache, CacheKey};
+use tokio::sync::Semaphore;
+use types::{ByteRange, FileId, Result, Version};
+use writeback::{Content, Found, Journal, Piece};
+
+use super::shown::{Below, Shown};
+
+/// Bytes of a file given to the cache at a time.
+const LAY_MAX: u64 = 8 << 20;
+/// Files whose bytes are given to the cache at a time: they are in memory then, twice.
+const LAYS_TOGETHER: usize = 2;
+
+pub struct Layer {
+    cache: Arc<Cache>,
+    shown: Arc<Shown>,
+    journal: Arc<Journal>,
+    turns: Semaphore,
+    /// Laid while they travelled.
+    ahead: Mutex<HashMap<FileId, Ahead>>,
+}
+
+struct Ahead {
+    content: Content,
+    key: CacheKey,
+    last: Batch,
+}
+
+/// Where bytes go in a file, and these.
+type Batch = Vec<(u64, Bytes)>;
+
+/// A version that no origin gives, of the file on its way to another.
+fn draft(id: FileId, number: u64) -> Version {
+    let mut version = id.0;
+    version.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
+    Version(version)
+}
+
+/// A file without bytes.
+fn nothing(id: FileId) -> CacheKey {
+    CacheKey { file: id, version: draft(id, 0), size: 0 }
+}
+
+impl Layer {
+    pub fn new(cache: Arc<Cache>, shown: Arc<Shown>, journal: Arc<Journal>) -> Layer {
+        Layer { cache, shown, journal, turns: Semaphore::new(LAYS_TOGETHER), ahead: Mutex::default() }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, HashMap<FileId, Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While this travels: an attempt that may fail.
+    pub async fn lay_ahead(&self, id: FileId, content: &Content) {
+        self.forget_ahead(id).await;
+        let is_large = content.pieces.iter().map(|piece| piece.range().length).sum::<u64>() > LAY_MAX;
+        if !is_large || !matches!(self.shown.below(id), Below::Nothing) {
+            return;
+        }
+        let mut key = nothing(id);
+        match self.lay_pieces(&mut key, &content.pieces).await {
+            Ok(last) => drop(self.ahead().insert(id, Ahead { content: content.clone(), key, last })),
+            Err(e) => {
+                tracing::debug!("bytes of {id} are not laid ahead: {e}");
+                self.cache.forget(key).await;
+            }
+        }
+    }
+
+    /// It came to nothing.
+    pub async fn forget_ahead(&self, id: FileId) {
+        let old = self.ahead().remove(&id);
+        if let Some(old) = old {
+            self.cache.forget(old.key).await;
+        }
+    }
+
+    /// The file's bytes are clean now under the version that the flush left: those below it, cut, with what was written
+    /// over them. Exactly what was flushed, whatever clients wrote since.
+    pub async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
+        let new = CacheKey { file: id, version: now.version, size: now.attr.size };
+        let below = self.shown.below(id);
+        let ahead = self.ahead().remove(&id);
+        if let Some(Ahead { content: laid, key, last }) = ahead {
+            if laid == *content && matches!(below, Below::Nothing) {
+                self.cache.succeed(key, new, last, Vec::new()).await;
+                return Ok(());
+            }
+            self.cache.forget(key).await;
+        }
+        let mut old = match below {
+            Below::Version(key) => key,
+            Below::Nothing => nothing(id),
+            Below::Unknown => {
+                self.forget_begun(new).await;
+                return Ok(());
+            }
+        };
+        // What lies beyond a cut comes back as zeros.
+        if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
+            let cut = CacheKey { version: draft(id, 1), size, ..old };
+            self.cache.succeed(old, cut, Vec::new(), Vec::new()).await;
+            old = cut;
+        }
+        let last = self.lay_pieces(&mut old, &content.pieces).await?;
+        self.cache.succeed(old, new, last, Vec::new()).await;
+        Ok(())
+    }
+
+    /// Over what is there under this key, which is another one afterwards. The last batch is left to the caller.
+    async fn lay_pieces(&self, key: &mut CacheKey, pieces: &[Piece]) -> Result<Batch> {
+        let (mut batch, mut bytes, mut number) = (Batch::new(), 0, 2);
+        let mut turn = None;
+        for piece in pieces {
+            let Piece::Dirty { range, position, skip } = piece else { continue };
+            if turn.is_none() {
+                turn = Some(self.turns.acquire().await.expect("never closed"));
+            }
+            let data = self.journal.read(*position, ByteRange::new(*skip, range.length)).await?;
+            bytes += range.length;
+            batch.push((range.offset, data));
+            if bytes >= LAY_MAX {
+                let next =
+                    CacheKey { version: draft(key.file, number), size: key.size.max(range.end()), ..*key };
+                self.cache.succeed(*key, next, std::mem::take(&mut batch), Vec::new()).await;
+                (*key, bytes, number, turn) = (next, 0, number + 1, None);
+            }
+        }
+        Ok(batch)
+    }
+
+    /// The origin may show a version before it has all bytes of it: the kernel notes the time of a write first. So what was
+    /// fetched while we wrote (ahead of readers, by what a listing told) may be from before.
+    pub async fn forget_begun(&self, key: CacheKey) {
+        self.cache.forget(key).await;
+    }
+}
