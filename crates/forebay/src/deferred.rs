@@ -88,6 +88,10 @@ impl Origin for Deferred {
         matches!(self.far, Far::Object(_))
     }
 
+    fn answers_side_by_side(&self) -> bool {
+        matches!(self.far, Far::Object(_) | Far::AzFile(_))
+    }
+
     fn commits_whole_files(&self) -> bool {
         matches!(self.far, Far::Object(_))
     }

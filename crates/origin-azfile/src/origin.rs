@@ -110,6 +110,10 @@ impl Origin for AzFileOrigin {
     }
 
     /// It is nowhere promised that they do.
+    fn answers_side_by_side(&self) -> bool {
+        true
+    }
+
     fn directories_show_changes(&self) -> bool {
         false
     }

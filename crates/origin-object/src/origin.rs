@@ -130,6 +130,10 @@ impl Origin for ObjectOrigin {
         true
     }
 
+    fn answers_side_by_side(&self) -> bool {
+        true
+    }
+
     fn commits_whole_files(&self) -> bool {
         true
     }

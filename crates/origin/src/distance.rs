@@ -4,6 +4,7 @@
 //! line's only if the line was full when the call was sent: a reader that asks for little must not make the line look
 //! slow. Until it was full once, it is believed to be what most sites have.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use types::Distance;
@@ -17,6 +18,12 @@ const LATENCY_MEMORY: Duration = Duration::from_secs(60);
 const LATENCY_RISE: f64 = 1.25;
 /// Calls for no more than this many bytes tell the latency. Larger ones tell it too, with their own time on the line.
 const LATENCY_MIN: Duration = Duration::from_micros(50);
+
+/// Where answers come side by side, and so many at once, what came in so many round trips tells the rate; what came in one
+/// may have been on its way for long.
+const SIDE_BY_SIDE_TRIPS: u32 = 6;
+/// Marks kept of a round trip.
+const MARKS: u32 = 4;
 
 /// What must be remembered of a call between its start and its answer.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +45,8 @@ pub struct Odometer {
     rate: Best,
     /// The line was seen full once.
     proven: bool,
+    /// Of an origin whose answers come side by side: how much was delivered when, since the line was idle.
+    marks: Option<VecDeque<(Duration, u64)>>,
 }
 
 /// The best of the current and of the last period.
@@ -69,10 +78,18 @@ impl Best {
 }
 
 impl Odometer {
+    pub fn of_answers_side_by_side() -> Odometer {
+        Odometer { marks: Some(VecDeque::new()), ..Odometer::default() }
+    }
+
     /// A call that will bring `bytes` is made.
     pub fn send(&mut self, bytes: u64, now: Duration) -> Sent {
         if self.in_flight == 0 {
             self.delivered_at = now; // nothing could be delivered while nothing was asked for
+            if let Some(marks) = &mut self.marks {
+                marks.clear();
+                marks.push_back((now, self.delivered));
+            }
         }
         self.in_flight = self.in_flight.saturating_add(bytes);
         let distance = self.distance();
@@ -94,8 +111,7 @@ impl Odometer {
         self.delivered = self.delivered.saturating_add(bytes);
         self.delivered_at = now;
         let span = now.saturating_sub(sent.delivered_at).max(took);
-        let rate = u128::from(self.delivered - sent.delivered) * 1_000_000 / span.as_micros().max(1);
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let rate = self.rate_of_many(now).unwrap_or_else(|| rate(self.delivered - sent.delivered, span));
         let known = self.distance().rate;
         if sent.full || rate > known {
             let before = self.proven;
@@ -106,6 +122,21 @@ impl Odometer {
             let period = now.as_secs() / RATE_MEMORY.as_secs();
             self.rate.note(rate, period, u64::max, |_, new| new);
         }
+    }
+
+    /// Over more than one round trip, if answers come side by side and the line was not idle for so long.
+    fn rate_of_many(&mut self, now: Duration) -> Option<u64> {
+        let trip = self.distance().latency;
+        let (delivered, marks) = (self.delivered, self.marks.as_mut()?);
+        if marks.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= trip / MARKS) {
+            marks.push_back((now, delivered));
+        }
+        let is_old = |mark: &(Duration, u64)| now.saturating_sub(mark.0) >= trip * SIDE_BY_SIDE_TRIPS;
+        while marks.get(1).is_some_and(is_old) {
+            marks.pop_front();
+        }
+        let (at, before) = *marks.front().filter(|mark| is_old(mark))?;
+        Some(rate(delivered - before, now - at))
     }
 
     /// The call has failed, or was given up.
@@ -123,6 +154,11 @@ impl Odometer {
     pub fn knows(&self) -> bool {
         self.latency.get(u64::min).is_some()
     }
+}
+
+fn rate(bytes: u64, span: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000 / span.as_micros().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -169,6 +205,27 @@ mod tests {
                 assert!((0.8..1.25).contains(&got), "{rtt} ms, {rate} B/s: {got}");
             }
         }
+    }
+
+    /// 64 MiB at a time that share a line of 100 MiB/s, so that they come together at the end; one of them comes early,
+    /// and another one is sent then.
+    #[test]
+    fn answers_that_come_at_once_do_not_make_the_line_look_fast() {
+        let mut odometer = Odometer::of_answers_side_by_side();
+        let trip = odometer.send(0, Duration::ZERO);
+        odometer.answer(trip, 0, ms(200));
+        let mut early = odometer.send(MIB, ms(200));
+        for lot in 0..10 {
+            let now = ms(200 + lot * 840);
+            let sent: Vec<_> = (0..63).map(|_| odometer.send(MIB, now)).collect();
+            odometer.answer(early, MIB, now + ms(700));
+            early = odometer.send(MIB, now + ms(700));
+            for sent in sent {
+                odometer.answer(sent, MIB, now + ms(840));
+            }
+        }
+        let rate = odometer.distance().rate / MIB;
+        assert!((60..130).contains(&rate), "{rate} MiB/s");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod distance;
 pub mod exclusive;
 pub mod limit;
 pub mod memory;
+pub mod pace;
 pub mod posix;
 mod reconcile;
 pub mod retry;
@@ -94,6 +95,12 @@ pub trait Origin: Send + Sync + 'static {
     /// was there, and the origin itself keeps what it took of [`Stability::Unstable`] writes: the verifier of a file
     /// changes if it is lost. A commit may cost as much as the file is long.
     fn commits_whole_files(&self) -> bool {
+        false
+    }
+
+    /// Whether answers to reads that are under way together come side by side, each the slower for the others, and not one
+    /// after the other.
+    fn answers_side_by_side(&self) -> bool {
         false
     }
 

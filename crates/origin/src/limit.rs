@@ -22,6 +22,7 @@ use types::{
 
 use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
+use crate::pace::Pace;
 use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,8 @@ pub struct Limit {
     reads: Arc<Reads>,
     writes: Semaphore,
     patience: Duration,
+    /// See [`Origin::answers_side_by_side`].
+    side_by_side: bool,
     began: Instant,
     state: Mutex<State>,
     metrics: LimitMetrics,
@@ -81,6 +84,7 @@ pub struct Limit {
 struct State {
     odometer: Odometer,
     adaptive: Adaptive,
+    pace: Pace,
 }
 
 /// Room for a number of reads that changes.
@@ -244,14 +248,17 @@ impl Limit {
             Bounds { least: config.reads_least.min(config.reads), most: config.reads_most.max(config.reads) };
         let adaptive = Adaptive::new(config.reads, bounds);
         metrics.limit.set(i64::try_from(adaptive.limit()).unwrap_or(i64::MAX));
+        let side_by_side = inner.answers_side_by_side();
+        let odometer = if side_by_side { Odometer::of_answers_side_by_side() } else { Odometer::default() };
         Arc::new(Limit {
             inner,
             metadata: Semaphore::new(config.metadata_calls),
             reads: Arc::new(Reads::new(adaptive.limit())),
             writes: Semaphore::new(config.writes),
             patience: config.patience,
+            side_by_side,
             began: Instant::now(),
-            state: Mutex::new(State { odometer: Odometer::default(), adaptive }),
+            state: Mutex::new(State { odometer, adaptive, pace: Pace::default() }),
             metrics,
         })
     }
@@ -281,6 +288,20 @@ impl Limit {
     fn send(&self, bytes: u64) -> Trip<'_> {
         let sent = self.state().odometer.send(bytes, self.now());
         Trip { limit: self, sent, began: Instant::now(), bytes, open: true }
+    }
+
+    async fn wait_for_its_time(&self, bytes: u64) {
+        if !self.side_by_side {
+            return;
+        }
+        let wait = {
+            let (now, mut state) = (self.now(), self.state());
+            let distance = state.odometer.distance();
+            state.pace.wait(bytes, distance, now)
+        };
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
     }
 
     /// A metadata call: it has its own room, and tells the latency.
@@ -377,6 +398,7 @@ impl Origin for Limit {
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.wait_for_its_time(range.length).await;
         let _place = self.place().await?;
         let trip = self.send(range.length);
         let answer = self.first_answer(object, version, range).await;
@@ -399,6 +421,10 @@ impl Origin for Limit {
 
     fn identity_is_place(&self) -> bool {
         self.inner.identity_is_place()
+    }
+
+    fn answers_side_by_side(&self) -> bool {
+        self.inner.answers_side_by_side()
     }
 
     fn commits_whole_files(&self) -> bool {

@@ -184,6 +184,10 @@ impl Origin for Retry {
         self.inner.identity_is_place()
     }
 
+    fn answers_side_by_side(&self) -> bool {
+        self.inner.answers_side_by_side()
+    }
+
     fn commits_whole_files(&self) -> bool {
         self.inner.commits_whole_files()
     }
