@@ -31,6 +31,8 @@ const STS: &str = "https://sts.googleapis.com/v1/token";
 const EARLY: Duration = Duration::from_secs(225);
 /// A token that could not be renewed is used for so long before that is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+/// A token is asked for again after this, whatever its answer says of its end.
+const LASTS_MAX: Duration = Duration::from_secs(24 * 3600);
 const ANSWER_MAX: usize = 1 << 20;
 const ADVICE: &str = "give GOOGLE_APPLICATION_CREDENTIALS or ?credentials=FILE, an identity to this machine, or \
                       ?anonymous=yes";
@@ -214,6 +216,7 @@ impl Tokens {
         match self.fetch(&self.way).await {
             Ok(Fresh { token, lasts }) => {
                 let authorization = bearer(&token)?;
+                let lasts = lasts.min(LASTS_MAX);
                 let renew = now + lasts.saturating_sub(EARLY).max(lasts / 2);
                 *kept = Some(Kept { authorization: authorization.clone(), renew, end: now + lasts });
                 Ok(authorization)
@@ -487,6 +490,17 @@ mod tests {
         assert_eq!(fetched(&tokens).await.unwrap_err().kind(), ErrorKind::Unavailable);
         google.issue_for(3600);
         assert_ne!(fetched(&tokens).await.unwrap(), first);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_says_it_never_ends_is_renewed_all_the_same() {
+        let Some(google) = google("a_token_that_says_it_never_ends_is_renewed_all_the_same") else { return };
+        let tokens = tokens(Way::Machine { host: google.endpoint().trim_start_matches("http://").into() });
+        google.issue_for(u64::MAX);
+        let first = fetched(&tokens).await.unwrap();
+        assert_eq!(fetched(&tokens).await.unwrap(), first);
+        let kept = tokens.kept.lock().await;
+        assert!(kept.as_ref().unwrap().end <= Instant::now() + LASTS_MAX);
     }
 
     #[tokio::test]

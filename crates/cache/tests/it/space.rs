@@ -64,8 +64,9 @@ fn many_fills_at_once_do_not_pass_the_quota_together() {
         let key = key(file, 1, 4 * MIB);
         assert_same(&tier.run(task).unwrap().unwrap(), &key, whole(&key));
     }
-    // The map files' units and the moment between a fill and its entry in the books.
-    assert!(peak <= QUOTA + MIB, "{peak} bytes on disk at the highest");
+    // The map files' units, the moment between a fill and its entry in the books, and that the sum is of no one moment: what
+    // goes from a file that was looked at already may be in another one by then. Of 192 MiB that come at once.
+    assert!(peak <= QUOTA + 8 * MIB, "{peak} bytes on disk at the highest");
     assert!(tier.cache().stats().degraded.is_none(), "{:?}", tier.cache().stats());
 }
 
