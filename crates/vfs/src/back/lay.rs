@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use cache::{Cache, CacheKey};
 use tokio::sync::Semaphore;
 use types::{ByteRange, FileId, Result, Version};
@@ -32,11 +31,7 @@ pub struct Layer {
 struct Ahead {
     content: Content,
     key: CacheKey,
-    last: Batch,
 }
-
-/// Where bytes go in a file, and these.
-type Batch = Vec<(u64, Bytes)>;
 
 /// A version that no origin gives, of the file on its way to another.
 fn draft(id: FileId, number: u64) -> Version {
@@ -66,13 +61,11 @@ impl Layer {
         if !is_large || !matches!(self.shown.below(id), Below::Nothing) {
             return;
         }
-        let mut key = nothing(id);
-        match self.lay_pieces(&mut key, &content.pieces).await {
-            Ok(last) => drop(self.ahead().insert(id, Ahead { content: content.clone(), key, last })),
-            Err(e) => {
-                tracing::debug!("bytes of {id} are not laid ahead: {e}");
-                self.cache.forget(key).await;
-            }
+        let size = content.pieces.iter().map(|piece| piece.range().end()).max().unwrap_or(0);
+        let key = CacheKey { file: id, version: draft(id, 1), size };
+        match self.lay_pieces(nothing(id), key, &content.pieces).await {
+            Ok(()) => drop(self.ahead().insert(id, Ahead { content: content.clone(), key })),
+            Err(e) => tracing::debug!("bytes of {id} are not laid ahead: {e}"),
         }
     }
 
@@ -90,9 +83,9 @@ impl Layer {
         let new = CacheKey { file: id, version: now.version, size: now.attr.size };
         let below = self.shown.below(id);
         let ahead = self.ahead().remove(&id);
-        if let Some(Ahead { content: laid, key, last }) = ahead {
+        if let Some(Ahead { content: laid, key }) = ahead {
             if laid == *content && matches!(below, Below::Nothing) {
-                self.cache.succeed(key, new, last, Vec::new()).await;
+                self.cache.succeed(key, new, Vec::new(), Vec::new()).await;
                 return Ok(());
             }
             self.cache.forget(key).await;
@@ -111,31 +104,36 @@ impl Layer {
             self.cache.succeed(old, cut, Vec::new(), Vec::new()).await;
             old = cut;
         }
-        let last = self.lay_pieces(&mut old, &content.pieces).await?;
-        self.cache.succeed(old, new, last, Vec::new()).await;
-        Ok(())
+        self.lay_pieces(old, new, &content.pieces).await
     }
 
-    /// Over what is there under this key, which is another one afterwards. The last batch is left to the caller.
-    async fn lay_pieces(&self, key: &mut CacheKey, pieces: &[Piece]) -> Result<Batch> {
-        let (mut batch, mut bytes, mut number) = (Batch::new(), 0, 2);
+    /// `to` is `from` with these over it. So much is in memory at a time: who has a turn.
+    async fn lay_pieces(&self, mut from: CacheKey, to: CacheKey, pieces: &[Piece]) -> Result<()> {
+        let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
         let mut turn = None;
         for piece in pieces {
             let Piece::Dirty { range, position, skip } = piece else { continue };
             if turn.is_none() {
                 turn = Some(self.turns.acquire().await.expect("never closed"));
             }
-            let data = self.journal.read(*position, ByteRange::new(*skip, range.length)).await?;
+            match self.journal.read(*position, ByteRange::new(*skip, range.length)).await {
+                Ok(data) => batch.push((range.offset, data)),
+                Err(e) => {
+                    self.cache.forget(from).await;
+                    return Err(e);
+                }
+            }
             bytes += range.length;
-            batch.push((range.offset, data));
             if bytes >= LAY_MAX {
-                let next =
-                    CacheKey { version: draft(key.file, number), size: key.size.max(range.end()), ..*key };
-                self.cache.succeed(*key, next, std::mem::take(&mut batch), Vec::new()).await;
-                (*key, bytes, number, turn) = (next, 0, number + 1, None);
+                let size = from.size.max(range.end());
+                let next = CacheKey { version: draft(from.file, number), size, ..from };
+                self.cache.succeed(from, next, std::mem::take(&mut batch), Vec::new()).await;
+                (from, bytes, number, turn) = (next, 0, number + 1, None);
             }
         }
-        Ok(batch)
+        self.cache.succeed(from, to, batch, Vec::new()).await;
+        drop(turn);
+        Ok(())
     }
 
     /// The origin may show a version before it has all bytes of it: the kernel notes the time of a write first. So what was
