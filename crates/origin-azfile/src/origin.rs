@@ -109,11 +109,11 @@ impl Origin for AzFileOrigin {
         READ_MAX
     }
 
-    /// It is nowhere promised that they do.
     fn answers_side_by_side(&self) -> bool {
         true
     }
 
+    /// It is nowhere promised that they do.
     fn directories_show_changes(&self) -> bool {
         false
     }
