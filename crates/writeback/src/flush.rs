@@ -288,9 +288,7 @@ impl Shared {
         if self.sabotage.is(Bug::DoneBackwards) {
             sequences.reverse();
         }
-        for sequence in sequences {
-            self.entries.done(sequence).await?;
-        }
+        self.entries.done(&sequences).await?;
         if self.sabotage.is(Bug::BeginOnUnsynced) {
             return Ok(());
         }

@@ -300,11 +300,11 @@ impl Journal {
         off_runtime(move || log.head(sequence)).await.map(|(_, head)| head)
     }
 
-    /// The entry is at the origin. Not durable before [`Journal::done_synced`]: after a crash the entry may be there once
-    /// more, and who flushes must bear that.
-    pub async fn done(&self, sequence: u64) -> Result<()> {
-        let log = self.log.clone();
-        off_runtime(move || log.done(sequence)).await?;
+    /// The entries are at the origin; noted in this order. Not durable before [`Journal::done_synced`]: after a crash they
+    /// may be there once more, and who flushes must bear that.
+    pub async fn done(&self, sequences: &[u64]) -> Result<()> {
+        let (log, sequences) = (self.log.clone(), sequences.to_vec());
+        off_runtime(move || sequences.into_iter().try_for_each(|sequence| log.done(sequence))).await?;
         self.keeper.ring();
         Ok(())
     }

@@ -12,8 +12,8 @@ pub(crate) trait Entries: Send + Sync + 'static {
     /// All data of an entry, checked.
     async fn read(&self, position: Position) -> Result<Bytes>;
 
-    /// May come back after a crash until `done_synced`.
-    async fn done(&self, sequence: u64) -> Result<()>;
+    /// Noted in this order. May come back after a crash until `done_synced`.
+    async fn done(&self, sequences: &[u64]) -> Result<()>;
 
     /// All that is done stays done.
     async fn done_synced(&self) -> Result<()>;
@@ -28,8 +28,8 @@ impl Entries for Journal {
         Journal::read(self, position, ByteRange::new(0, position.data_length.into())).await
     }
 
-    async fn done(&self, sequence: u64) -> Result<()> {
-        Journal::done(self, sequence).await
+    async fn done(&self, sequences: &[u64]) -> Result<()> {
+        Journal::done(self, sequences).await
     }
 
     async fn done_synced(&self) -> Result<()> {

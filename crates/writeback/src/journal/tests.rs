@@ -73,7 +73,7 @@ async fn a_failed_sync_latches_and_what_was_acknowledged_stays_readable() {
     let refused = journal.append(Bytes::from_static(b"op"), data(1), soon()).await.unwrap_err();
     assert_eq!(refused.to_string(), error.to_string(), "the first failure is the one that is named");
     assert_eq!(journal.synced(second.sequence).await.unwrap_err().kind(), ErrorKind::Io);
-    assert!(journal.done(first.sequence).await.is_err());
+    assert!(journal.done(&[first.sequence]).await.is_err());
     let range = ByteRange::new(0, 100);
     assert_eq!(journal.read(first.position, range).await.unwrap(), data(100));
 }
@@ -94,9 +94,7 @@ async fn no_space_is_said_when_the_quota_is_used_up_and_room_wakes_who_waits() {
         let journal = journal.clone();
         tokio::spawn(async move { journal.append(Bytes::from_static(b"late"), data(4000), soon()).await })
     };
-    for sequence in &sequences[..8] {
-        journal.done(*sequence).await.unwrap();
-    }
+    journal.done(&sequences[..8]).await.unwrap();
     let ticket = waiter.await.unwrap().expect("room was made");
     assert!(ticket.sequence > *sequences.last().unwrap());
     assert_eq!(journal.metrics().latched.get(), 0);
@@ -140,9 +138,7 @@ async fn a_full_journal_on_a_full_disk_gets_out_by_its_reserve() {
     let (sequences, _) = fill(&journal).await;
     disk.faults.full.store(true, SeqCst);
     // One entry of the oldest segment is stuck; the others are done.
-    for sequence in &sequences[1..] {
-        journal.done(*sequence).await.unwrap();
-    }
+    journal.done(&sequences[1..]).await.unwrap();
     assert!(journal.compact().await.is_ok());
     disk.faults.full.store(false, SeqCst);
     journal.append(Bytes::from_static(b"late"), data(4000), soon()).await.expect("there is room again");
@@ -265,7 +261,7 @@ async fn what_operators_see_is_what_is_there() {
         last = journal.append(Bytes::from_static(b"op"), data(98), soon()).await.unwrap().sequence;
     }
     journal.synced(last).await.unwrap();
-    journal.done(1).await.unwrap();
+    journal.done(&[1]).await.unwrap();
     journal.log.note();
     let mut registry = prometheus_client::registry::Registry::default();
     journal.metrics().register(&mut registry);

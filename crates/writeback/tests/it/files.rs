@@ -72,9 +72,7 @@ async fn what_is_done_leaves_and_its_segments_with_it() {
     let last = append(&journal, 0..200).await;
     let before = segments(dir.path());
     assert!(before.len() > 3);
-    for sequence in 1..last {
-        journal.done(sequence).await.unwrap();
-    }
+    journal.done(&(1..last).collect::<Vec<_>>()).await.unwrap();
     let patience = Instant::now() + Duration::from_secs(60);
     while segments(dir.path()).len() > 1 && Instant::now() < patience {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -86,7 +84,7 @@ async fn what_is_done_leaves_and_its_segments_with_it() {
     let (journal, recovered) = opened(dir.path(), 16);
     assert_eq!(check_all(&journal, recovered).await, [(last, 199)]);
     let position = journal.append(head(1), data(1), soon()).await.unwrap().position;
-    journal.done(position.sequence).await.unwrap();
+    journal.done(&[position.sequence]).await.unwrap();
     let gone = journal.read(position, ByteRange::new(0, 1)).await.unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::Stale);
 }

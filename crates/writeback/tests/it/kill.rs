@@ -178,7 +178,7 @@ async fn write(
             };
             if let Some(sequence) = oldest {
                 println!("done {sequence}");
-                journal.done(sequence).await.expect("done");
+                journal.done(&[sequence]).await.expect("done");
             }
         }
         // One entry in eleven is stuck for this life, so that there is something to compact.

@@ -67,8 +67,8 @@ impl Entries for Log {
         Log::read(self, position, ByteRange::new(0, position.data_length.into()))
     }
 
-    async fn done(&self, sequence: u64) -> Result<()> {
-        Log::done(self, sequence)
+    async fn done(&self, sequences: &[u64]) -> Result<()> {
+        sequences.iter().try_for_each(|sequence| Log::done(self, *sequence))
     }
 
     async fn done_synced(&self) -> Result<()> {
