@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -69,8 +69,8 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     Ok(Json(begun))
 }
 
-pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> Answer {
-    let job = admin.under_way.flushing.look(&number)?;
+pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>, how: RawQuery) -> Answer {
+    let job = admin.under_way.flushing.look(&number, how).await?;
     // In this order: of what is done the outcome is there.
     let done = job.is_done();
     let outcome = job.progress.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone();

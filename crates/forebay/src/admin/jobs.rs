@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::extract::RawQuery;
 use axum::http::StatusCode;
+use tokio::sync::watch;
 
 use super::Problem;
 
@@ -13,6 +15,8 @@ const RUNNING_MAX: usize = 8;
 const REMEMBERED_MAX: usize = 64;
 /// Nobody watches what nobody has looked at for so long.
 const UNWATCHED_MAX: Duration = Duration::from_secs(10);
+/// Who looks may wait for the end, but not longer.
+const WITHIN_MAX: Duration = Duration::from_secs(5);
 
 /// `P` tells how far a job is.
 pub struct Jobs<P> {
@@ -29,7 +33,7 @@ struct Kept<P> {
 pub struct Job<P> {
     pub number: u64,
     pub progress: P,
-    done: Mutex<bool>,
+    done: watch::Sender<bool>,
     looked_at: Mutex<Instant>,
 }
 
@@ -54,31 +58,39 @@ impl<P> Jobs<P> {
         let job = Arc::new(Job {
             number: kept.next,
             progress,
-            done: Mutex::new(false),
+            done: watch::Sender::new(false),
             looked_at: Mutex::new(Instant::now()),
         });
         kept.jobs.push_back(job.clone());
         Ok(job)
     }
 
-    /// Who asks, watches.
-    pub fn look(&self, number: &str) -> Result<Arc<Job<P>>, Problem> {
+    /// Who asks, watches. Asked with a time, the answer comes when the job is over, or after that time.
+    pub async fn look(&self, number: &str, RawQuery(how): RawQuery) -> Result<Arc<Job<P>>, Problem> {
+        let job = self.find(number)?;
+        let within = how.map_or(Some(0), |how| how.strip_prefix("within_ms=")?.parse().ok());
+        let wrong = || Problem::new(StatusCode::BAD_REQUEST, "ask for a job with ?within_ms=250, or without");
+        let within = Duration::from_millis(within.ok_or_else(wrong)?).min(WITHIN_MAX);
+        let _ = tokio::time::timeout(within, job.done.subscribe().wait_for(|done| *done)).await;
+        *job.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Ok(job)
+    }
+
+    fn find(&self, number: &str) -> Result<Arc<Job<P>>, Problem> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let job = kept.jobs.iter().find(|job| job.number.to_string() == number).cloned();
         let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("no {} has number {number}", self.name));
-        let job = job.ok_or_else(unknown)?;
-        *job.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(job)
+        job.ok_or_else(unknown)
     }
 }
 
 impl<P> Job<P> {
     pub fn is_done(&self) -> bool {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.done.borrow()
     }
 
     pub fn end(&self) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.done.send_replace(true);
     }
 
     /// Returns when nobody has looked for too long.
@@ -101,11 +113,26 @@ mod tests {
         let running: Vec<_> = (0..RUNNING_MAX).map(|i| jobs.begin(i).expect("there is room")).collect();
         assert!(jobs.begin(0).is_err());
         running[0].end();
-        assert!(jobs.look("1").expect("remembered").is_done());
+        assert!(jobs.find("1").expect("remembered").is_done());
         for i in 0..2 * REMEMBERED_MAX {
             jobs.begin(i).expect("there is room").end();
         }
-        assert!(jobs.look("1").is_err(), "forgotten");
-        assert!(!jobs.look("2").expect("still running").is_done());
+        assert!(jobs.find("1").is_err(), "forgotten");
+        assert!(!jobs.find("2").expect("still running").is_done());
+    }
+
+    #[tokio::test]
+    async fn who_looks_is_told_of_the_end_at_once() {
+        let jobs = Arc::new(Jobs::new("trial"));
+        let job = jobs.begin(()).expect("there is room");
+        let within = |ms: &str| RawQuery(Some(format!("within_ms={ms}")));
+        assert!(!jobs.look("1", within("1")).await.expect("known").is_done());
+        assert!(jobs.look("1", within("x")).await.is_err());
+        let asked = tokio::spawn(async move { jobs.look("1", within("99999")).await });
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        job.end();
+        assert!(asked.await.expect("asked").expect("known").is_done());
+        assert!(began.elapsed() < WITHIN_MAX / 2);
     }
 }

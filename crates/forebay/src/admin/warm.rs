@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -68,8 +68,8 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     Ok(Json(json!({ "job": number })))
 }
 
-pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> Answer {
-    let job = admin.under_way.warming.look(&number)?;
+pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>, how: RawQuery) -> Answer {
+    let job = admin.under_way.warming.look(&number, how).await?;
     let progress = &job.progress;
     Ok(Json(json!({
         "job": job.number,

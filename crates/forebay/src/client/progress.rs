@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Between two looks.
-pub const POLL: Duration = Duration::from_millis(250);
+/// What a look asks for: an answer at the end, or after so long.
+pub const LOOK: &str = "within_ms=250";
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The rate told is that of so much time.
