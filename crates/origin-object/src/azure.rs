@@ -23,7 +23,7 @@ use crate::errors::garbled;
 use crate::http::Http;
 use crate::rest::{Ask, PATH, Rest, time_of};
 use crate::sign::Environment;
-use crate::store::{Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::Config;
 
 const META: &str = "x-ms-meta-";
@@ -82,7 +82,7 @@ impl Azure {
             parts.push(self.part_of(&upload, parts.len() as u32 + 1, from, range).await?);
             at = range.end();
         }
-        self.complete(&upload, &parts, Condition::Always).await
+        self.complete(&upload, &parts, Condition::Always).await.map(|stored| stored.etag)
     }
 
     async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
@@ -152,7 +152,7 @@ impl Store for Azure {
         data: Bytes,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<String> {
+    ) -> Result<Made> {
         let mut ask = Ask::new("store", Method::PUT, key)
             .header(HeaderName::from_static("x-ms-blob-type"), "BlockBlob")?
             .metadata(META, metadata)?
@@ -162,7 +162,7 @@ impl Store for Azure {
             ask = ask.metadata(META, &folder)?;
         }
         let answer = self.rest.ask(ask.data(data)).await?;
-        self.rest.etag_of("store", key, answer.headers())
+        self.rest.stored("store", key, answer.headers(), header::LAST_MODIFIED)
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
@@ -222,7 +222,7 @@ impl Store for Azure {
         Ok(Part { number, etag: id })
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String> {
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
         for part in parts {
             // Writing to a String cannot fail.
@@ -235,7 +235,7 @@ impl Store for Azure {
             .metadata(META, &upload.metadata)?
             .condition(condition)?;
         let answer = self.rest.ask(ask.data(xml.into())).await?;
-        self.rest.etag_of("complete", &upload.key, answer.headers())
+        self.rest.stored("complete", &upload.key, answer.headers(), header::LAST_MODIFIED)
     }
 
     async fn abort(&self, _upload: &Upload) -> Result<()> {

@@ -5,6 +5,8 @@
 //! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both
 //! - attributes are stored with an object by copying it onto itself
 
+use std::sync::Arc;
+
 use ::origin::change::check_target;
 use ::origin::{Before, Change, Changed, Object, Reference};
 use bytes::Bytes;
@@ -14,7 +16,7 @@ use crate::attributes::Stored;
 use crate::draft::Draft;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Condition, Metadata, Source};
+use crate::store::{Condition, Made, Metadata, Source, Stat};
 use crate::times::now;
 use crate::together::some_at_a_time;
 use crate::url::Attributes;
@@ -76,10 +78,10 @@ impl ObjectOrigin {
         };
         let key = self.base.key(&file)?;
         let zeros = Bytes::from(vec![0; usize::try_from(set.size.unwrap_or(0)).unwrap_or(0).min(1 << 20)]);
-        let made =
-            self.store.put(&key, zeros, &self.metadata(REGULAR, set, verifier), Condition::Absent).await;
-        match made {
-            Ok(_) => {}
+        let (metadata, moment) = (self.metadata(REGULAR, set, verifier), self.known.moment(&file.0));
+        let size = zeros.len() as u64;
+        let made = match self.store.put(&key, zeros, &metadata, Condition::Absent).await {
+            Ok(Made { etag, modified }) => modified.map(|modified| Stat { size, etag, modified, metadata }),
             Err(e) if e.kind() == ErrorKind::VersionChanged => {
                 let there = self
                     .look_at_file(&file)
@@ -102,10 +104,14 @@ impl ObjectOrigin {
                 };
             }
             Err(e) => return Err(e),
-        }
+        };
         if set.size.is_some_and(|size| size > 1 << 20) {
             let size = SetAttr { size: set.size, ..SetAttr::default() };
             return self.set(&file, &size, None).await?.made();
+        }
+        if let Some(stat) = made.map(Arc::new) {
+            self.known.note(&file.0, moment, Some(&stat));
+            return Ok(self.file(&file, &stat));
         }
         self.look_at_file(&file).await?.ok_or_else(|| self.gone("create", &file))
     }

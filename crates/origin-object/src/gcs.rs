@@ -18,7 +18,7 @@ use crate::http::Http;
 use crate::keys::{Base, UPLOADS};
 use crate::rest::Rest;
 use crate::sign::Environment;
-use crate::store::{Condition, Got, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::together::some_at_a_time;
 use crate::url::Config;
 
@@ -92,7 +92,7 @@ impl Gcs {
                     return Ok(alone.clone());
                 }
                 let key = format!("{dir}composed-{}", random()?);
-                let word = bucket.compose(&group, &key, &Metadata::new(), Condition::Always).await?;
+                let (word, _) = bucket.compose(&group, &key, &Metadata::new(), Condition::Always).await?;
                 Ok(Piece { key, generation: word.generation })
             }
         });
@@ -201,8 +201,8 @@ impl Store for Gcs {
         data: Bytes,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<String> {
-        self.bucket.put(key, data, metadata, condition).await.map(|word| word.etag())
+    ) -> Result<Made> {
+        self.bucket.put(key, data, metadata, condition).await.map(|(_, made)| made)
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
@@ -252,7 +252,7 @@ impl Store for Gcs {
         Ok(part_of_pieces(number, &dir, &pieces))
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String> {
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
         let dir = self.dir(upload);
         let pieces: Option<Vec<_>> = parts.iter().map(|part| pieces_of_part(&dir, part)).collect();
         let mut pieces = pieces.map(|pieces| pieces.concat()).ok_or_else(|| {
@@ -261,14 +261,14 @@ impl Store for Gcs {
         while pieces.len() > COMPOSE_MAX {
             pieces = self.composed(&dir, pieces).await?;
         }
-        let word = self.bucket.compose(&pieces, &upload.key, &upload.metadata, condition).await?;
+        let (_, made) = self.bucket.compose(&pieces, &upload.key, &upload.metadata, condition).await?;
         let bucket = self.bucket.clone();
         tokio::spawn(async move {
             if let Err(e) = remove_all(&bucket, &dir).await {
                 tracing::warn!("parts of an upload that is complete stay at the store for a week: {e}");
             }
         });
-        Ok(word.etag())
+        Ok(made)
     }
 
     async fn abort(&self, upload: &Upload) -> Result<()> {

@@ -13,11 +13,11 @@ use percent_encoding::utf8_percent_encode;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use types::{ByteRange, Error, ErrorKind, Result};
+use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::garbled;
 use crate::rest::{Ask, QUERY, Rest, time_of};
-use crate::store::{Condition, Got, Listed, Metadata, Page, Source, Stat};
+use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Source, Stat};
 
 const JSON: &str = "application/json; charset=UTF-8";
 const BYTES: &str = "application/octet-stream";
@@ -104,8 +104,12 @@ impl ObjectJson {
         Word { generation: self.generation, metageneration: self.metageneration }
     }
 
-    fn modified(&self) -> std::result::Result<types::Timestamp, chrono::ParseError> {
+    fn modified(&self) -> std::result::Result<Timestamp, chrono::ParseError> {
         DateTime::parse_from_rfc3339(&self.updated).map(time_of)
+    }
+
+    fn made(&self) -> (Word, Made) {
+        (self.word(), Made { etag: self.word().etag(), modified: self.modified().ok() })
     }
 
     /// Names of metadata keep their case there, and lose it here.
@@ -227,7 +231,7 @@ impl Bucket {
         data: Bytes,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<Word> {
+    ) -> Result<(Word, Made)> {
         let head = json!({ "name": key, "contentType": BYTES, "metadata": metadata });
         let boundary = random()?;
         let begin = format!(
@@ -243,7 +247,7 @@ impl Bucket {
             .header(header::CONTENT_TYPE, &format!("multipart/related; boundary={boundary}"))?
             .data(body.freeze());
         let ask = self.condition(ask, key, condition)?;
-        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.made())
     }
 
     /// Bytes alone, under a key that nothing else has.
@@ -300,7 +304,7 @@ impl Bucket {
         to: &str,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<Word> {
+    ) -> Result<(Word, Made)> {
         let sources = pieces
             .iter()
             .map(|piece| json!({ "name": piece.key, "generation": piece.generation.to_string() }));
@@ -314,7 +318,7 @@ impl Bucket {
             .header(header::CONTENT_TYPE, JSON)?
             .data(body.to_string().into());
         let ask = self.condition(ask, to, condition)?;
-        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.made())
     }
 
     /// Other metadata, all of it; the contents stay, and are not copied.

@@ -58,9 +58,17 @@ impl Known {
 
     /// By this tier; before others see that it is done.
     pub fn changed(&self, path: &Bytes) {
+        self.became(path, None);
+    }
+
+    /// The same. `None`: nobody said what it is now.
+    pub fn became(&self, path: &Bytes, stat: Option<&Stat>) {
         let mut counter = self.counter(path);
         *counter += 1;
-        self.stats.remove(path);
+        match stat {
+            Some(stat) => self.stats.insert(path.clone(), Arc::new(stat.clone())),
+            None => drop(self.stats.remove(path)),
+        }
     }
 
     /// Nobody counts which.
@@ -93,5 +101,9 @@ mod tests {
         known.all_changed();
         known.note(&path, moment, Some(&stat));
         assert!(known.get(&path).is_none());
+        let moment = known.moment(&path);
+        known.became(&path, Some(&Stat { size: 2, ..stat.as_ref().clone() }));
+        known.note(&path, moment, Some(&stat));
+        assert_eq!(known.get(&path).map(|stat| stat.size), Some(2), "it was looked at before");
     }
 }

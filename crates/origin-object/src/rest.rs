@@ -1,6 +1,7 @@
 //! What the dialects have in common: a signed request to a bucket over HTTP, and what its answer says.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode};
@@ -14,7 +15,7 @@ use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 use crate::errors::{Refusal, garbled, unanswered};
 use crate::http::{Http, body_of};
 use crate::sign::Signer;
-use crate::store::{Condition, Got, Metadata, Stat};
+use crate::store::{Condition, Got, Made, Metadata, Stat};
 
 /// What stands in a URL's path as it is.
 pub const PATH: &AsciiSet =
@@ -127,7 +128,10 @@ impl Rest {
             .map_err(|e| Error::new(ErrorKind::InvalidArgument, operation, &place).with_source(e))?;
         *request.headers_mut() = ask.headers;
         let request = self.signer.sign(request).await?;
-        self.http.send(request).await.map_err(|lost| unanswered(operation, place, lost))
+        let (length, began) = (request.body().len(), Instant::now());
+        let answer = self.http.send(request).await;
+        tracing::trace!("{operation} {place}: {length} bytes sent, answered after {:?}", began.elapsed());
+        answer.map_err(|lost| unanswered(operation, place, lost))
     }
 
     /// The answer if it is a yes.
@@ -188,14 +192,14 @@ impl Rest {
     fn stat_of(&self, key: &str, headers: &HeaderMap) -> Result<Stat> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let size = text(header::CONTENT_LENGTH).and_then(|size| size.parse().ok());
-        let modified = text(header::LAST_MODIFIED).and_then(|time| DateTime::parse_from_rfc2822(time).ok());
+        let modified = time_in(headers, header::LAST_MODIFIED);
         let (Some(size), Some(etag), Some(modified)) = (size, text(header::ETAG), modified) else {
             return Err(garbled("look at", self.place(key), "an answer without size, ETag or time"));
         };
         let metadata = headers.iter().filter_map(|(name, value)| {
             Some((name.as_str().strip_prefix(self.meta)?.to_owned(), value.to_str().ok()?.to_owned()))
         });
-        Ok(Stat { size, etag: etag.to_owned(), modified: time_of(modified), metadata: metadata.collect() })
+        Ok(Stat { size, etag: etag.to_owned(), modified, metadata: metadata.collect() })
     }
 
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
@@ -250,11 +254,28 @@ impl Rest {
         }
     }
 
+    /// `time` is the header that tells when.
+    pub fn stored(
+        &self,
+        operation: &'static str,
+        key: &str,
+        headers: &HeaderMap,
+        time: HeaderName,
+    ) -> Result<Made> {
+        let etag = self.etag_of(operation, key, headers)?;
+        Ok(Made { etag, modified: time_in(headers, time) })
+    }
+
     /// Of what was stored.
     pub fn etag_of(&self, operation: &'static str, key: &str, headers: &HeaderMap) -> Result<String> {
         let etag = headers.get(header::ETAG).and_then(|value| value.to_str().ok());
         etag.map(str::to_owned).ok_or_else(|| garbled(operation, self.place(key), "an answer without ETag"))
     }
+}
+
+fn time_in(headers: &HeaderMap, name: HeaderName) -> Option<Timestamp> {
+    let time = headers.get(name)?.to_str().ok()?;
+    DateTime::parse_from_rfc2822(time).ok().map(time_of)
 }
 
 pub fn time_of(time: DateTime<FixedOffset>) -> Timestamp {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::http::Method;
-use ::http::header::HeaderName;
+use ::http::header::{self, HeaderName};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -15,7 +15,7 @@ use crate::errors::garbled;
 use crate::http::Http;
 use crate::rest::{Ask, PATH, Rest, time_of};
 use crate::sign::{Environment, Place};
-use crate::store::{Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::{Addressing, Config};
 
 const META: &str = "x-amz-meta-";
@@ -107,10 +107,10 @@ impl Store for S3 {
         data: Bytes,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<String> {
+    ) -> Result<Made> {
         let ask = Ask::new("store", Method::PUT, key).data(data);
         let answer = self.rest.ask(ask.metadata(META, metadata)?.condition(condition)?).await?;
-        self.rest.etag_of("store", key, answer.headers())
+        self.rest.stored("store", key, answer.headers(), header::DATE)
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
@@ -165,7 +165,7 @@ impl Store for S3 {
         Ok(Part { number, etag: told.e_tag })
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String> {
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
         let mut xml = String::from("<CompleteMultipartUpload>");
         for part in parts {
             let etag = quick_xml::escape::escape(part.etag.as_str());
@@ -175,7 +175,8 @@ impl Store for S3 {
         xml.push_str("</CompleteMultipartUpload>");
         let ask = Ask::new("complete", Method::POST, &upload.key).query("uploadId", &upload.id);
         let told: CopyAnswer = self.rest.ask_xml(ask.condition(condition)?.data(xml.into())).await?;
-        Ok(told.e_tag)
+        // Its time may be that of when it was begun.
+        Ok(Made { etag: told.e_tag, modified: None })
     }
 
     async fn abort(&self, upload: &Upload) -> Result<()> {

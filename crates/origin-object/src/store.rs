@@ -40,14 +40,13 @@ pub trait Store: Send + Sync {
     /// where `by_directory`.
     async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page>;
 
-    /// The new object's ETag.
     async fn put(
         &self,
         key: &str,
         data: Bytes,
         metadata: &Metadata,
         condition: Condition<'_>,
-    ) -> Result<String>;
+    ) -> Result<Made>;
 
     /// Without an error where nothing has the key.
     async fn delete(&self, key: &str) -> Result<()>;
@@ -70,8 +69,8 @@ pub trait Store: Send + Sync {
     async fn part_of(&self, upload: &Upload, number: u32, from: Source<'_>, range: ByteRange)
     -> Result<Part>;
 
-    /// The whole object's ETag. Where the condition does not hold, the upload is still there.
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<String>;
+    /// Where the condition does not hold, the upload is still there.
+    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made>;
 
     /// Without an error where it is over.
     async fn abort(&self, upload: &Upload) -> Result<()>;
@@ -104,6 +103,14 @@ pub struct Stat {
     pub etag: String,
     pub modified: Timestamp,
     pub metadata: Metadata,
+}
+
+/// A new object as the store's answer tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub etag: String,
+    /// `None`: only a look at it tells. S3 says when it answered, which may be a second later.
+    pub modified: Option<Timestamp>,
 }
 
 /// An object as a listing tells it.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Result, Stability, Version, WriteVerifier};
 
 use crate::attributes;
-use crate::draft::{Draft, Wrote};
+use crate::draft::{Completed, Draft, Wrote};
 use crate::keys::{What, what};
 use crate::origin::ObjectOrigin;
 use crate::store::Stat;
@@ -114,7 +114,7 @@ impl ObjectOrigin {
     /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
     /// was written to it is lost: it is to be written again.
     pub(crate) async fn complete(&self, reference: &Reference, draft: &Arc<Draft>) -> Result<Object> {
-        let changed = || self.known.changed(&reference.0);
+        let changed = |stat: Option<&Stat>| self.known.became(&reference.0, stat);
         let completed = draft.complete(&self.store, &self.turns, &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
@@ -125,14 +125,13 @@ impl ObjectOrigin {
             self.lose(reference);
         }
         let made = completed?;
-        let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("store", reference))?;
-        if let Some((etag, size)) = made
-            && attributes::version(&etag, size) != object.version
-        {
-            // Others were quicker than our look. What we stored is known by name only.
-            tracing::debug!("{} was changed right after it was stored", self.place(reference));
+        if let Some(stat) = made.as_ref().and_then(Completed::stat) {
+            return Ok(self.file(reference, &stat));
         }
-        Ok(object)
+        let now = self.look(reference).await?.ok_or_else(|| self.gone("store", reference))?;
+        // Others may have been quicker than our look: of theirs nothing is told as if it were ours.
+        let stat = made.map(|made| made.stat_at(now.modified));
+        Ok(self.file(reference, stat.as_ref().unwrap_or(&now)))
     }
 
     fn verifier(&self, reference: &Reference) -> WriteVerifier {

@@ -70,7 +70,7 @@ impl Store for Memory {
     async fn list(&self, _: &str, _: bool, _: Option<&str>, _: u32) -> Result<Page> {
         unreachable!()
     }
-    async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Condition<'_>) -> Result<String> {
+    async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Condition<'_>) -> Result<Made> {
         unreachable!()
     }
     async fn delete(&self, _: &str) -> Result<()> {
@@ -96,12 +96,12 @@ impl Store for Memory {
         self.parts.lock().unwrap().insert(number, got.data);
         Ok(Part { number, etag: number.to_string() })
     }
-    async fn complete(&self, _: &Upload, parts: &[Part], _: Condition<'_>) -> Result<String> {
+    async fn complete(&self, _: &Upload, parts: &[Part], _: Condition<'_>) -> Result<Made> {
         self.answer("complete")?;
         let stored = self.parts.lock().unwrap();
         let bytes: Vec<&[u8]> = parts.iter().map(|part| &stored[&part.number][..]).collect();
         *self.object.lock().unwrap() = bytes.concat().into();
-        Ok("2".into())
+        Ok(Made { etag: "2".into(), modified: None })
     }
     async fn abort(&self, _: &Upload) -> Result<()> {
         Ok(())
@@ -137,12 +137,12 @@ async fn changed(joins: bool, lost: &'static str, writes: &[(u64, usize)]) -> u6
             Err(e) => panic!("{e}"),
         }
         if turn == 0 {
-            let lost = draft.complete(&store, &turns, &|| ()).await.err();
+            let lost = draft.complete(&store, &turns, &|_| ()).await.err();
             assert_eq!(lost.map(|e| e.kind()), Some(ErrorKind::Unavailable));
         }
     }
-    let (_, size) = draft.complete(&store, &turns, &|| ()).await.unwrap().expect("changed");
-    assert_eq!(size, expected.len() as u64);
+    let completed = draft.complete(&store, &turns, &|_| ()).await.unwrap().expect("changed");
+    assert_eq!(completed.size, expected.len() as u64);
     assert!(*memory.object.lock().unwrap() == expected, "joins {joins}, lost {lost}, {writes:?}");
     *memory.came.lock().unwrap()
 }

@@ -63,7 +63,7 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
             assert_eq!((page.objects.len(), page.prefixes, page.next), (0, shown, None), "{prefix}");
         }
     }
-    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed");
+    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed").etag;
     let told = store.head("show/large").await.expect("answered").expect("there");
     assert_eq!((told.etag, told.size, told.metadata), (etag.clone(), 1_100_000, metadata));
     let read = store.get("show/large", Some(&etag), ByteRange::new(0, 1_100_000)).await.expect("read");
@@ -79,7 +79,7 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
     ];
     let refused = store.complete(&upload, &parts, Condition::Unchanged(&etag)).await;
     assert_eq!(refused.expect_err("nothing is there").kind(), ErrorKind::VersionChanged);
-    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed");
+    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed").etag;
     let read = store.get("show/more", Some(&etag), ByteRange::new(0, 1_100_100)).await.expect("read");
     assert!(read.data == [&bytes[..], &bytes[7..107]].concat());
 
@@ -144,7 +144,7 @@ async fn other_metadata_is_another_version_of_the_same_bytes() {
     };
     let data = Bytes::from_static(b"bytes");
     let old = metadata(&[("Colour", "blue"), ("shape", "round"), ("mode", "1")]);
-    let first = store.put("key", data.clone(), &old, Condition::Absent).await.expect("stored");
+    let first = store.put("key", data.clone(), &old, Condition::Absent).await.expect("stored").etag;
     let source = Source { key: "key", etag: &first, size: 5 };
     let new = metadata(&[("colour", "red"), ("mode", "1")]);
     let second = store.describe(source, &new).await.expect("described");
@@ -171,7 +171,7 @@ async fn a_copy_that_takes_more_than_one_call_is_gone_on_with() {
     let store = open(&gcs, "moving", "");
     let metadata = Metadata::from([("colour".to_owned(), "blue".to_owned())]);
     let data = Bytes::from_static(b"bytes");
-    let etag = store.put("from", data, &metadata, Condition::Always).await.expect("stored");
+    let etag = store.put("from", data, &metadata, Condition::Always).await.expect("stored").etag;
     let source = Source { key: "from", etag: &etag, size: 5 };
     let before = gcs.requests();
     let copied = store.copy(source, "to", None).await.expect("copied");

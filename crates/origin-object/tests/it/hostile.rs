@@ -6,9 +6,9 @@ use origin::{DirCursor, Origin};
 use origin_object::{Config, ObjectOrigin};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use types::{ByteRange, ErrorKind, Version};
+use types::{ByteRange, ErrorKind, Stability, Version};
 
-use crate::store::{name, root};
+use crate::store::{create, name, root};
 
 type Answers = Arc<Mutex<Box<dyn FnMut(&str) -> Vec<u8> + Send>>>;
 
@@ -139,5 +139,52 @@ async fn answers_that_make_no_sense_are_errors() {
         if let Ok(page) = listed {
             assert!(page.entries.is_empty() && page.next.is_none());
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_is_not_looked_at_again() {
+    for (place, listing) in DIALECTS {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let (config, _) = serve_as(place, move |head| {
+            let request = head.lines().next().unwrap_or_default().to_owned();
+            let (method, target) = request.split_once(' ').expect("a request");
+            let is_listing = ["list", "prefix"].iter().any(|word| target.contains(word));
+            let stores = method == "PUT" || method == "POST";
+            if !is_listing {
+                log.lock().expect("nobody panics with it").push(request.clone());
+            }
+            match (is_listing, stores) {
+                (true, _) => ok(listing),
+                (false, false) => {
+                    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
+                }
+                (false, true) => {
+                    let time = "Tue, 24 Nov 2026 01:02:03 GMT";
+                    let body = "{\"name\":\"file\",\"size\":\"0\",\"generation\":\"1\",\"metageneration\":\"1\",\
+                                \"updated\":\"2026-11-24T01:02:03Z\"}";
+                    let length = body.len();
+                    format!(
+                        "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nDate: {time}\r\nLast-Modified: {time}\r\n\
+                         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+                    )
+                    .into_bytes()
+                }
+            }
+        })
+        .await;
+        let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+        let asked_since = || std::mem::take(&mut *asked.lock().expect("nobody panics with it"));
+        asked_since();
+        let file = create(&origin, &root(), "file").await.expect("made").reference;
+        let requests = asked_since();
+        let after =
+            requests.iter().skip_while(|request| request.starts_with("HEAD") || request.starts_with("GET"));
+        assert_eq!(after.count(), 1, "{place}: {requests:?}");
+        origin.write(&file, 0, "bytes".into(), Stability::Unstable).await.expect("written");
+        origin.commit(&file, ByteRange::new(0, 0)).await.expect("committed");
+        let requests = asked_since();
+        assert_eq!(requests.len(), 1, "{place}: {requests:?}");
     }
 }

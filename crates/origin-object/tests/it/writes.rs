@@ -291,3 +291,31 @@ async fn a_write_makes_an_end_of_the_time_that_was_set() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_told_as_others_see_it() {
+    on_each_bucket("what_is_stored_is_told_as_others_see_it", |bucket| async move {
+        let origin = bucket.origin("").await;
+        let seen = async || find(&*bucket.origin("").await, "file").await.expect("there");
+        let same = |told: origin::Object, seen: origin::Object| {
+            assert_eq!(told.version, seen.version);
+            // S3 tells when it answered, not when it stored.
+            let late = told.attr.ctime.seconds - seen.attr.ctime.seconds;
+            assert!((0..=1).contains(&late), "{late} s");
+            assert_eq!(types::Attr { ctime: seen.attr.ctime, ..told.attr }, seen.attr);
+        };
+        let mtime = types::TimeChange::To(types::Timestamp { seconds: 1_000_000_000, nanos: 5 });
+        let (dir, name, how) = (root(), name("file"), types::CreateHow::Guarded);
+        let set = SetAttr { mode: Some(0o640), uid: Some(7), mtime, ..SetAttr::default() };
+        let told = origin.change(&Change::Create { dir, name, how, set }).await;
+        let made = told.and_then(origin::Changed::made).expect("made");
+        let file = made.reference.clone();
+        same(made, seen().await);
+        for length in [4, 20 * MIB] {
+            write(&origin, &file, 0, &pattern(length, 3)).await.expect("written");
+            let told = origin.commit(&file, ALL).await.expect("committed").after.expect("told");
+            same(told, seen().await);
+        }
+    })
+    .await;
+}
