@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::http::{Request, Response, header};
 use bytes::{Bytes, BytesMut};
@@ -21,6 +21,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use types::{Error, ErrorKind};
+
+use crate::dial::Dialler;
 
 /// A connection attempt, without TLS. One lost SYN and one more try at 200 ms distance fit.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -68,7 +70,8 @@ impl StdError for Stalled {}
 
 #[derive(Clone, Debug)]
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
+    client: Client<Dialler<HttpsConnector<HttpConnector>>, Outgoing>,
+    dialler: Dialler<HttpsConnector<HttpConnector>>,
 }
 
 impl Http {
@@ -88,23 +91,29 @@ impl Http {
                 return Err(Error::new(ErrorKind::Config, "origin", message));
             }
         };
+        let dialler = Dialler::new(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX)
-            .build(connector);
-        Ok(Http { client })
+            .build(dialler.clone());
+        Ok(Http { client, dialler })
     }
 
     /// The head of the answer; its body is still to come.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
+        let (to, began) = (request.uri().clone(), Instant::now());
+        self.dialler.asked(&to);
         let moved = Arc::new(AtomicU64::new(0));
         let request = request.map(|data| Outgoing { data, moved: moved.clone() });
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = 0;
         loop {
             match tokio::time::timeout(STALL, answer.as_mut()).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(answer)) => {
+                    self.dialler.answered(&to, began.elapsed());
+                    return Ok(answer);
+                }
                 Ok(Err(e)) => return Err(Lost { sent: !e.is_connect(), source: e.into() }),
                 Err(_) => {
                     let now = moved.load(Ordering::Relaxed);

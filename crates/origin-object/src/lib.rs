@@ -8,6 +8,7 @@ pub mod attributes;
 mod azure;
 mod azure_place;
 mod change;
+mod dial;
 mod draft;
 mod errors;
 mod gcs;
