@@ -5,8 +5,6 @@
 //! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both
 //! - attributes are stored with an object by copying it onto itself
 
-use std::sync::Arc;
-
 use ::origin::change::check_target;
 use ::origin::{Before, Change, Changed, Object, Reference};
 use bytes::Bytes;
@@ -81,7 +79,11 @@ impl ObjectOrigin {
         let (metadata, moment) = (self.metadata(REGULAR, set, verifier), self.known.moment(&file.0));
         let size = zeros.len() as u64;
         let made = match self.store.put(&key, zeros, &metadata, Condition::Absent).await {
-            Ok(Made { etag, modified }) => modified.map(|modified| Stat { size, etag, modified, metadata }),
+            Ok(Made { etag, modified }) => {
+                let stat = modified.map(|modified| Stat { size, etag, modified, metadata });
+                self.known.became(&file.0, moment, stat.as_ref());
+                stat
+            }
             Err(e) if e.kind() == ErrorKind::VersionChanged => {
                 let there = self
                     .look_at_file(&file)
@@ -109,8 +111,7 @@ impl ObjectOrigin {
             let size = SetAttr { size: set.size, ..SetAttr::default() };
             return self.set(&file, &size, None).await?.made();
         }
-        if let Some(stat) = made.map(Arc::new) {
-            self.known.note(&file.0, moment, Some(&stat));
+        if let Some(stat) = made {
             return Ok(self.file(&file, &stat));
         }
         self.look_at_file(&file).await?.ok_or_else(|| self.gone("create", &file))

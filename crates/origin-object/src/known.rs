@@ -58,14 +58,17 @@ impl Known {
 
     /// By this tier; before others see that it is done.
     pub fn changed(&self, path: &Bytes) {
-        self.became(path, None);
+        *self.counter(path) += 1;
+        self.stats.remove(path);
     }
 
-    /// The same. `None`: nobody said what it is now.
-    pub fn became(&self, path: &Bytes, stat: Option<&Stat>) {
+    /// The same by a change that was begun at `moment`, which told this. What another change made of it meanwhile nobody
+    /// said.
+    pub fn became(&self, path: &Bytes, moment: Moment, stat: Option<&Stat>) {
         let mut counter = self.counter(path);
+        let alone = moment == Moment(*counter);
         *counter += 1;
-        match stat {
+        match stat.filter(|_| alone) {
             Some(stat) => self.stats.insert(path.clone(), Arc::new(stat.clone())),
             None => drop(self.stats.remove(path)),
         }
@@ -102,8 +105,13 @@ mod tests {
         known.note(&path, moment, Some(&stat));
         assert!(known.get(&path).is_none());
         let moment = known.moment(&path);
-        known.became(&path, Some(&Stat { size: 2, ..stat.as_ref().clone() }));
+        let ours = Stat { size: 2, ..stat.as_ref().clone() };
+        known.became(&path, moment, Some(&ours));
         known.note(&path, moment, Some(&stat));
         assert_eq!(known.get(&path).map(|stat| stat.size), Some(2), "it was looked at before");
+        let moment = known.moment(&path);
+        known.changed(&path);
+        known.became(&path, moment, Some(&ours));
+        assert!(known.get(&path).is_none(), "it was removed before the answer came");
     }
 }

@@ -28,13 +28,15 @@ pub mod store;
 pub mod times;
 mod together;
 mod tree;
+mod turns;
 mod url;
 mod write;
 
 pub use origin::ObjectOrigin;
 pub use sign::Environment;
 pub use store::{
-    Condition, Got, Listed, Metadata, Page, Part, Source, Stat, Store, Upload, open_store, open_store_as,
+    Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload, open_store,
+    open_store_as,
 };
 pub use tree::Tokens;
 pub use url::{Addressing, Attributes, Config, Dialect};

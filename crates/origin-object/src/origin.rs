@@ -8,17 +8,17 @@ use ::origin::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
 use crate::attributes;
-use crate::draft::{Draft, PARTS_TOGETHER};
+use crate::draft::Draft;
 use crate::keys::{Base, What, what};
 use crate::known::Known;
 use crate::sign::Environment;
 use crate::store::{Stat, Store, open_store_as};
 use crate::times::Times;
 use crate::tree::Tokens;
+use crate::turns::Turns;
 use crate::url::{Attributes, Config};
 
 /// Most bytes of one read: of a part that is fetched ahead. Connections carry one answer at a time, and each begins
@@ -31,7 +31,7 @@ pub struct ObjectOrigin {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) known: Known,
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) tokens: Tokens,
     pub(crate) times: Times,
     /// Of what waits in drafts: it is lost when this process ends.
@@ -61,7 +61,7 @@ impl ObjectOrigin {
             store,
             known: Known::default(),
             drafts: Mutex::default(),
-            turns: Arc::new(Semaphore::new(PARTS_TOGETHER)),
+            turns: Arc::new(Turns::new()),
             tokens: Tokens::default(),
             times: Times::default(),
             verifier: u64::from_be_bytes(verifier),

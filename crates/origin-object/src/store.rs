@@ -109,7 +109,7 @@ pub struct Stat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     pub etag: String,
-    /// `None`: only a look at it tells. S3 says when it answered, which may be a second later.
+    /// `None`: only a look at it tells. S3 says when it answered, which is later.
     pub modified: Option<Timestamp>,
 }
 

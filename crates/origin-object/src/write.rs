@@ -114,7 +114,8 @@ impl ObjectOrigin {
     /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
     /// was written to it is lost: it is to be written again.
     pub(crate) async fn complete(&self, reference: &Reference, draft: &Arc<Draft>) -> Result<Object> {
-        let changed = |stat: Option<&Stat>| self.known.became(&reference.0, stat);
+        let moment = self.known.moment(&reference.0);
+        let changed = |stat: Option<&Stat>| self.known.became(&reference.0, moment, stat);
         let completed = draft.complete(&self.store, &self.turns, &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
@@ -129,9 +130,9 @@ impl ObjectOrigin {
             return Ok(self.file(reference, &stat));
         }
         let now = self.look(reference).await?.ok_or_else(|| self.gone("store", reference))?;
-        // Others may have been quicker than our look: of theirs nothing is told as if it were ours.
-        let stat = made.map(|made| made.stat_at(now.modified));
-        Ok(self.file(reference, stat.as_ref().unwrap_or(&now)))
+        // Where others were quicker than our look, it is theirs: of it only the time is told, which is not before ours.
+        let ours = made.filter(|_| !draft.became(&now)).map(|made| made.stat_at(now.modified));
+        Ok(self.file(reference, ours.as_ref().unwrap_or(&now)))
     }
 
     fn verifier(&self, reference: &Reference) -> WriteVerifier {

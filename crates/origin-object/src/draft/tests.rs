@@ -122,7 +122,7 @@ async fn changed(joins: bool, lost: &'static str, writes: &[(u64, usize)]) -> u6
     let memory = Arc::new(Memory { refuse: Mutex::new(Some((lost, 1))), ..memory });
     let store: Arc<dyn Store> = memory.clone();
     let draft = draft_of(BASE);
-    let turns = Arc::new(Semaphore::new(PARTS_TOGETHER));
+    let turns = Arc::new(Turns::new());
     let mut expected = BYTES.to_vec();
     for (turn, (offset, length)) in writes.iter().enumerate() {
         let data = Bytes::from(vec![turn as u8 + 1; *length]);
@@ -179,7 +179,7 @@ async fn bytes_behind_an_object_are_all_that_comes_where_the_store_joins() {
 #[tokio::test]
 async fn parts_that_fill_side_by_side_are_of_one_upload() {
     let memory = Memory::default();
-    let (draft, turns) = (draft_of(0), Semaphore::new(PARTS_TOGETHER));
+    let (draft, turns) = (draft_of(0), Turns::new());
     let part = Bytes::from(vec![1; PART as usize]);
     let write = |number: u64| draft.write(&memory, &turns, number * PART, &part);
     let (first, second, third) = tokio::join!(write(0), write(1), write(2));
