@@ -164,7 +164,7 @@ impl Api {
             request.headers_mut().insert(header::CONTENT_LENGTH, length);
         }
         let request = self.signer.sign(request)?;
-        self.http.send(request).await.map_err(|lost| unanswered(operation, place, lost))
+        self.http.send_to_store(request).await.map_err(|lost| unanswered(operation, place, lost))
     }
 
     /// The answer if it is a yes.

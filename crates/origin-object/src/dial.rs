@@ -3,48 +3,58 @@
 //!
 //! - more are dialled when one was needed that was not there, and when the first request comes after a pause: who begins,
 //!   goes on
-//! - what nobody took soon is closed again, before the store does it
-//! - to a store that is near, or does not answer, nothing is dialled ahead
+//! - what nobody took soon is closed again, before stores do it
+//! - nothing is dialled ahead to a store that is near, or has just refused a connection, nor to who gives credentials
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::http::Uri;
+use ::http::uri::{Authority, Scheme};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
-use tokio::io::ReadBuf;
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tower_service::Service;
 
 /// Half of the parts that a line of 1 Gbit/s holds at 221 ms.
 const SPARES: usize = 64;
-/// A store that took longer for its last answer is far.
+/// A store that never answered sooner is far.
 const FAR: Duration = Duration::from_millis(10);
-/// Stores close what is silent from its beginning: the hastiest known after 10 s.
+/// Load balancers close what is silent from its beginning, commonly after 10 s and more.
 const FRESH: Duration = Duration::from_secs(8);
 
-/// A connection that can tell if the other end has closed it.
+/// A connection that nobody has used, and that can tell if the other end has closed it.
 pub trait Line: Send + 'static {
     fn is_open(&self) -> bool;
 }
 
 impl Line for MaybeHttpsStream<TokioIo<TcpStream>> {
     fn is_open(&self) -> bool {
-        let tcp = match self {
-            MaybeHttpsStream::Http(tcp) => tcp.inner(),
-            MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner(),
-        };
-        let mut byte = [0];
-        // Bytes may be there (TLS: a session's ticket), an end may not.
-        match tcp.poll_peek(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut byte)) {
-            Poll::Pending => true,
-            Poll::Ready(peeked) => peeked.is_ok_and(|length| length > 0),
+        match self {
+            MaybeHttpsStream::Http(tcp) => is_silent(tcp.inner()) && !has_ended(tcp.inner()),
+            // Bytes may be there: a session's ticket.
+            MaybeHttpsStream::Https(tls) => !has_ended(tls.inner().get_ref().0.inner().inner()),
         }
+    }
+}
+
+/// Whoever begins to talk unasked says that it is over.
+fn is_silent(tcp: &TcpStream) -> bool {
+    let mut byte = [0];
+    tcp.poll_peek(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut byte)).is_pending()
+}
+
+/// Also where bytes are before the end.
+fn has_ended(tcp: &TcpStream) -> bool {
+    match pin!(tcp.ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Pending => false,
+        Poll::Ready(ready) => ready.is_ok_and(|ready| ready.is_read_closed()),
     }
 }
 
@@ -52,28 +62,34 @@ impl Line for MaybeHttpsStream<TokioIo<TcpStream>> {
 #[derive(Debug)]
 pub struct Dialler<D: Service<Uri>> {
     dial: D,
-    spares: Arc<Mutex<Spares<D::Response>>>,
+    /// Of each store.
+    stores: Arc<Stores<D::Response>>,
 }
+
+type Place = (Option<Scheme>, Option<Authority>);
+type Stores<L> = Mutex<HashMap<Place, Spares<L>>>;
 
 #[derive(Debug)]
 struct Spares<L> {
-    ready: VecDeque<Spare<L>>,
+    ready: VecDeque<(Instant, L)>,
     /// Being dialled.
     coming: usize,
-    is_far: bool,
-    asked: Option<Instant>,
+    quickest: Duration,
+    asked: Instant,
+    refused: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Spare<L> {
-    to: Uri,
-    since: Instant,
-    line: L,
+fn place_of(uri: &Uri) -> Place {
+    (uri.scheme().cloned(), uri.authority().cloned())
+}
+
+fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<Place, Spares<L>>> {
+    stores.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<D: Service<Uri> + Clone> Clone for Dialler<D> {
     fn clone(&self) -> Dialler<D> {
-        Dialler { dial: self.dial.clone(), spares: self.spares.clone() }
+        Dialler { dial: self.dial.clone(), stores: self.stores.clone() }
     }
 }
 
@@ -82,50 +98,86 @@ where
     D: Service<Uri, Response: Line, Future: Send> + Clone + Send + 'static,
 {
     pub fn new(dial: D) -> Dialler<D> {
-        let spares = Spares { ready: VecDeque::new(), coming: 0, is_far: false, asked: None };
-        Dialler { dial, spares: Arc::new(Mutex::new(spares)) }
+        Dialler { dial, stores: Arc::default() }
     }
 
-    /// A request is about to go there.
+    /// A request is about to go to this store.
     pub fn asked(&self, to: &Uri) {
         let now = Instant::now();
-        let before = self.spares().asked.replace(now);
-        if before.is_none_or(|before| now - before > FRESH) {
+        let before = {
+            let mut stores = lock(&self.stores);
+            let spares = stores.entry(place_of(to)).or_insert_with(|| Spares {
+                ready: VecDeque::new(),
+                coming: 0,
+                quickest: Duration::ZERO,
+                asked: now,
+                refused: None,
+            });
+            std::mem::replace(&mut spares.asked, now)
+        };
+        if now - before > FRESH {
             self.dial_ahead(to);
         }
     }
 
     /// It was, after so long.
     pub fn answered(&self, to: &Uri, after: Duration) {
-        let was_far = std::mem::replace(&mut self.spares().is_far, after >= FAR);
-        if !was_far {
+        let is_first = {
+            let mut stores = lock(&self.stores);
+            let Some(spares) = stores.get_mut(&place_of(to)) else { return };
+            let is_first = spares.quickest.is_zero();
+            spares.quickest = if is_first { after } else { spares.quickest.min(after) };
+            is_first
+        };
+        if is_first {
             self.dial_ahead(to);
         }
     }
 
     fn dial_ahead(&self, to: &Uri) {
-        let missing = self.spares().missing();
+        let place = place_of(to);
+        let missing = lock(&self.stores).get_mut(&place).map_or(0, Spares::missing);
         for _ in 0..missing {
-            let (mut dial, spares, to) = (self.dial.clone(), self.spares.clone(), to.clone());
+            let (mut dial, stores, to) = (self.dial.clone(), Arc::downgrade(&self.stores), to.clone());
+            let coming = Coming { stores: stores.clone(), place: place.clone() };
             tokio::spawn(async move {
-                let dialled = connect(&mut dial, to.clone()).await;
-                let mut spares = lock(&spares);
-                spares.coming -= 1;
                 // Who waits for a connection is told why there is none.
-                if let Ok(line) = dialled {
-                    spares.ready.push_back(Spare { to, since: Instant::now(), line });
+                let dialled = async move { connect(&mut dial, to).await.ok() };
+                let line = tokio::time::timeout(FRESH, dialled).await.unwrap_or(None);
+                let Some(stores) = stores.upgrade() else { return };
+                if let Some(spares) = lock(&stores).get_mut(&coming.place) {
+                    match line {
+                        Some(line) => spares.ready.push_back((Instant::now(), line)),
+                        None => spares.refused = Some(Instant::now()),
+                    }
+                }
+                let (stores, place) = (Arc::downgrade(&stores), coming.place.clone());
+                drop(coming);
+                tokio::time::sleep(FRESH).await;
+                if let Some(stores) = stores.upgrade()
+                    && let Some(spares) = lock(&stores).get_mut(&place)
+                {
+                    spares.close_old();
                 }
             });
         }
     }
-
-    fn spares(&self) -> MutexGuard<'_, Spares<D::Response>> {
-        lock(&self.spares)
-    }
 }
 
-fn lock<L>(spares: &Mutex<Spares<L>>) -> MutexGuard<'_, Spares<L>> {
-    spares.lock().unwrap_or_else(PoisonError::into_inner)
+/// One that is being dialled, until this is dropped.
+struct Coming<L> {
+    stores: Weak<Stores<L>>,
+    place: Place,
+}
+
+impl<L> Drop for Coming<L> {
+    fn drop(&mut self) {
+        if let Some(stores) = self.stores.upgrade()
+            && let Some(spares) = lock(&stores).get_mut(&self.place)
+        {
+            spares.coming -= 1;
+        }
+    }
 }
 
 async fn connect<D: Service<Uri>>(dial: &mut D, to: Uri) -> Result<D::Response, D::Error> {
@@ -134,27 +186,27 @@ async fn connect<D: Service<Uri>>(dial: &mut D, to: Uri) -> Result<D::Response, 
 }
 
 impl<L: Line> Spares<L> {
-    fn take(&mut self, to: &Uri) -> Option<L> {
+    /// The newest; where that is closed, the older ones are.
+    fn take(&mut self) -> Option<L> {
         self.close_old();
-        let is_there =
-            |spare: &Spare<L>| (spare.to.scheme(), spare.to.authority()) == (to.scheme(), to.authority());
-        while let Some(at) = self.ready.iter().position(is_there) {
-            let spare = self.ready.remove(at)?;
-            if spare.line.is_open() {
-                return Some(spare.line);
-            }
+        let newest = self.ready.pop_back().map(|(_, line)| line).filter(L::is_open);
+        if newest.is_none() {
+            self.ready.clear();
         }
-        None
+        newest
     }
 
     fn close_old(&mut self) {
-        self.ready.retain(|spare| spare.since.elapsed() < FRESH);
+        self.ready.retain(|(since, _)| since.elapsed() < FRESH);
     }
 
     /// How many to dial, which are coming then.
     fn missing(&mut self) -> usize {
         self.close_old();
-        let missing = if self.is_far { SPARES.saturating_sub(self.ready.len() + self.coming) } else { 0 };
+        if self.quickest < FAR || self.refused.is_some_and(|refused| refused.elapsed() < FRESH) {
+            return 0;
+        }
+        let missing = SPARES.saturating_sub(self.ready.len() + self.coming);
         self.coming += missing;
         missing
     }
@@ -173,18 +225,14 @@ where
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        let spare = self.spares().take(&to);
+        let spare = lock(&self.stores).get_mut(&place_of(&to)).and_then(Spares::take);
         self.dial_ahead(&to);
-        let mut dialler = self.clone();
+        let mut dial = self.dial.clone();
         Box::pin(async move {
-            if let Some(line) = spare {
-                return Ok(line);
+            match spare {
+                Some(line) => Ok(line),
+                None => connect(&mut dial, to).await,
             }
-            let dialled = connect(&mut dialler.dial, to).await;
-            if dialled.is_err() {
-                dialler.spares().is_far = false;
-            }
-            dialled
         })
     }
 }
@@ -245,15 +293,15 @@ mod tests {
 
         /// How long the slowest of so many waited, in milliseconds.
         async fn need(&mut self, connections: usize, place: &'static str) -> u128 {
-            let began = Instant::now();
-            let coming: Vec<_> =
-                (0..connections).map(|_| self.dialler.call(Uri::from_static(place))).collect();
+            let (to, began) = (Uri::from_static(place), Instant::now());
+            self.dialler.asked(&to);
+            let coming: Vec<_> = (0..connections).map(|_| self.dialler.call(to.clone())).collect();
             for line in coming {
                 self.kept.extend(line.await);
             }
             let waited = began.elapsed();
             if !self.store.refuses.load(Ordering::Relaxed) {
-                self.dialler.answered(&Uri::from_static(place), self.store.away);
+                self.dialler.answered(&to, self.store.away);
             }
             waited.as_millis()
         }
@@ -283,15 +331,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_old_or_closed_or_of_another_place_is_not_given() {
+    async fn what_is_closed_or_of_another_place_is_not_given() {
         let mut scene = Scene::new(200);
         scene.need(1, HERE).await;
         pause(1).await;
         assert_eq!(scene.need(1, "http://other:9000/key").await, 200);
-        pause(FRESH.as_secs()).await;
-        assert_eq!(scene.need(1, HERE).await, 200);
         pause(1).await;
         scene.store.closes.store(true, Ordering::Relaxed);
+        assert_eq!(scene.need(1, HERE).await, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_takes_soon_is_closed() {
+        let mut scene = Scene::new(200);
+        scene.need(1, HERE).await;
+        pause(1).await;
+        let open = || Arc::strong_count(&scene.store.closes);
+        let many = open();
+        pause(FRESH.as_secs() + 1).await;
+        assert_eq!(many - open(), SPARES);
         assert_eq!(scene.need(1, HERE).await, 200);
     }
 
@@ -299,7 +357,6 @@ mod tests {
     async fn who_comes_after_a_pause_finds_connections_soon() {
         let mut scene = Scene::new(200);
         let here = Uri::from_static(HERE);
-        scene.dialler.asked(&here);
         scene.need(1, HERE).await;
         pause(60).await;
         let before = scene.dialled();
@@ -311,19 +368,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_dialled_ahead_to_what_is_near_or_away() {
+    async fn nothing_is_dialled_ahead_to_what_is_near_or_refuses_or_is_no_store() {
         let mut scene = Scene::new(1);
         for _ in 0..3 {
-            scene.dialler.asked(&Uri::from_static(HERE));
             scene.need(3, HERE).await;
             pause(9).await;
         }
         assert_eq!(scene.dialled(), 9);
-        let mut scene = Scene::new(3_000);
+        let mut scene = Scene::new(200);
+        scene.need(1, HERE).await;
+        pause(60).await;
         scene.store.refuses.store(true, Ordering::Relaxed);
+        scene.need(1, HERE).await;
+        let before = scene.dialled();
         for _ in 0..3 {
             scene.need(3, HERE).await;
         }
-        assert_eq!((scene.kept.len(), scene.dialled()), (0, 9));
+        assert_eq!(scene.dialled(), before + 9);
+        let mut scene = Scene::new(200);
+        for _ in 0..3 {
+            scene.dialler.call(Uri::from_static(HERE)).await.ok();
+            scene.dialler.answered(&Uri::from_static(HERE), scene.store.away);
+        }
+        assert_eq!(scene.dialled(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_closed_or_talked_to_is_not_open() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut pairs = Vec::new();
+        for _ in 0..3 {
+            let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            pairs.push((MaybeHttpsStream::Http(TokioIo::new(ours)), listener.accept().await.unwrap().0));
+        }
+        assert!(pairs.iter().all(|(ours, _)| ours.is_open()));
+        pairs[1].1.write_all(b"HTTP/1.1 408").await.unwrap();
+        pairs[2].1.write_all(b"ticket").await.unwrap();
+        pairs[2].1.shutdown().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(pairs.iter().map(|(ours, _)| ours.is_open()).collect::<Vec<_>>(), [true, false, false]);
+        let MaybeHttpsStream::Http(ticket) = &pairs[2].0 else { unreachable!() };
+        assert!(has_ended(ticket.inner()) && !is_silent(ticket.inner()), "an end behind bytes is seen");
     }
 }

@@ -100,20 +100,24 @@ impl Http {
         Ok(Http { client, dialler })
     }
 
-    /// The head of the answer; its body is still to come.
-    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
+    /// To the store itself, where there will be more to ask for.
+    pub async fn send_to_store(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let (to, began) = (request.uri().clone(), Instant::now());
         self.dialler.asked(&to);
+        let answer = self.send(request).await?;
+        self.dialler.answered(&to, began.elapsed());
+        Ok(answer)
+    }
+
+    /// The head of the answer; its body is still to come.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let moved = Arc::new(AtomicU64::new(0));
         let request = request.map(|data| Outgoing { data, moved: moved.clone() });
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = 0;
         loop {
             match tokio::time::timeout(STALL, answer.as_mut()).await {
-                Ok(Ok(answer)) => {
-                    self.dialler.answered(&to, began.elapsed());
-                    return Ok(answer);
-                }
+                Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(e)) => return Err(Lost { sent: !e.is_connect(), source: e.into() }),
                 Err(_) => {
                     let now = moved.load(Ordering::Relaxed);

@@ -129,7 +129,7 @@ impl Rest {
         *request.headers_mut() = ask.headers;
         let request = self.signer.sign(request).await?;
         let (length, began) = (request.body().len(), Instant::now());
-        let answer = self.http.send(request).await;
+        let answer = self.http.send_to_store(request).await;
         tracing::trace!("{operation} {place}: {length} bytes sent, answered after {:?}", began.elapsed());
         answer.map_err(|lost| unanswered(operation, place, lost))
     }
