@@ -71,8 +71,9 @@ impl<P> Jobs<P> {
         let within = how.map_or(Some(0), |how| how.strip_prefix("within_ms=")?.parse().ok());
         let wrong = || Problem::new(StatusCode::BAD_REQUEST, "ask for a job with ?within_ms=250, or without");
         let within = Duration::from_millis(within.ok_or_else(wrong)?).min(WITHIN_MAX);
+        job.watched();
         let _ = tokio::time::timeout(within, job.done.subscribe().wait_for(|done| *done)).await;
-        *job.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        job.watched();
         Ok(job)
     }
 
@@ -91,6 +92,10 @@ impl<P> Job<P> {
 
     pub fn end(&self) {
         self.done.send_replace(true);
+    }
+
+    fn watched(&self) {
+        *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Returns when nobody has looked for too long.
@@ -129,7 +134,8 @@ mod tests {
         assert!(!jobs.look("1", within("1")).await.expect("known").is_done());
         assert!(jobs.look("1", within("x")).await.is_err());
         let asked = tokio::spawn(async move { jobs.look("1", within("99999")).await });
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!asked.is_finished());
         let began = Instant::now();
         job.end();
         assert!(asked.await.expect("asked").expect("known").is_done());

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use types::Result;
 
-use super::progress::{LOOK, Teller, bar, duration, number};
+use super::progress::{LOOK, Teller, bar, duration, number, pause};
 use super::{get, post, print_line, size, text};
 use crate::admin::encode_path;
 use crate::cli::ClientArgs;
@@ -62,12 +62,14 @@ fn watch(args: &FlushArgs, begun: &Value) -> Result<Value> {
     let mut teller = Teller::new(args.client.json);
     let whole = args.path.is_none();
     loop {
+        let began = Instant::now();
         let look = get(&args.client, &format!("/v1/flush/{}?{LOOK}", begun["flush"]))?;
         if look["done"] == json!(true) {
             teller.end();
             return Ok(look);
         }
         teller.now(|| progress(begun, &look, whole));
+        pause(began);
     }
 }
 

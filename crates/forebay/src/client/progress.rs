@@ -8,12 +8,19 @@ use serde_json::Value;
 
 /// What a look asks for: an answer at the end, or after so long.
 pub const LOOK: &str = "within_ms=250";
+/// A tier that does not know that is not asked again sooner.
+const LOOK_LEAST: Duration = Duration::from_millis(200);
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The rate told is that of so much time.
 const RATE_OF: Duration = Duration::from_secs(5);
 const BAR: usize = 24;
 const WIDTH: usize = 78;
+
+/// Until the next look, where the last one began at `began`.
+pub fn pause(began: Instant) {
+    std::thread::sleep(LOOK_LEAST.saturating_sub(began.elapsed()));
+}
 
 /// Tells on one line of the terminal, again and again; without a terminal, on a line now and then.
 pub struct Teller {

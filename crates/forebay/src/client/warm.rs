@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
-use super::progress::{LOOK, Speed, Teller, bar, duration, number};
+use super::progress::{LOOK, Speed, Teller, bar, duration, number, pause};
 use super::{encoded, get, post, print_line, size, text};
 use crate::cli::ClientArgs;
 use crate::quantity::Size;
@@ -96,6 +96,7 @@ fn watch(args: &WarmArgs, job: &Value) -> Result<Value> {
     let mut speed = Speed::default();
     let mut estimated = false;
     loop {
+        let began = Instant::now();
         let look = get(&args.client, &format!("/v1/warm/{job}?{LOOK}"))?;
         let rate = speed.of(number(&look["bytes_fetched"]), Instant::now());
         if look["counted"] == json!(true) && !estimated {
@@ -107,6 +108,7 @@ fn watch(args: &WarmArgs, job: &Value) -> Result<Value> {
             return Ok(look);
         }
         teller.now(|| if estimated { progress(&look, rate) } else { counting(&look) });
+        pause(began);
     }
 }
 
