@@ -1,4 +1,4 @@
-//! HTTP/1.1 to one store: as many connections as calls are under way, kept open between them.
+//! HTTP/1.1 to one store: as many connections as calls are under way, kept open between them, and some dialled ahead.
 //!
 //! Nothing has a deadline for all of its body: a part of 64 MiB on a thin line takes minutes, and is fine. What ends a
 //! call is that nothing moves: no byte of it was taken, no byte of the answer came.

@@ -131,7 +131,8 @@ impl ObjectOrigin {
         }
         let now = self.look(reference).await?.ok_or_else(|| self.gone("store", reference))?;
         // Where others were quicker than our look, it is theirs: of it only the time is told, which is not before ours.
-        let ours = made.filter(|_| !draft.became(&now)).map(|made| made.stat_at(now.modified));
+        let is_theirs = |made: &Completed| !draft.became(&now) || now.size != made.size;
+        let ours = made.filter(is_theirs).map(|made| made.stat_at(now.modified));
         Ok(self.file(reference, ours.as_ref().unwrap_or(&now)))
     }
 
