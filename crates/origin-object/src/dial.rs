@@ -186,14 +186,10 @@ async fn connect<D: Service<Uri>>(dial: &mut D, to: Uri) -> Result<D::Response, 
 }
 
 impl<L: Line> Spares<L> {
-    /// The newest; where that is closed, the older ones are.
+    /// The oldest that is open.
     fn take(&mut self) -> Option<L> {
         self.close_old();
-        let newest = self.ready.pop_back().map(|(_, line)| line).filter(L::is_open);
-        if newest.is_none() {
-            self.ready.clear();
-        }
-        newest
+        std::iter::from_fn(|| self.ready.pop_front()).map(|(_, line)| line).find(L::is_open)
     }
 
     fn close_old(&mut self) {
