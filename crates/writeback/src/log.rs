@@ -104,6 +104,8 @@ struct Tail {
     end: u64,
     /// As far as a sync was seen to succeed.
     covered: u64,
+    /// As far as zeros were written ahead of the end.
+    prepared: u64,
 }
 
 impl Log {
