@@ -11,8 +11,8 @@ use origin::{Around, Change, Changed, Object};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{
-    CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, WeakAttr,
-    XattrName,
+    CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, Version,
+    WeakAttr, XattrName,
 };
 
 use crate::heal::{MOVES_MAX, keeps_moving};
@@ -54,6 +54,25 @@ pub enum New {
     Link {
         file: FileId,
     },
+}
+
+/// A rename that was made.
+#[derive(Debug, Default)]
+pub struct Moved {
+    pub from_dir: Around,
+    pub to_dir: Around,
+    /// Files that have another version by it, with the same bytes.
+    pub renewed: Vec<Renewed>,
+}
+
+/// A file of which nothing is new but its version, by our own doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    pub id: FileId,
+    /// Bytes.
+    pub size: u64,
+    pub before: Version,
+    pub after: Version,
 }
 
 /// What loses its name.
@@ -174,7 +193,7 @@ impl Namespace {
         from: &Name,
         to_dir: FileId,
         to: &Name,
-    ) -> Result<(Around, Around)> {
+    ) -> Result<Moved> {
         let junction = self.junction(self.load(from_dir)?.junction())?;
         let places = [(from_dir, from), (to_dir, to)];
         let _alone = self.lock_names(&places).await;
@@ -192,15 +211,15 @@ impl Namespace {
         match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
             Ok(told) => {
                 let renamed = Renamed { from_dir, from, to_dir, to, moved };
-                self.take_in_renamed(junction, &renamed, &told).await?;
-                Ok((told.dir, told.to_dir))
+                let renewed = self.take_in_renamed(junction, &renamed, &told).await?;
+                Ok(Moved { from_dir: told.dir, to_dir: told.to_dir, renewed })
             }
             Err(error) => {
                 // Both names have been looked at: it was made if the one has what the other had.
                 let there = moved.is_some() && self.child_of(to_dir, to)? == moved;
                 let done = error.kind() == ErrorKind::OutcomeUnknown && there;
                 if done && self.child_of(from_dir, from)?.is_none() {
-                    return Ok((Around::default(), Around::default()));
+                    return Ok(Moved::default());
                 }
                 Err(error)
             }

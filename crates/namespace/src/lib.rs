@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use origin::{Origin, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Version};
 
-pub use change::{Altered, Made, New, Old};
+pub use change::{Altered, Made, Moved, New, Old, Renewed};
 pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
 pub use cookie::first_slot as cookie_of;

@@ -1,12 +1,13 @@
 //! Taking in what a change of our own told: names in the store and in memory, the object, and its directories.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use origin::{Around, Changed, Identity, Object, Reference};
+use origin::{Around, Changed, Copied, Identity, Object, Reference};
 use types::{Error, FileId, Name, Result, Version};
 
-use crate::change::{New, empty_listing};
+use crate::change::{New, Renewed, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{DETACHED, InOrder, Place};
@@ -43,6 +44,22 @@ impl<'a> Unseen<'a> {
 impl Drop for Unseen<'_> {
     fn drop(&mut self) {
         self.namespace.ours().show(self.dirs, self.number);
+    }
+}
+
+/// By where they are now.
+struct Copies<'a>(HashMap<&'a Reference, &'a Copied>);
+
+impl<'a> Copies<'a> {
+    fn of(told: &'a Changed) -> Copies<'a> {
+        Copies(told.copied.iter().map(|copied| (&copied.reference, copied)).collect())
+    }
+
+    /// Of the version that is known, and no other.
+    fn renewed(&self, old: &Node, now: &Reference) -> Option<Renewed> {
+        let copied = self.0.get(now).filter(|copied| copied.before == old.version())?;
+        let (before, after) = (copied.before, copied.after);
+        old.attr().is_file().then(|| Renewed { id: old.id, size: old.attr().size, before, after })
     }
 }
 
@@ -114,16 +131,23 @@ impl Namespace {
         junction: &Grafted,
         renamed: &Renamed<'_>,
         told: &Changed,
-    ) -> Result<()> {
+    ) -> Result<Vec<Renewed>> {
         let Renamed { from_dir, from, to_dir, to, moved } = *renamed;
         let order = self.in_order().await;
         let replaced = self.child_of(to_dir, to)?;
-        let mut changes = Vec::new();
+        let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         let moved = match &told.object {
             Some(object) => {
                 if let Some(Ok(old)) = moved.map(|moved| self.load(moved)) {
+                    let copies = Copies::of(told);
+                    renewed.extend(copies.renewed(&old, &object.reference));
                     changes.extend(self.moved(junction, &old, &object.identity));
-                    changes.extend(self.moved_below(junction, &old, &object.reference)?);
+                    changes.extend(self.moved_below(
+                        junction,
+                        &old,
+                        &object.reference,
+                        (&copies, &mut renewed),
+                    )?);
                 }
                 Some(self.id_of(junction.id, &object.identity))
             }
@@ -168,11 +192,18 @@ impl Namespace {
             let new_name = Bytes::copy_from_slice(to.as_bytes());
             changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
         }
-        self.finish(order, &[from_dir, to_dir], changes).await
+        self.finish(order, &[from_dir, to_dir], changes).await?;
+        Ok(renewed)
     }
 
     /// What is known below a directory that moved, where an object's identity is its place: it moved with it.
-    fn moved_below(&self, junction: &Grafted, old: &Node, now: &Reference) -> Result<Vec<Change>> {
+    fn moved_below(
+        &self,
+        junction: &Grafted,
+        old: &Node,
+        now: &Reference,
+        (copies, renewed): (&Copies<'_>, &mut Vec<Renewed>),
+    ) -> Result<Vec<Change>> {
         let before = &old.record.reference.0;
         let mut changes = Vec::new();
         let mut dirs = if junction.rules.origin.identity_is_place() && old.attr().is_dir() && *before != now.0
@@ -189,9 +220,12 @@ impl Namespace {
                 after = last.cookie;
                 for node in piece.iter().filter_map(|entry| self.load(entry.child?).ok()) {
                     let Some(below) = node.record.reference.0.strip_prefix(&before[..]) else { continue };
-                    let reference = Bytes::from([&now.0, below].concat());
-                    changes.extend(self.moved(junction, &node, &Identity(reference.clone())));
-                    let record = Record { reference: Reference(reference), ..node.record.clone() };
+                    let reference = Reference(Bytes::from([&now.0, below].concat()));
+                    changes.extend(self.moved(junction, &node, &Identity(reference.0.clone())));
+                    let copy = copies.renewed(&node, &reference);
+                    let version = copy.map_or(node.version(), |copy| copy.after);
+                    renewed.extend(copy);
+                    let record = Record { reference, version, ..node.record.clone() };
                     changes.push(self.replace(node.id, record));
                     if node.attr().is_dir() {
                         dirs.push(node.id);

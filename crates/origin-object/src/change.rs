@@ -6,11 +6,11 @@
 //! - attributes are stored with an object by copying it onto itself
 
 use ::origin::change::check_target;
-use ::origin::{Before, Change, Changed, Object, Reference};
+use ::origin::{Before, Change, Changed, Copied, Object, Reference};
 use bytes::Bytes;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
-use crate::attributes::Stored;
+use crate::attributes::{Stored, version};
 use crate::draft::Draft;
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
@@ -22,8 +22,15 @@ use crate::url::Attributes;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
+/// `None`: a copy has the same ETag at this store.
+fn copied(reference: Reference, from: Source<'_>, etag: &str) -> Option<Copied> {
+    let (before, after) = (version(from.etag, from.size), version(etag, from.size));
+    (before != after).then_some(Copied { reference, before, after })
+}
+
 impl ObjectOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
+        let mut copied = Vec::new();
         let made = match change {
             Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await.map(Some),
             Change::Mkdir { dir, name, set } => self.mkdir(dir, name, set).await.map(Some),
@@ -33,7 +40,7 @@ impl ObjectOrigin {
             Change::Remove { dir, name } => self.remove(dir, name).await.map(|()| None),
             Change::Rmdir { dir, name } => self.rmdir(dir, name).await.map(|()| None),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
-                self.rename((from_dir, from), (to_dir, to)).await.map(Some)
+                self.rename((from_dir, from), (to_dir, to), &mut copied).await.map(Some)
             }
             Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
             Change::Mknod { .. } | Change::Link { .. } | Change::SetXattr { .. } => {
@@ -53,7 +60,7 @@ impl ObjectOrigin {
         } else {
             self.times.changed(change.place(), now());
         }
-        Ok(Changed { object, ..Changed::default() })
+        Ok(Changed { object, copied, ..Changed::default() })
     }
 
     fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
@@ -219,7 +226,12 @@ impl ObjectOrigin {
         self.keep_directory(dir).await
     }
 
-    async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Object> {
+    async fn rename(
+        &self,
+        from: (&Reference, &Name),
+        to: (&Reference, &Name),
+        copied: &mut Vec<Copied>,
+    ) -> Result<Object> {
         let old = self.find(from.0, from.1).await?;
         self.is_there(to.0).await?;
         let new = match self.find(to.0, to.1).await {
@@ -249,10 +261,10 @@ impl ObjectOrigin {
             return refuse(ErrorKind::InvalidArgument);
         }
         if is_dir {
-            self.move_directory(&old.reference, &to).await?;
+            *copied = self.move_directory(&old.reference, &to).await?;
         } else {
             self.drop_draft(&to).await;
-            self.move_file(&old.reference, &to).await?;
+            copied.extend(self.move_file(&old.reference, &to).await?);
         }
         self.keep_directory(from.0).await?;
         self.getattr_of(&to).await
@@ -267,7 +279,7 @@ impl ObjectOrigin {
     }
 
     /// What is being written to it is completed first, and goes with it.
-    async fn move_file(&self, from: &Reference, to: &Reference) -> Result<()> {
+    async fn move_file(&self, from: &Reference, to: &Reference) -> Result<Option<Copied>> {
         if let Some(draft) = self.draft(from) {
             self.complete(from, &draft).await?;
         }
@@ -279,14 +291,14 @@ impl ObjectOrigin {
             return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
         }
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
-        self.store.copy(source, &to_key, None).await?;
+        let etag = self.store.copy(source, &to_key, None).await?;
         self.store.delete(&key).await?;
         self.known.changed(&from.0);
         self.known.changed(&to.0);
-        Ok(())
+        Ok(copied(to.clone(), source, &etag))
     }
 
-    async fn move_directory(&self, from: &Reference, to: &Reference) -> Result<()> {
+    async fn move_directory(&self, from: &Reference, to: &Reference) -> Result<Vec<Copied>> {
         let under_way: Vec<_> =
             self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
         for file in under_way {
@@ -296,19 +308,22 @@ impl ObjectOrigin {
         }
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
         // All copies first: whatever happens on the way, nothing is lost.
-        let mut moved = Vec::new();
+        let (mut moved, mut renewed) = (Vec::new(), Vec::new());
         let mut after = None;
         loop {
             let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
             let copies = page.objects.iter().map(|object| {
                 let (store, from) = (self.store.clone(), object.clone());
-                let to = format!("{to_key}{}", &object.key[key.len()..]);
+                let below = &object.key[key.len()..];
+                let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
+                let to = format!("{to_key}{below}");
                 async move {
                     let source = Source { key: &from.key, etag: &from.etag, size: from.size };
-                    store.copy(source, &to, None).await.map(drop)
+                    let etag = store.copy(source, &to, None).await?;
+                    Ok(copied(reference, source, &etag))
                 }
             });
-            some_at_a_time(copies).await?;
+            renewed.extend(some_at_a_time(copies).await?.into_iter().flatten());
             moved.extend(page.objects.into_iter().map(|object| object.key));
             after = page.next;
             if after.is_none() {
@@ -321,7 +336,7 @@ impl ObjectOrigin {
         }))
         .await?;
         self.known.all_changed();
-        Ok(())
+        Ok(renewed)
     }
 
     async fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {

@@ -154,6 +154,15 @@ pub struct Around {
     pub after: Option<Object>,
 }
 
+/// Of an object that was copied, and then removed where it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Where it is now.
+    pub reference: Reference,
+    pub before: Version,
+    pub after: Version,
+}
+
 /// A change that was made. What is told of "before" and "after" are the two sides of this change, so that one's own can
 /// be told from another's; where an origin has to look twice (`posix`), what others do in between hides in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,6 +176,8 @@ pub struct Changed {
     pub dir: Around,
     /// Of a rename, the new directory, which may be the same.
     pub to_dir: Around,
+    /// Of a rename that is a copy: what has another version by that, with the same bytes.
+    pub copied: Vec<Copied>,
     /// It may have been carried out more than once, the last time after changes that others made meanwhile. Nothing is
     /// said of "before" then.
     pub resent: bool,

@@ -24,7 +24,7 @@ use types::{
     Attr, ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName,
 };
 
-pub use change::{Around, Before, Change, Changed, Committed, Written};
+pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.

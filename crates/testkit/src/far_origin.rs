@@ -23,7 +23,7 @@ pub struct Far {
     way_ms: AtomicU64,
     /// So many changes and writes are made, and nobody hears of it.
     answers_to_lose: AtomicU64,
-    /// Of writes it does not tell what the file was before.
+    /// Of writes it does not tell what the file was before, of renames what it is after.
     silent: AtomicBool,
     /// It commits whole files: what is written is here until then.
     drafts: Option<Drafts>,
@@ -126,7 +126,7 @@ impl Far {
         }
     }
 
-    /// Writes do not tell what the file was before, as with Linux's NFS server.
+    /// Writes do not tell what the file was before, nor renames what it is after, as with Linux's NFS server.
     pub fn be_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
     }
@@ -391,7 +391,8 @@ impl Origin for Far {
             return Err(Error::doubtful(change.kind(), "a far origin", silence));
         }
         let around = |told: Around| Around { after: told.after.map(|o| self.outward(o)), ..told };
-        let object = changed.object.map(|o| self.outward(o));
+        let tells = !matches!(change, Change::Rename { .. }) || !self.silent.load(Ordering::SeqCst);
+        let object = changed.object.filter(|_| tells).map(|o| self.outward(o));
         Ok(Changed { object, dir: around(changed.dir), to_dir: around(changed.to_dir), ..changed })
     }
 

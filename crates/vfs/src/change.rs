@@ -136,8 +136,13 @@ impl Vfs {
         if let Some(back) = self.back_of(&new) {
             return self.rename_back(back, (from_dir, from), (to_dir, to)).await;
         }
-        let (old, new) = self.namespace.rename(from_dir, from, to_dir, to).await?;
-        Ok((around(from_dir, &old), around(to_dir, &new)))
+        let was = self.cached_file(self.namespace.child_of(from_dir, from)?, 1);
+        let moved = self.namespace.rename(from_dir, from, to_dir, to).await?;
+        for renewed in &moved.renewed {
+            self.keep_bytes(renewed).await;
+        }
+        self.named_anew(was).await;
+        Ok((around(from_dir, &moved.from_dir), around(to_dir, &moved.to_dir)))
     }
 
     /// With `guard` only if that is the object's ctime; `VersionChanged` otherwise.
@@ -237,7 +242,12 @@ impl Vfs {
         if let Some(back) = self.back_of(parent) {
             return self.make_back(back, dir, name, new).await;
         }
+        let was = match new {
+            New::Link { file } => self.cached_file(Some(*file), 1),
+            _ => None,
+        };
         let made = self.namespace.make(dir, name, new).await?;
+        self.named_anew(was).await;
         Ok(Made { node: self.node(&made.found), dir: around(dir, &made.dir) })
     }
 
@@ -248,7 +258,10 @@ impl Vfs {
         if let Some(back) = self.back_of(&parent) {
             return self.remove_back(back, dir, name, old).await;
         }
-        Ok(around(dir, &self.namespace.remove(dir, name, old).await?))
+        let was = self.cached_file(self.namespace.child_of(dir, name)?, 2);
+        let removed = self.namespace.remove(dir, name, old).await?;
+        self.named_anew(was).await;
+        Ok(around(dir, &removed))
     }
 
     async fn demand_unname(

@@ -17,6 +17,7 @@ mod pending;
 mod prefetch;
 mod read;
 mod renewed;
+mod successors;
 mod warm;
 mod write;
 mod writing;
@@ -114,6 +115,7 @@ pub struct Vfs {
     /// Absent: nothing is written `back`.
     back: Option<back::Back>,
     dirty: dirty::Dirty,
+    successors: Arc<successors::Successors>,
 }
 
 impl Vfs {
@@ -132,7 +134,8 @@ impl Vfs {
         let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
         let dirty = dirty::Dirty::new(&pending, back.as_ref());
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), dirty.clone());
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back, dirty })
+        let successors = back.as_ref().map(|back| back.shown.successors.clone()).unwrap_or_default();
+        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back, dirty, successors })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {

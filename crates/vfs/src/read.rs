@@ -96,10 +96,14 @@ impl Vfs {
         Ok(ReadOut { data, eof, node })
     }
 
-    /// Of the bytes that were shown as this node: flushed since, they have the origin's version.
+    /// Of the bytes that were shown as this node: flushed or renamed since, they have another version.
     pub(crate) fn key_of_node(&self, node: &Node) -> CacheKey {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
-        self.back.as_ref().map_or(key, |back| back.shown.successor(key))
+        let known = self.namespace.getattr_known(node.id);
+        match known.as_ref().map(key_of) {
+            Ok(Ok(now)) if now == key => key,
+            _ => self.successors.of(key),
+        }
     }
 
     pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {

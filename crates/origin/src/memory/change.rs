@@ -24,7 +24,7 @@ impl State {
         let [object_before, dir_before, to_dir_before] = before;
         let dir = Around { before: dir_before, after: self.after(dir) };
         let to_dir = Around { before: to_dir_before, after: self.after(to_dir) };
-        Ok(Changed { object, before: object_before, dir, to_dir, resent: false })
+        Ok(Changed { object, before: object_before, dir, to_dir, ..Changed::default() })
     }
 
     fn after(&mut self, id: Option<u64>) -> Option<Object> {

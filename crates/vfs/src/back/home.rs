@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
-use namespace::{Ask, Namespace, New, Node, Old};
+use namespace::{Ask, Namespace, New, Node, Old, Renewed};
 use origin::{Object, Origin, Reference};
 use tokio::sync::watch;
 use types::{
@@ -146,6 +146,22 @@ impl BackHome {
 
     fn path_in(&self, dir: FileId, name: &Name) -> String {
         place::path_in(&self.shown, &self.namespace, dir, name)
+    }
+
+    /// With a directory that we renamed. If all that happened to it before was our doing, this was, too: so it is for what
+    /// is to be flushed of it, which was made on the version before.
+    async fn renewed(&self, renewed: &Renewed) -> Result<()> {
+        let note = self.note(renewed.id)?;
+        let is_base = match self.shown.below(renewed.id) {
+            Below::Version(key) => key.version == renewed.before,
+            Below::Nothing | Below::Unknown => false,
+        };
+        if is_base || note.version == Some(renewed.before) {
+            self.keep(renewed.id, Note { version: Some(renewed.after), ..note }).await?;
+        }
+        self.shown.renewed(renewed);
+        self.shown.successors.keep(&self.cache, renewed).await;
+        Ok(())
     }
 
     fn wrote_under(&self, id: FileId, verifier: WriteVerifier) {
@@ -309,7 +325,10 @@ impl Home for BackHome {
     async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
         let renamed = self.namespace.rename(from.0, from.1, to.0, to.1).await;
         let renamed = self.if_gone(from.0, renamed).await;
-        self.if_gone(to.0, renamed).await?;
+        let moved = self.if_gone(to.0, renamed).await?;
+        for renewed in moved.renewed.iter().filter(|renewed| renewed.id != object) {
+            self.renewed(renewed).await?;
+        }
         // Asked for where the answer did not tell.
         self.found(&self.namespace.getattr(object, Ask::Use).await?).await
     }
@@ -377,6 +396,12 @@ impl Home for BackHome {
     async fn flushed(&self, flushed: &Flushed) {
         let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
+        if let Below::Version(old) = self.shown.below(id)
+            && let Some(now) = now.filter(|now| now.attr.is_file())
+        {
+            let now = CacheKey { file: id, version: now.version, size: now.attr.size };
+            self.shown.successors.note((id, old.version), now);
+        }
         if let Some(now) = now.filter(|now| now.attr.is_file())
             && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))
                 .await

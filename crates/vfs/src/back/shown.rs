@@ -1,18 +1,17 @@
 //! What clients are shown of what the origins do not have yet: names, attributes and bytes over what `namespace` and
 //! `cache` know, and what each altered object was at its origin when it was altered first.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::CacheKey;
+use namespace::Renewed;
 use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
 use writeback::{Action, Lookup, Names, Operation, Piece, Position};
 
+use crate::successors::Successors;
 use crate::{Node, outward};
-
-/// Files whose last shown version is known to be the origin's present one: for who opened them before the flush.
-const SUCCESSORS_MAX: usize = 65_536;
 
 /// Names of one object that are remembered.
 const NAMES_MAX: usize = 64;
@@ -53,12 +52,12 @@ struct State {
     altered: HashMap<FileId, Altered>,
     /// What lost its name to a rename, by the rename's sequence.
     replaced: HashMap<u64, FileId>,
-    successors: HashMap<(FileId, Version), CacheKey>,
-    oldest_successors: VecDeque<(FileId, Version)>,
 }
 
 pub struct Shown {
     state: Mutex<State>,
+    /// The origin's version after the last one that was shown: for who opened a file before the flush.
+    pub successors: Arc<Successors>,
     /// Something was flushed.
     progress: watch::Sender<()>,
 }
@@ -72,7 +71,7 @@ pub struct Change {
 
 impl Shown {
     pub fn new() -> Shown {
-        Shown { state: Mutex::default(), progress: watch::Sender::new(()) }
+        Shown { state: Mutex::default(), successors: Arc::default(), progress: watch::Sender::new(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -224,7 +223,7 @@ impl Shown {
                 && state.names.overlay(id).is_none()
             {
                 let before = Version::from_attr(&outward(id, &shown));
-                state.succeeded((id, before), CacheKey { file: id, version: *version, size: attr.size });
+                self.successors.note((id, before), CacheKey { file: id, version: *version, size: attr.size });
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
@@ -236,9 +235,14 @@ impl Shown {
         self.progress.send_replace(());
     }
 
-    /// The origin's version of what was shown under this version until it was flushed.
-    pub fn successor(&self, key: CacheKey) -> CacheKey {
-        self.state().successors.get(&(key.file, key.version)).copied().unwrap_or(key)
+    /// What is below has another version at the origin by our own doing.
+    pub fn renewed(&self, renewed: &Renewed) {
+        if let Some(altered) = self.state().altered.get_mut(&renewed.id)
+            && let Below::Version(key) = &mut altered.below
+            && key.version == renewed.before
+        {
+            key.version = renewed.after;
+        }
     }
 }
 
@@ -275,17 +279,6 @@ impl State {
         }
         if matches!(operation.action, Action::Write { .. } | Action::Truncate { .. }) {
             altered.last_write = sequence;
-        }
-    }
-
-    fn succeeded(&mut self, shown: (FileId, Version), now: CacheKey) {
-        if self.successors.insert(shown, now).is_none() {
-            self.oldest_successors.push_back(shown);
-        }
-        if self.oldest_successors.len() > SUCCESSORS_MAX
-            && let Some(oldest) = self.oldest_successors.pop_front()
-        {
-            self.successors.remove(&oldest);
         }
     }
 }

@@ -296,6 +296,37 @@ async fn a_create_that_comes_twice_finds_what_it_made() {
     assert_eq!(kind(made(CreateHow::Exclusive(*b"another!")).await), Some(ErrorKind::Exists));
 }
 
+/// The flush moves the file's ctime, and by that its version.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_file_open_goes_on_after_it_was_renamed_or_written_and_flushed() {
+    let far = Far::new("far:one");
+    far.memory.write_file(b"one", &[7; 300_000]).unwrap();
+    far.memory.write_file(b"cold", &[8; 300_000]).unwrap();
+    let t = back_tier(far.clone(), NEVER);
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let (one, cold) = (t.id("/one").await, t.id("/cold").await);
+    let opened = [t.vfs.getattr(one).await.unwrap(), t.vfs.getattr(cold).await.unwrap()];
+    assert_eq!(t.read(one).await, [7; 300_000]);
+    for (from, to) in [("one", "two"), ("cold", "still cold")] {
+        t.vfs.rename(&caller, root, &name(from), root, &name(to)).await.unwrap();
+    }
+    t.flush().await;
+    far.forget_calls();
+    let seen = async |node| {
+        let mut all = Vec::new();
+        for piece in t.vfs.read_version(node, 0, 300_000, Lend::Nothing).await.expect("read") {
+            all.extend_from_slice(&piece.to_bytes().expect("bytes"));
+        }
+        all
+    };
+    assert_eq!(seen(&opened[0]).await, [7; 300_000]);
+    assert_eq!(far.calls("read"), 0);
+    assert_eq!(seen(&opened[1]).await, [8; 300_000]);
+    t.write(one, 0, b"ours").await;
+    t.flush().await;
+    assert_eq!(seen(&opened[0]).await[..5], *b"ours\x07");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn renames_and_removals_are_refused_as_a_file_system_does() {
     let origin = MemoryOrigin::new();

@@ -1,13 +1,14 @@
 //! Changes of names and attributes as a front end sees them: who may, what is known at once, and what it costs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use namespace::{Clock, Junction};
 use origin::posix::PosixOrigin;
 use testkit::far_origin::Far;
 use types::{Caller, CreateHow, ErrorKind, NewNode, Result, SetAttr};
-use vfs::{Access, WritePolicy};
+use vfs::{Access, Lend, WritePolicy};
 
 use crate::harness::{AFTER_TTL, kind};
 use crate::writable::{Writable, name, over, user, with_mode, without_list_ahead, writable};
@@ -98,6 +99,61 @@ async fn what_is_removed_or_replaced_is_gone_and_what_is_renamed_is_the_same() {
     assert_eq!(far.calls("readdir"), 1, "the listing was kept");
     let four = make("one").await;
     assert_ne!(four, one, "the name again is another file");
+}
+
+/// Each of them moves the file's ctime, which is all that tells one version of it from another.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cached_of_a_file_stays_so_when_its_names_change() {
+    for tells in [true, false] {
+        let (t, far, _) = far();
+        if !tells {
+            far.be_silent();
+        }
+        far.memory.write_file(b"one", &[7; 300_000]).unwrap();
+        let (root, caller) = (t.vfs.root(), Caller::root());
+        let file = t.id("/one").await;
+        let opened = t.vfs.getattr(file).await.unwrap();
+        let read = async || {
+            let read = t.vfs.read(&caller, file, 0, 300_000, Lend::Nothing).await.unwrap();
+            assert_eq!(read.data.iter().map(cache::Piece::length).sum::<u64>(), 300_000);
+        };
+        let is_kept = async |path: &str| {
+            let mut tries = 0;
+            while t.vfs.stat(path.as_bytes()).await.unwrap().cached_bytes != 300_000 {
+                tries += 1;
+                assert!(tries < 500, "{path} is not kept");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        read().await;
+        is_kept("/one").await;
+        far.forget_calls();
+        t.vfs.rename(&caller, root, &name("one"), root, &name("two")).await.unwrap();
+        is_kept("/two").await;
+        t.vfs.link(&caller, file, root, &name("three")).await.unwrap();
+        is_kept("/three").await;
+        t.vfs.remove(&caller, root, &name("two")).await.unwrap();
+        is_kept("/three").await;
+        read().await;
+        // Who opened it before goes on.
+        let all = t.vfs.read_version(&opened, 0, 300_000, Lend::Nothing).await.unwrap();
+        assert_eq!(all.iter().map(cache::Piece::length).sum::<u64>(), 300_000);
+        assert_eq!(far.calls("read"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_others_wrote_before_a_rename_are_fetched() {
+    let (t, far, clock) = far();
+    far.memory.write_file(b"one", b"old").unwrap();
+    let (root, caller) = (t.vfs.root(), Caller::root());
+    let file = t.id("/one").await;
+    let read = async || t.vfs.read(&caller, file, 0, 10, Lend::Nothing).await.unwrap().data;
+    assert_eq!(&read().await[0].to_bytes().unwrap()[..], b"old");
+    far.memory.write_file(b"one", b"new").unwrap();
+    t.vfs.rename(&caller, root, &name("one"), root, &name("two")).await.unwrap();
+    clock.advance(AFTER_TTL);
+    assert_eq!(&read().await[0].to_bytes().unwrap()[..], b"new");
 }
 
 #[tokio::test(flavor = "multi_thread")]
