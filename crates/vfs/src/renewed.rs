@@ -57,10 +57,9 @@ impl Vfs {
     /// origin does not tell (NFS) it is asked, and the caller does not wait for that.
     pub(crate) async fn named_anew(&self, was: Option<Arc<namespace::Node>>) {
         let Some(was) = was.filter(|was| was.version() == Version::from_attr(was.attr())) else { return };
-        if let Ok(Found::Node(now)) = self.namespace.getattr_known(was.id)
-            && now.version() != was.version()
-        {
-            if let Some(renewed) = same_bytes(&was, &now) {
+        let Ok(Found::Node(told)) = self.namespace.getattr_known(was.id) else { return };
+        if told.version() != was.version() {
+            if let Some(renewed) = same_bytes(&was, &told) {
                 self.keep_bytes(&renewed).await;
             }
             return;
@@ -68,7 +67,9 @@ impl Vfs {
         let (namespace, cache, successors) =
             (self.namespace.clone(), self.cache.clone(), self.successors.clone());
         tokio::spawn(async move {
+            // A client who wrote meanwhile may have set the times back.
             if let Ok(Found::Node(now)) = namespace.getattr(was.id, Ask::Use).await
+                && now.own == told.own
                 && let Some(renewed) = same_bytes(&was, &now)
             {
                 successors.keep(&cache, &renewed).await;
