@@ -30,8 +30,10 @@ use crate::verify::{Head, Payload, Query, decode, is_auth_parameter};
 /// A larger head is hyper's to judge.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-/// Asked of the file system at once.
+/// Asked of the file system at once: what comes as bytes takes memory.
 const PART: u64 = 1 << 20;
+/// Asked at once after a part that was lent whole: each part ends in a packet that is not full.
+const PART_LENT: u64 = 4 << 20;
 /// Lent from this size on; below, a copy costs less than a system call more. As in the NFS front.
 const LEND: Lend = Lend::From(64 << 10);
 
@@ -242,9 +244,11 @@ async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::R
     shared.metrics.read_bytes.inc_by(range.end - range.start);
     let mut pieces = vec![Piece::Bytes(head)];
     let mut at = range.start;
+    let mut part = PART;
     loop {
-        if at < range.end {
-            let count = u32::try_from((range.end - at).min(PART)).unwrap_or(u32::MAX);
+        let asked = (range.end - at).min(part);
+        if asked > 0 {
+            let count = u32::try_from(asked).unwrap_or(u32::MAX);
             let read = reading.read(at, count, LEND).await.map_err(|e| {
                 shared.metrics.aborted.inc();
                 tracing::debug!("an answer is cut short: {e}");
@@ -255,6 +259,7 @@ async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::R
         }
         let lent = pieces.iter().filter(|piece| matches!(piece, Piece::Extent(_))).map(Piece::length).sum();
         shared.metrics.lent_bytes.inc_by(lent);
+        part = if lent == asked { PART_LENT } else { PART };
         send::write_all(stream, std::mem::take(&mut pieces), shared.config.stall_timeout).await?;
         if at >= range.end {
             return Ok(());
