@@ -4,7 +4,7 @@
 //! leaves in memory until the matching `sync` (of a file) or `sync_dir` (of names) is not durable.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub trait DiskFile: Send + Sync {
     fn length(&self) -> io::Result<u64>;
     /// As many bytes as there are; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// The parts, one behind the other.
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()>;
     fn truncate(&self, length: u64) -> io::Result<()>;
     /// Room on the disk for this length, and at least this length; what is added reads as zeros.
     fn allocate(&self, length: u64) -> io::Result<()>;
@@ -132,8 +133,22 @@ impl DiskFile for File {
         Ok(filled)
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let (mut slices, mut offset) = (&mut slices[..], offset);
+        IoSlice::advance_slices(&mut slices, 0); // empty ones are passed
+        while !slices.is_empty() {
+            match rustix::io::pwritev(self, slices, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    IoSlice::advance_slices(&mut slices, count);
+                    offset += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

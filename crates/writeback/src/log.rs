@@ -9,6 +9,7 @@ mod commit;
 mod room;
 mod space;
 
+use commit::ZEROS;
 pub use space::Compacted;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,9 @@ use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{self, DATA_MAX, FRAME_BYTES, Frame, HEAD_MAX, HEADER_BYTES, JournalId, Kind, Place};
 use crate::state::State;
 use crate::step::{Hook, Step};
+
+/// What the kernel keeps of a file in one piece. Where it keeps more together, the cost is a read.
+const PAGE: u64 = 4096;
 
 /// What an append came to.
 #[derive(Debug)]
@@ -85,8 +89,8 @@ struct Writer {
     previous_end: u32,
     /// The reserve file is there: entries may be appended.
     reserve: bool,
-    /// The spare file is there.
-    spare: bool,
+    /// Names of segments that have left, to be written again; the last one left last.
+    spares: Vec<String>,
     /// Done, and not written for lack of room.
     owed: Vec<u64>,
 }
@@ -104,7 +108,7 @@ struct Tail {
     end: u64,
     /// As far as a sync was seen to succeed.
     covered: u64,
-    /// As far as zeros were written ahead of the end.
+    /// As far as the segment was written, with the zeros ahead of the end.
     prepared: u64,
 }
 
@@ -118,7 +122,7 @@ impl Log {
             next_number: recovery.next_number,
             previous_end: recovery.previous_end,
             reserve: false,
-            spare: false,
+            spares: Vec::new(),
             owed: Vec::new(),
         };
         let log = Log {
@@ -366,15 +370,13 @@ impl Log {
         let frame = Frame { covered: tail.covered as u32, ..frame };
         let number = if self.sabotage.is(Bug::UnboundFrame) { 0 } else { tail.number };
         let place = Place { journal: &self.state.journal, segment: number, offset: tail.end };
-        let mut bytes = Vec::with_capacity(FRAME_BYTES as usize + head.len());
-        bytes.extend_from_slice(&frame.encode(place));
-        bytes.extend_from_slice(head);
-        let written = tail.file.write_at(tail.end, &bytes).and_then(|()| match data {
-            [] => Ok(()),
-            data => tail.file.write_at(tail.end + frame.data_at(), data),
-        });
-        match written {
-            Ok(()) => {}
+        // To the end of the page, unless that was written before: of a segment that is written again the kernel would
+        // have to read the page, to keep what lies behind the record.
+        let written = tail.end + frame.data_at() + data.len() as u64;
+        let page_end = written.next_multiple_of(PAGE).min(self.segment_size);
+        let rest = if written > tail.prepared { &ZEROS[..(page_end - written) as usize] } else { &[] };
+        match tail.file.write_at(tail.end, &[&frame.encode(place), head, data, rest]) {
+            Ok(()) => tail.prepared = tail.prepared.max(written + rest.len() as u64),
             Err(e) if is_full(&e) => return Ok(None),
             Err(e) => return Err(self.latch("write to journal", &place_of(tail.number, tail.end), e)),
         }

@@ -230,7 +230,7 @@ impl Opening<'_> {
                 if count == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                file.write_at(offset, &piece[..count])?;
+                file.write_at(offset, &[&piece[..count]])?;
                 offset += count as u64;
             }
         }
@@ -292,7 +292,7 @@ fn enter(index: &mut Index, done: &mut BTreeSet<u64>, number: u64, scan: &Scan, 
 /// Replace the state file, durably.
 pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()> {
     let file = disk.create(STATE_UNBORN, 0)?;
-    file.write_at(0, &state.encode())?;
+    file.write_at(0, &[&state.encode()])?;
     file.sync()?;
     disk.rename(STATE_UNBORN, STATE_NAME)?;
     disk.sync_dir()?;
@@ -304,7 +304,7 @@ pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()
 /// leaves it readable all the same.
 pub fn overwrite_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()> {
     let file = disk.open(STATE_NAME)?;
-    file.write_at(0, &state.encode())?;
+    file.write_at(0, &[&state.encode()])?;
     file.sync()?;
     hook(Step::StateWritten);
     Ok(())

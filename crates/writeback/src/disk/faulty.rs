@@ -301,14 +301,15 @@ impl DiskFile for Handle {
         Ok(length)
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         self.0.faults.powered()?;
+        let bytes = parts.concat();
         if self.0.faults.full.load(SeqCst) && self.0.faults.copies_on_write.load(SeqCst) {
             let half = bytes[..bytes.len() / 2].to_vec();
             self.0.content.lock().unwrap().change(Change::Write(offset as usize, half));
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.content.lock().unwrap().change(Change::Write(offset as usize, bytes.to_vec()));
+        self.0.content.lock().unwrap().change(Change::Write(offset as usize, bytes));
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::step::Step;
 
 /// Bytes of a commit.
 const LITTLE: u64 = 64 << 10;
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+pub(super) static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 impl Log {
     /// One fdatasync for all that has been written until now; returns the sequence up to which all is durable.
@@ -61,7 +61,7 @@ impl Log {
         }
         let from = tail.prepared.max(tail.end);
         let to = (from + ZEROS.len() as u64).min(self.segment_size);
-        match tail.file.write_at(from, &ZEROS[..(to - from) as usize]) {
+        match tail.file.write_at(from, &[&ZEROS[..(to - from) as usize]]) {
             Ok(()) => tail.prepared = to,
             // A file system that copies on write: there it is of no use.
             Err(e) if is_full(&e) => tail.prepared = self.segment_size,
@@ -117,7 +117,7 @@ impl Log {
             previous_end: writer.previous_end,
             size: self.segment_size as u32,
         };
-        match file.write_at(0, &header.encode()) {
+        match file.write_at(0, &[&header.encode()]) {
             Err(e) if is_full(&e) => {
                 return self.disk.remove(&segment::unborn_name(number)).map(|()| false).map_err(fail);
             }

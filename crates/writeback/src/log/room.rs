@@ -1,10 +1,10 @@
-//! Room for records: the next segment's file, the reserve for what helps when nothing else is left, and the spare.
+//! Room for records: the next segment's file, the reserve for what helps when nothing else is left, and the spares.
 //!
-//! A segment that leaves becomes the spare, and the spare the next segment: a sync after a write into blocks that were
-//! written before has no allocation to make durable, and takes about half the time. Old records in it do not count,
-//! because a frame's checksum names its segment.
+//! A segment that leaves becomes a spare, and a spare the next segment: a sync after a write into blocks that were
+//! written before has no allocation to make durable, and takes about half the time; and where the kernel still has the
+//! pages, a write finds them. Old records in it do not count, because a frame's checksum names its segment.
 //!
-//! On the disk there are never more bytes than the quota: the segments, the rest of the tail, the reserve, the spare.
+//! On the disk there are never more bytes than the quota: the segments, the rest of the tail, the reserve, the spares.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,14 @@ use crate::step::Step;
 
 /// As large as a segment.
 pub const RESERVE_NAME: &str = "RESERVE";
-/// A segment that has left; as large as a segment once it is used.
-pub const SPARE_NAME: &str = "SPARE";
+/// How the names of segments that have left begin; each as large as a segment once it is used.
+const SPARE: &str = "SPARE";
+/// Of the quota, as spares.
+const SPARES_SHARE: u64 = 4;
+
+pub fn spare_name(number: u64) -> String {
+    format!("{SPARE}-{number:08}")
+}
 
 impl Log {
     /// Room for an entry's record at the tail; the reason if there is none.
@@ -75,14 +81,11 @@ impl Log {
         self.held_bytes() + self.tail_rest(writer) + 2 * self.segment_size <= self.size_max
     }
 
-    /// A file for a new segment, under this name: the spare, or a new one.
+    /// A file for a new segment, under this name: a spare, or a new one.
     fn unborn(&self, writer: &mut Writer, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        if writer.spare { self.take_spare(writer, name) } else { self.disk.create(name, self.segment_size) }
-    }
-
-    fn take_spare(&self, writer: &mut Writer, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.rename(SPARE_NAME, name)?;
-        writer.spare = false;
+        let Some(spare) = writer.spares.last() else { return self.disk.create(name, self.segment_size) };
+        self.disk.rename(spare, name)?;
+        writer.spares.pop();
         let file = self.disk.open(name)?;
         if let Err(e) = file.allocate(self.segment_size) {
             self.disk.remove(name)?;
@@ -96,17 +99,23 @@ impl Log {
         self.index().bytes()
     }
 
-    /// May a segment of `end` bytes that leaves stay on the disk as the spare?
+    /// May a segment of `end` bytes that leaves stay on the disk as a spare?
     pub(super) fn spare_fits(&self, writer: &Writer, end: u64) -> bool {
-        let left = self.held_bytes() - end + self.tail_rest(writer) + 2 * self.segment_size;
-        writer.reserve && !writer.spare && left <= self.size_max
+        let held = self.held_bytes() - end + self.tail_rest(writer);
+        writer.reserve && self.spares_fit(held, writer.spares.len() as u64 + 1)
+    }
+
+    /// Beside the reserve and what is held.
+    fn spares_fit(&self, held: u64, spares: u64) -> bool {
+        let bytes = spares * self.segment_size;
+        bytes <= self.size_max / SPARES_SHARE && held + self.segment_size + bytes <= self.size_max
     }
 
     fn tail_rest(&self, writer: &Writer) -> u64 {
         writer.tail.as_ref().map_or(0, |tail| self.segment_size - tail.end)
     }
 
-    /// At open: spare and reserve from last time, or a new reserve if there is room.
+    /// At open: spares and reserve from last time, or a new reserve if there is room.
     pub(super) fn find_reserve(&self) -> Result<()> {
         let fail = |e| types::Error::io("open journal", self.disk.place(), e);
         let mut writer = self.writer();
@@ -121,14 +130,15 @@ impl Log {
                 self.disk.remove(RESERVE_NAME).map_err(fail)?;
             }
         }
-        writer.spare = there(SPARE_NAME);
+        writer.spares = names.iter().filter(|name| name.starts_with(SPARE)).cloned().collect();
         if !writer.reserve {
             self.make_reserve(&mut writer)?;
         }
-        let fits = writer.reserve && self.held_bytes() + 2 * self.segment_size <= self.size_max;
-        if writer.spare && !fits {
-            self.disk.remove(SPARE_NAME).map_err(fail)?;
-            writer.spare = false;
+        while let Some(spare) = writer.spares.last()
+            && !(writer.reserve && self.spares_fit(self.held_bytes(), writer.spares.len() as u64))
+        {
+            self.disk.remove(spare).map_err(fail)?;
+            writer.spares.pop();
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use types::{ByteRange, Result};
 
 use super::Log;
-use super::room::SPARE_NAME;
+use super::room::spare_name;
 use crate::index::{Live, Position, Segment};
 use crate::sabotage::Bug;
 use crate::segment::{self, Frame, Kind};
@@ -47,7 +47,7 @@ impl Log {
         Ok(removed)
     }
 
-    /// As the spare, if there is room for one and nobody reads the segment: who does keeps its file, and would see it
+    /// As a spare, if there is room for one and nobody reads the segment: who does keeps its file, and would see it
     /// written over. Nobody can begin to read it, since nothing in it is live.
     fn let_go(&self, number: u64) -> Result<()> {
         let name = segment::name(number);
@@ -56,10 +56,11 @@ impl Log {
         let unread = self.index().segments.get(&number).filter(unread).map(|one| one.end);
         let mut writer = self.writer();
         if unread.is_some_and(|end| self.spare_fits(&writer, end)) {
-            self.disk.rename(&name, SPARE_NAME).map_err(fail)?;
+            let spare = spare_name(number);
+            self.disk.rename(&name, &spare).map_err(fail)?;
             // Before anybody writes into it: its old name must not come back with new bytes.
             self.disk.sync_dir().map_err(fail)?;
-            writer.spare = true;
+            writer.spares.push(spare);
             self.index().segments.remove(&number);
             return Ok(());
         }

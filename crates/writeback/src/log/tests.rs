@@ -89,10 +89,19 @@ fn planted_bugs_are_found() {
 }
 
 fn log_on(disk: &Arc<FaultyDisk>) -> Log {
+    log_of(disk, 8 * 4096)
+}
+
+fn log_of(disk: &Arc<FaultyDisk>, size_max: u64) -> Log {
     let sabotage = Sabotage::default();
-    let (size_max, segment_size, fresh) = (8 * 4096, 4096, [1; 16]);
+    let (segment_size, fresh) = (4096, [1; 16]);
     let hook: crate::step::Hook = Arc::new(|_| {});
     Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage }).unwrap()
+}
+
+fn append(log: &Log, length: usize) -> crate::Position {
+    let Append::Written(position) = log.append(b"op", &vec![7; length]).unwrap() else { panic!("full") };
+    position
 }
 
 /// Entries of a quarter segment each, done as soon as they are written.
@@ -104,21 +113,58 @@ fn append_done(log: &Log, count: u64, fill: u8) {
     }
 }
 
+fn spares(disk: &FaultyDisk) -> usize {
+    disk.list().unwrap().iter().filter(|name| name.starts_with("SPARE")).count()
+}
+
 #[test]
-fn a_segment_that_leaves_is_written_again_as_the_next_one() {
+fn segments_that_leave_are_written_again_as_the_next_ones() {
     let disk = Arc::new(FaultyDisk::default());
     let log = log_on(&disk);
     append_done(&log, 5, 1);
-    let has_spare = || disk.list().unwrap().iter().any(|name| name == "SPARE");
-    assert!(has_spare());
-    // A full disk does not matter as long as there is the spare.
-    disk.faults.full.store(true, std::sync::atomic::Ordering::SeqCst);
-    for _ in 0..4 {
-        assert!(matches!(log.append(b"op", &[2; 900]), Ok(Append::Written(_))) || !has_spare());
+    assert_eq!(spares(&disk), 1);
+    append_done(&log, 20, 1);
+    assert_eq!(spares(&disk), 1, "one leaves, one is begun");
+    let held: Vec<_> = (0..16).map(|_| append(&log, 900)).collect();
+    for position in held {
+        log.done(position.sequence).unwrap();
     }
-    assert!(!has_spare());
+    log.reclaim().unwrap();
+    assert_eq!(spares(&disk), 2, "a quarter of eight segments");
+    for _ in 0..8 {
+        append(&log, 900);
+    }
+    assert_eq!(spares(&disk), 0, "they are the next two");
     drop(log);
     assert_eq!(log_on(&disk).damage(), []);
+}
+
+#[test]
+fn spares_stay_over_an_open_as_far_as_the_quota_goes() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    let held: Vec<_> = (0..16).map(|_| append(&log, 900)).collect();
+    held.iter().for_each(|position| log.done(position.sequence).unwrap());
+    log.reclaim().unwrap();
+    drop(log);
+    drop(log_on(&disk));
+    assert_eq!(spares(&disk), 2);
+    drop(log_of(&disk, 4 * 4096));
+    assert_eq!(spares(&disk), 1);
+}
+
+/// What lies behind it in its page would have to be read from the disk to be kept.
+#[test]
+fn a_record_is_written_to_the_end_of_its_page() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = log_on(&disk);
+    append_done(&log, 5, 0xaa);
+    assert_eq!(spares(&disk), 1);
+    let position = (0..4).map(|_| append(&log, 900)).find(|position| position.segment == 3).unwrap();
+    let mut page = vec![0; 4096];
+    disk.open(&crate::segment::name(3)).unwrap().read_at(0, &mut page).unwrap();
+    let end = position.offset as usize + crate::segment::span(2, 900) as usize;
+    assert!(page[..end].contains(&7) && page[end..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
@@ -137,17 +183,12 @@ fn a_reader_of_a_segment_that_leaves_keeps_its_bytes() {
     assert_eq!(bytes, [7; 900]);
 }
 
-fn append(log: &Log) -> crate::Position {
-    let Append::Written(position) = log.append(b"op", &[7; 300]).unwrap() else { panic!("full") };
-    position
-}
-
 #[test]
 fn what_is_done_and_synced_does_not_come_back_after_a_power_cut() {
     for seed in 0..50 {
         let disk = Arc::new(FaultyDisk::default());
         let log = log_on(&disk);
-        let (done, left) = (append(&log), append(&log));
+        let (done, left) = (append(&log, 300), append(&log, 300));
         log.commit().unwrap();
         log.done(done.sequence).unwrap();
         log.sync_done().unwrap();
@@ -168,9 +209,9 @@ fn a_bad_entry_below_a_later_entrys_sync_is_damage() {
     for (at, readable) in [(0, vec![2]), (20, vec![2]), (48, vec![2]), (60, vec![1, 2])] {
         let disk = Arc::new(FaultyDisk::default());
         let log = log_on(&disk);
-        let first = append(&log);
+        let first = append(&log, 300);
         log.commit().unwrap();
-        append(&log);
+        append(&log, 300);
         let log = killed_and_rotten(&disk, log, first, at);
         assert_eq!(log.live_sequences(), readable, "byte {at}");
         if at < 50 {
@@ -189,12 +230,12 @@ fn a_bad_entry_that_no_sync_covered_is_cut_with_all_behind_it() {
     for at in [0, 20, 48, 60] {
         let disk = Arc::new(FaultyDisk::default());
         let log = log_on(&disk);
-        append(&log);
+        append(&log, 300);
         log.commit().unwrap();
-        let second = append(&log);
-        let last = append(&log);
+        let second = append(&log, 300);
+        let last = append(&log, 300);
         let log = killed_and_rotten(&disk, log, second, at);
         assert_eq!((log.damage(), log.live_sequences()), (&[][..], vec![1]), "byte {at}");
-        assert!(append(&log).sequence > last.sequence, "the sequences of what was cut are used up");
+        assert!(append(&log, 300).sequence > last.sequence, "the sequences of what was cut are used up");
     }
 }
