@@ -137,8 +137,7 @@ impl CachedFile {
         Some(Pin { file: self.clone(), blocks })
     }
 
-    /// Does the kernel have the last byte of `block` within `range` in memory? What is read from a disk comes in
-    /// runs, so it stands for the others.
+    /// Does the kernel have the last byte of `block` within `range` in memory? It stands for the others.
     pub fn is_resident(&self, block: u64, range: ByteRange) -> bool {
         let last = bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1;
         let mut byte = [0];
