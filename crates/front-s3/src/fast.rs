@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HOST, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use s3s::dto::{Timestamp, TimestampFormat};
+use send::Corked;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -29,6 +30,9 @@ use crate::verify::{Head, Payload, Query, decode, is_auth_parameter};
 
 /// A larger head is hyper's to judge.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Room for most heads: a read that does not fill its room is the last, one that does asks again.
+const HEAD_BYTES: usize = 2 << 10;
+const HEAD_READ: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 /// Asked of the file system at once: what comes as bytes takes memory.
 const PART: u64 = 1 << 20;
@@ -75,7 +79,7 @@ pub async fn serve(
         let begun = Instant::now();
         let Some(asked) = Asked::parse(&buffer[..length]) else { return Some((buffer, stream)) };
         let Some(answer) = answer(shared, &asked).await else { return Some((buffer, stream)) };
-        let _ = buffer.split_to(length);
+        buffer.advance(length);
         let method = if asked.method == Method::HEAD { "HEAD" } else { "GET" };
         shared.metrics.seconds.get_or_create(&MethodLabels { method }).observe(begun.elapsed().as_secs_f64());
         if send(shared, &stream, answer).await.is_err() {
@@ -93,6 +97,9 @@ async fn read_head(shared: &Shared, stream: &mut TcpStream, buffer: &mut BytesMu
             }
             if buffer.len() >= HEAD_BYTES_MAX {
                 return Some(None);
+            }
+            if buffer.capacity() - buffer.len() < HEAD_BYTES {
+                buffer.reserve(HEAD_READ);
             }
             match stream.read_buf(buffer).await {
                 Ok(0) | Err(_) => return None,
@@ -242,6 +249,7 @@ fn http_date(time: &Timestamp) -> Option<String> {
 async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
     let Answer { head, mut reading, range } = answer;
     shared.metrics.read_bytes.inc_by(range.end - range.start);
+    let _corked = (range.end - range.start > PART).then(|| Corked::new(stream));
     let mut pieces = vec![Piece::Bytes(head)];
     let mut at = range.start;
     let mut part = PART;

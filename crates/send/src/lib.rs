@@ -35,6 +35,25 @@ pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Dur
     }
     Ok(())
 }
+
+/// While it lives, full packets go out and what is left over waits for more (200 ms at most, says tcp(7)); it goes out when
+/// this is dropped. For an answer of several `write_all`: the end of each would be a packet of its own.
+pub struct Corked<'a>(&'a TcpStream);
+
+impl Corked<'_> {
+    pub fn new(socket: &TcpStream) -> Corked<'_> {
+        // Without it the same bytes go out in more packets.
+        let _ = rustix::net::sockopt::set_tcp_cork(socket, true);
+        Corked(socket)
+    }
+}
+
+impl Drop for Corked<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::net::sockopt::set_tcp_cork(self.0, false);
+    }
+}
+
 /// What can be sent from memory in one call, and whether more follows behind it.
 fn slices(pieces: &[Piece]) -> (Vec<IoSlice<'_>>, bool) {
     let in_memory = pieces.iter().map_while(|piece| match piece {
