@@ -73,7 +73,7 @@ impl Vfs {
     /// All bytes of this version as one file on local disk, if they are all there and checked.
     pub fn whole(&self, node: &Node) -> Option<WholeFile> {
         let may_be = node.attr.is_file() && !self.dirty.has(node.id);
-        if may_be { self.cache.whole(&self.key_of_node(node)) } else { None }
+        if may_be { self.cache.whole(&self.key_of_node(node).0) } else { None }
     }
 }
 

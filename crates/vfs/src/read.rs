@@ -10,6 +10,7 @@ use origin::Origin;
 use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn};
 
 use crate::access;
+use crate::successors::Since;
 use crate::{Node, ReadOut, Vfs};
 
 /// A file that changes at the origin faster than it can be read this many times is answered with "try again".
@@ -58,14 +59,42 @@ impl Vfs {
         Err(Error::new(ErrorKind::Busy, "read a file that keeps changing at the origin,", id))
     }
 
-    /// Bytes of the version that `node` had, and of no other: from the cache, or from the origin as long as it still
-    /// has that version; then `VersionChanged`, or `Stale`. Permission was checked at the open.
-    /// While bytes of the file are pending, they are over it: who has it open sees what is written to it.
+    /// Bytes of the version that `node` had, and of what was written to it through us since, for who has it open: from the
+    /// cache, or from the origin as long as it still has that version; then `VersionChanged`, or `Stale`. Permission was
+    /// checked at the open.
     pub async fn read_version(&self, node: &Node, offset: u64, count: u32, lend: Lend) -> Result<Vec<Piece>> {
         if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
             return Ok(data);
         }
-        let key = self.key_of_node(node);
+        let (key, _) = self.key_of_node(node);
+        self.read_key(key, node, offset, count, lend).await
+    }
+
+    /// The same without what was written since: `VersionChanged` then.
+    pub async fn read_same(&self, node: &Node, offset: u64, count: u32, lend: Lend) -> Result<Vec<Piece>> {
+        let changed = || Error::new(ErrorKind::VersionChanged, "read", node.id);
+        if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
+            // Asked for behind the bytes: who writes changes it first.
+            return if self.object_known(node.id)?.version == node.version {
+                Ok(data)
+            } else {
+                Err(changed())
+            };
+        }
+        match self.key_of_node(node) {
+            (key, Since::Same) => self.read_key(key, node, offset, count, lend).await,
+            (_, Since::Written) => Err(changed()),
+        }
+    }
+
+    async fn read_key(
+        &self,
+        key: CacheKey,
+        node: &Node,
+        offset: u64,
+        count: u32,
+        lend: Lend,
+    ) -> Result<Vec<Piece>> {
         let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
         // What is cached of a file that is gone meanwhile needs no origin.
         let origin = self.namespace.getattr_known(node.id).ok().and_then(|found| self.origin_of(&found));
@@ -96,12 +125,16 @@ impl Vfs {
         Ok(ReadOut { data, eof, node })
     }
 
-    /// Of the bytes that were shown as this node: flushed or renamed since, they have another version.
-    pub(crate) fn key_of_node(&self, node: &Node) -> CacheKey {
+    /// Of the bytes that were shown as this node, and whether they were written since: flushed or renamed, they have
+    /// another version.
+    pub(crate) fn key_of_node(&self, node: &Node) -> (CacheKey, Since) {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
         let known = self.namespace.getattr_known(node.id);
         match known.as_ref().map(key_of) {
-            Ok(Ok(now)) if now == key => key,
+            Ok(Ok(now)) if now == key => {
+                self.successors.is_now(&key);
+                (key, Since::Same)
+            }
             _ => self.successors.of(key),
         }
     }

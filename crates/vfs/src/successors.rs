@@ -1,32 +1,45 @@
-//! Which version of a file follows which by our own doing, with the same bytes: who has it open under the old one goes on.
+//! Which version of a file follows which by our own doing: who has it open under the old one goes on. Whether with the same
+//! bytes, or with what was written to it through us, is told apart: not everybody wants to see that.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::{Cache, CacheKey};
 use namespace::Renewed;
 use types::{FileId, Version};
 
 const VERSIONS_MAX: usize = 65_536;
-/// Versions that one is followed over.
-const STEPS_MAX: usize = 64;
-
 #[derive(Default)]
 pub struct Successors(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    next: HashMap<(FileId, Version), CacheKey>,
+    /// What is a version now follows nothing, so following comes to an end.
+    next: HashMap<(FileId, Version), Link>,
     oldest: VecDeque<(FileId, Version)>,
 }
 
+#[derive(Clone, Copy)]
+struct Link {
+    now: CacheKey,
+    since: Since,
+}
+
+/// What became of the bytes since a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    Same,
+    Written,
+}
+
 impl Successors {
-    pub fn note(&self, before: (FileId, Version), now: CacheKey) {
+    pub fn note(&self, before: (FileId, Version), now: CacheKey, since: Since) {
         if before == (now.file, now.version) {
             return;
         }
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.next.insert(before, now).is_none() {
+        let mut state = self.lock();
+        state.next.remove(&(now.file, now.version)); // it came again
+        if state.next.insert(before, Link { now, since }).is_none() {
             state.oldest.push_back(before);
         }
         if state.oldest.len() > VERSIONS_MAX
@@ -39,15 +52,32 @@ impl Successors {
     /// And what is cached stays so.
     pub async fn keep(&self, cache: &Arc<Cache>, renewed: &Renewed) {
         let key = |version| CacheKey { file: renewed.id, version, size: renewed.size };
-        self.note((renewed.id, renewed.before), key(renewed.after));
+        self.note((renewed.id, renewed.before), key(renewed.after), Since::Same);
         cache.succeed(key(renewed.before), key(renewed.after), Vec::new(), Vec::new()).await;
     }
 
-    /// Itself, if none is known.
-    pub fn of(&self, key: CacheKey) -> CacheKey {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let follow = |at: &CacheKey| state.next.get(&(at.file, at.version)).copied();
-        std::iter::successors(Some(key), follow).take(STEPS_MAX).last().unwrap_or(key)
+    /// The last one, and what became of the bytes on the way; itself, if none is known.
+    pub fn of(&self, key: CacheKey) -> (CacheKey, Since) {
+        let mut state = self.lock();
+        let (mut at, mut since) = (key, Since::Same);
+        while let Some(link) = state.next.get(&(at.file, at.version)) {
+            at = link.now;
+            since = if link.since == Since::Same { since } else { Since::Written };
+        }
+        // Who asks again is there in one step.
+        if let Some(first) = state.next.get_mut(&(key.file, key.version)) {
+            *first = Link { now: at, since };
+        }
+        (at, since)
+    }
+
+    /// It is the version now.
+    pub fn is_now(&self, key: &CacheKey) {
+        self.lock().next.remove(&(key.file, key.version));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,22 +96,38 @@ mod tests {
     #[test]
     fn the_last_one_is_found_by_each_before_it() {
         let successors = Successors::default();
-        for n in 1..5 {
-            successors.note(before(n), key(n + 1));
+        for n in 1..200 {
+            successors.note(before(n), key(n + 1), Since::Same);
         }
-        for n in 1..=5 {
-            assert_eq!(successors.of(key(n)), key(5));
+        for n in 1..=200 {
+            assert_eq!(successors.of(key(n)), (key(200), Since::Same));
         }
-        assert_eq!(successors.of(key(6)), key(6));
+        assert_eq!(successors.of(key(201)), (key(201), Since::Same));
     }
 
     #[test]
-    fn versions_that_come_again_are_followed_to_an_end() {
+    fn what_was_written_on_the_way_is_told() {
         let successors = Successors::default();
-        successors.note(before(1), key(2));
-        successors.note(before(2), key(1));
-        successors.note(before(3), key(3));
-        successors.of(key(1));
-        assert_eq!(successors.of(key(3)), key(3));
+        for (n, since) in [(1, Since::Same), (2, Since::Written), (3, Since::Same)] {
+            successors.note(before(n), key(n + 1), since);
+        }
+        for _ in 0..2 {
+            assert_eq!(successors.of(key(1)), (key(4), Since::Written));
+            assert_eq!(successors.of(key(3)), (key(4), Since::Same));
+        }
+    }
+
+    #[test]
+    fn a_version_that_comes_again_is_the_last_one() {
+        let successors = Successors::default();
+        successors.note(before(1), key(2), Since::Written);
+        successors.note(before(2), key(1), Since::Written);
+        assert_eq!(successors.of(key(2)), (key(1), Since::Written));
+        assert_eq!(successors.of(key(1)), (key(1), Since::Same));
+        // By others' doing.
+        successors.is_now(&key(2));
+        assert_eq!(successors.of(key(2)), (key(2), Since::Same));
+        successors.note(before(3), key(3), Since::Same);
+        assert_eq!(successors.of(key(3)), (key(3), Since::Same));
     }
 }

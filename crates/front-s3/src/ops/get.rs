@@ -187,7 +187,7 @@ impl Reading {
             }
             out.data
         } else {
-            self.vfs.read_version(&self.node, offset, count, lend).await?
+            self.vfs.read_same(&self.node, offset, count, lend).await?
         };
         // Less than the header has promised: it was cut short meanwhile.
         if data.iter().map(Piece::length).sum::<u64>() != u64::from(count) {

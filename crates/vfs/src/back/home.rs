@@ -22,6 +22,7 @@ use super::alarms::Alarms;
 use super::lay::Layer;
 use super::place;
 use super::shown::{Below, Shown};
+use crate::successors::Since;
 
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
@@ -400,7 +401,8 @@ impl Home for BackHome {
             && let Some(now) = now.filter(|now| now.attr.is_file())
         {
             let now = CacheKey { file: id, version: now.version, size: now.attr.size };
-            self.shown.successors.note((id, old.version), now);
+            let since = if flushed.content.is_nothing() { Since::Same } else { Since::Written };
+            self.shown.successors.note((id, old.version), now, since);
         }
         if let Some(now) = now.filter(|now| now.attr.is_file())
             && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))

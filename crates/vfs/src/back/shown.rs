@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
 use writeback::{Action, Lookup, Names, Operation, Piece, Position};
 
-use crate::successors::Successors;
+use crate::successors::{Since, Successors};
 use crate::{Node, outward};
 
 /// Names of one object that are remembered.
@@ -223,7 +223,8 @@ impl Shown {
                 && state.names.overlay(id).is_none()
             {
                 let before = Version::from_attr(&outward(id, &shown));
-                self.successors.note((id, before), CacheKey { file: id, version: *version, size: attr.size });
+                let now = CacheKey { file: id, version: *version, size: attr.size };
+                self.successors.note((id, before), now, Since::Same);
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {

@@ -322,9 +322,14 @@ async fn who_has_a_file_open_goes_on_after_it_was_renamed_or_written_and_flushed
     assert_eq!(seen(&opened[0]).await, [7; 300_000]);
     assert_eq!(far.calls("read"), 0);
     assert_eq!(seen(&opened[1]).await, [8; 300_000]);
+    // Who wants the bytes that it was opened with, and no others, has them for as long as nobody writes.
+    let same = async || t.vfs.read_same(&opened[0], 0, 300_000, Lend::Nothing).await;
+    assert!(same().await.is_ok());
     t.write(one, 0, b"ours").await;
+    assert_eq!(same().await.err().map(|e| e.kind()), Some(ErrorKind::VersionChanged));
     t.flush().await;
     assert_eq!(seen(&opened[0]).await[..5], *b"ours\x07");
+    assert_eq!(same().await.err().map(|e| e.kind()), Some(ErrorKind::VersionChanged));
 }
 
 #[tokio::test(flavor = "multi_thread")]
