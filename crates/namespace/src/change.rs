@@ -7,12 +7,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Change, Changed, Object};
+use origin::{Around, Before, Change, Changed, Object};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{
     CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, Version,
-    WeakAttr, XattrName,
+    XattrName,
 };
 
 use crate::heal::{MOVES_MAX, keeps_moving};
@@ -95,7 +95,7 @@ pub struct Made {
 pub struct Altered {
     pub found: Found,
     /// As the origin saw it.
-    pub before: Option<WeakAttr>,
+    pub before: Option<Before>,
     /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
     pub known: Option<Arc<Node>>,
 }
@@ -270,7 +270,7 @@ impl Namespace {
         let known = self.load(id)?;
         let known = (before == Some(known.version())).then_some(known);
         let wrote = self.wrote(id, before, &object).await?;
-        Ok(Altered { found: wrote.found, before: told.before.map(|before| before.attr), known })
+        Ok(Altered { found: wrote.found, before: told.before, known })
     }
 
     /// Who has this name, as far as is known without asking.

@@ -11,6 +11,7 @@ use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
+        let mut copied = Vec::new();
         let made = match change {
             Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await.map(Some),
             Change::Mkdir { dir, name, set } => self.mkdir(dir, name, set).await.map(Some),
@@ -20,7 +21,10 @@ impl AzFileOrigin {
             Change::Remove { dir, name } => self.remove(dir, name, false).await.map(|()| None),
             Change::Rmdir { dir, name } => self.remove(dir, name, true).await.map(|()| None),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
-                self.rename((from_dir, from), (to_dir, to)).await.map(Some)
+                self.rename((from_dir, from), (to_dir, to)).await.map(|told| {
+                    copied = told.copied;
+                    told.object
+                })
             }
             Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
             Change::Link { file, .. } => self.getattr_then_refuse(file, change).await,
@@ -37,7 +41,7 @@ impl AzFileOrigin {
         if let Change::Rename { to_dir, .. } = change {
             self.times.changed(to_dir, exact_now());
         }
-        Ok(Changed { object, ..Changed::default() })
+        Ok(Changed { object, copied, ..Changed::default() })
     }
 
     fn refuse(&self, change: &Change) -> Error {

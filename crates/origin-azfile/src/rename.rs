@@ -1,14 +1,14 @@
 //! A rename is one call of the interface, and whatever is below a directory goes with it. Only an empty directory that
 //! is to be replaced has to go in a call of its own before.
 
-use ::origin::{Object, Reference};
+use ::origin::{Changed, Copied, Reference};
 use types::{Error, ErrorKind, Name, Result};
 
 use crate::names::{Place, folded};
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
-    pub(crate) async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Object> {
+    pub(crate) async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Changed> {
         let (from_dir, to_dir) = (Place::of(from.0)?, Place::of(to.0)?);
         let (path, to_path) = (from_dir.child(from.1)?, to_dir.child(to.1)?);
         let (old, new) = tokio::join!(self.find(&from_dir, &path), self.find(&to_dir, &to_path));
@@ -16,7 +16,7 @@ impl AzFileOrigin {
         // Itself, by a name that differs in case: no other object.
         let new = new?.filter(|new| new.key != old.key);
         if path == to_path {
-            return Ok(self.object(&path, &old));
+            return Ok(Changed { object: Some(self.object(&path, &old)), ..Changed::default() });
         }
         let refuse = |kind| Err(Error::new(kind, "rename", self.at(&path)));
         match &new {
@@ -40,6 +40,12 @@ impl AzFileOrigin {
                 }
                 _ => e,
             })?;
-        Ok(self.object(&to_path, &renamed))
+        let object = self.object(&to_path, &renamed);
+        // A rename counts as a change of the file, and its ETag is another one. Who writes to it moves its time, too.
+        let is_same = !old.is_dir && old.key == renamed.key && old.written == renamed.written;
+        let (before, after) = (old.version(), renamed.version());
+        let copied = Copied { reference: object.reference.clone(), before, after };
+        let copied = Some(copied).filter(|_| is_same && before != after).into_iter().collect();
+        Ok(Changed { object: Some(object), copied, ..Changed::default() })
     }
 }

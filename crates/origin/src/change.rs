@@ -154,7 +154,8 @@ pub struct Around {
     pub after: Option<Object>,
 }
 
-/// Of an object that was copied, and then removed where it was.
+/// Of an object that has another version by a rename, and the same bytes: it was copied, and then removed where it was, or
+/// the origin counts its renames as changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// Where it is now.
@@ -176,7 +177,7 @@ pub struct Changed {
     pub dir: Around,
     /// Of a rename, the new directory, which may be the same.
     pub to_dir: Around,
-    /// Of a rename that is a copy: what has another version by that, with the same bytes.
+    /// Of a rename that is a copy, or counts as a change: what has another version by that, with the same bytes.
     pub copied: Vec<Copied>,
     /// It may have been carried out more than once, the last time after changes that others made meanwhile. Nothing is
     /// said of "before" then.

@@ -41,12 +41,16 @@ pub struct Far {
     distance: Mutex<Option<Distance>>,
     /// Calls of a kind that fail, and how many of them.
     failing: Mutex<HashMap<&'static str, (ErrorKind, u64)>>,
+    /// What others do just before the next call of a kind.
+    meanwhile: Mutex<HashMap<&'static str, Theirs>>,
     /// Writes under way, and the pairs of them that overlapped.
     writing: Mutex<Vec<(Reference, ByteRange)>>,
     overlapped: AtomicU64,
     /// Calls wait while a test holds it for writing.
     pub gate: tokio::sync::RwLock<()>,
 }
+
+type Theirs = Box<dyn FnOnce() + Send>;
 
 /// By inward reference. Held while one is begun or completed.
 type Drafts = tokio::sync::Mutex<HashMap<Bytes, Draft>>;
@@ -84,6 +88,7 @@ impl Far {
             calls: Mutex::default(),
             distance: Mutex::default(),
             failing: Mutex::default(),
+            meanwhile: Mutex::default(),
             writing: Mutex::default(),
             overlapped: AtomicU64::new(0),
             gate: tokio::sync::RwLock::new(()),
@@ -102,6 +107,11 @@ impl Far {
     /// The next `times` calls of this kind fail like that, and do nothing.
     pub fn fail(&self, kind: &'static str, with: ErrorKind, times: u64) {
         self.failing.lock().expect("no panic holds it").insert(kind, (with, times));
+    }
+
+    /// Others do this just before the next call of this kind is carried out.
+    pub fn before(&self, kind: &'static str, theirs: impl FnOnce() + Send + 'static) {
+        self.meanwhile.lock().expect("no panic holds it").insert(kind, Box::new(theirs));
     }
 
     /// Pairs of writes to the same bytes that were under way at the same time.
@@ -174,6 +184,10 @@ impl Far {
         drop(self.gate.read().await);
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, kind, "an origin that is switched off"));
+        }
+        let theirs = self.meanwhile.lock().expect("no panic holds it").remove(kind);
+        if let Some(theirs) = theirs {
+            theirs();
         }
         match self.failing.lock().expect("no panic holds it").get_mut(kind) {
             Some((with, times)) if *times > 0 => {

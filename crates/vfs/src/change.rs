@@ -169,7 +169,7 @@ impl Vfs {
         let altered = self.namespace.set(id, asked, guard).await?;
         let known = altered.known.map(Found::Node);
         self.renewed(known.as_ref(), &altered.found, held).await;
-        Ok(Altered { node: self.node(&altered.found), before: altered.before })
+        Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
     }
 
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {

@@ -52,7 +52,7 @@ impl Vfs {
         let altered = self.namespace.set_xattr(id, name, set).await?;
         let known = altered.known.map(Found::Node);
         self.renewed(known.as_ref(), &altered.found, held).await;
-        Ok(Altered { node: self.node(&altered.found), before: altered.before })
+        Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
     }
 }
 

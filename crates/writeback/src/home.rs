@@ -42,11 +42,33 @@ pub struct Own {
     pub begun: bool,
 }
 
-/// The object just before a write, if the origin tells, and just after it.
+/// What the origin tells of a change of ours.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct Told {
+    /// The object just before it, if that is told: nothing but our change lies between.
     pub before: Option<Version>,
+    /// Just after it, or later.
     pub after: Found,
+}
+
+impl Found {
+    /// All that tells of its bytes is what it `was`. Where versions are made of times, only the ctime may be another one,
+    /// as a change of names, mode or owner leaves it.
+    pub fn has_bytes_of(&self, was: &Found) -> bool {
+        let is_of_times = |it: &Found| it.version == Version::from_attr(&it.attr);
+        let told = |it: &Found| (it.attr.kind, it.attr.size, it.attr.mtime);
+        self.version == was.version || is_of_times(self) && is_of_times(was) && told(self) == told(was)
+    }
+}
+
+impl Told {
+    /// Of a change of names: nobody else changed the object since it `was` looked at.
+    pub fn follows(&self, was: &Found) -> bool {
+        match self.before {
+            Some(before) => before == was.version,
+            None => self.after.has_bytes_of(was),
+        }
+    }
 }
 
 /// A unit that is at the origin, or came to nothing there.
@@ -77,10 +99,10 @@ pub trait Home: Send + Sync + 'static {
     /// From now on the local `id` is this object of the origin, which is as good.
     async fn adopt(&self, id: FileId, found: &Found) -> Result<()>;
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found>;
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told>;
 
     /// Stored when `commit` says so.
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written>;
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told>;
 
     /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
     /// `flushed` comes when both are done.
@@ -103,7 +125,7 @@ pub trait Home: Send + Sync + 'static {
 
     async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()>;
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found>;
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told>;
 
     /// Makes `name`, for what clients wrote on `base` of the object: with the bytes of that version as far as they are
     /// known here, and zeros elsewhere. It appears complete and durable or not at all; one that is there is ours from

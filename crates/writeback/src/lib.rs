@@ -43,7 +43,7 @@ mod step;
 pub use conflict::{Alarm, AlarmKind, ConflictPolicy, conflict_name};
 pub use dirty::{Overlay, Piece};
 pub use flush::{Clock, FlushConfig, FlushMetrics, Flusher, Flushing, SystemClock, Waiting};
-pub use home::{Flushed, Found, Home, Own, Seen, Written};
+pub use home::{Flushed, Found, Home, Own, Seen, Told};
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};
 pub use local::{LocalIds, verifier_of};

@@ -1,6 +1,6 @@
 //! Names, listings, attributes, credentials.
 
-use origin::{Change, DirCursor, Origin};
+use origin::{Change, Copied, DirCursor, Origin};
 use origin_azfile::{AzFileOrigin, Config};
 use testkit::azfile::StandIn;
 use types::{CreateHow, ErrorKind, SetAttr, TimeChange, Timestamp};
@@ -161,6 +161,22 @@ async fn what_has_taken_a_directorys_place_is_not_changed_in_its_name() {
     assert_eq!(kind(ours.readdir(&old, DirCursor::default()).await), ErrorKind::Stale);
     assert_eq!(names(&theirs, &new).await, ["file"]);
     assert_eq!(read_all(&theirs, &file).await.expect("read"), "theirs");
+}
+
+/// A rename counts as a change there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_tells_which_version_became_which() {
+    let (_stand_in, origin) = start().await;
+    let top = root(&origin).await;
+    let file = put(&origin, &top, "file", b"bytes").await;
+    let before = file.version;
+    let (from, to) = (name("file"), name("moved"));
+    let change = Change::Rename { from_dir: top.clone(), from, to_dir: top, to, identity: None };
+    let told = origin.change(&change).await.expect("renamed");
+    let moved = told.object.expect("told");
+    let after = origin.getattr(&moved.reference).await.expect("there").version;
+    assert_ne!(before, after);
+    assert_eq!(told.copied, [Copied { reference: moved.reference, before, after }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Seen, Written, verifier_of,
+    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Seen, Told, verifier_of,
 };
 
 use super::alarms::Alarms;
@@ -272,12 +272,14 @@ impl Home for BackHome {
         self.keep(id, Note { made: true, ..self.note(id)? }).await
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
         let altered = self.namespace.set(object, set.to_set(size), None).await;
-        self.found(&self.if_gone(object, altered).await?.found).await
+        let altered = self.if_gone(object, altered).await?;
+        let before = altered.before.map(|before| before.version);
+        Ok(Told { before, after: self.found(&altered.found).await? })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
         let write = |origin: Arc<dyn Origin>, at: Reference| {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
@@ -286,7 +288,7 @@ impl Home for BackHome {
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
         let after = self.took(object, told.before, told.after).await?;
-        Ok(Written { before: told.before, after })
+        Ok(Told { before: told.before, after })
     }
 
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
@@ -323,7 +325,7 @@ impl Home for BackHome {
         self.if_gone(dir, removed).await.map(drop)
     }
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
         let renamed = self.namespace.rename(from.0, from.1, to.0, to.1).await;
         let renamed = self.if_gone(from.0, renamed).await;
         let moved = self.if_gone(to.0, renamed).await?;
@@ -331,7 +333,10 @@ impl Home for BackHome {
             self.renewed(renewed).await?;
         }
         // Asked for where the answer did not tell.
-        self.found(&self.namespace.getattr(object, Ask::Use).await?).await
+        let after = self.found(&self.namespace.getattr(object, Ask::Use).await?).await?;
+        // A copy tells exactly what it is of, and what it is.
+        let copied = moved.renewed.iter().find(|it| it.id == object && it.after == after.version);
+        Ok(Told { before: copied.map(|copied| copied.before), after })
     }
 
     async fn copy_base(
@@ -351,12 +356,14 @@ impl Home for BackHome {
         }
         let new = New::File { how: CreateHow::Guarded, set: SetAttr::default() };
         let copy = self.namespace.make(dir, &hidden, &new).await?.found.id();
+        // Or that our flush left since.
+        let own = self.note(object)?.version;
         if let Some(Below::Version(key)) = self.shown.altered(object).map(|altered| altered.below)
-            && base == Some(key.version)
+            && [base, own].contains(&Some(key.version))
         {
             self.copy_bytes(&key, copy).await?;
         }
-        self.rename((dir, &hidden), (dir, name), copy).await
+        Ok(self.rename((dir, &hidden), (dir, name), copy).await?.after)
     }
 
     async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
@@ -420,7 +427,8 @@ impl Home for BackHome {
             let cache = self.cache.clone();
             let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
         }
-        self.shown.flushed(id, &flushed.sequences, now.map(|now| (now.version, now.attr)));
+        let now = now.map(|now| (now.version, now.attr));
+        self.shown.flushed(id, &flushed.sequences, now, flushed.content.is_nothing());
         self.namespace.tell_changed(id);
     }
 

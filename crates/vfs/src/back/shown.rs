@@ -200,8 +200,8 @@ impl Shown {
     }
 
     /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
-    /// what is still to come.
-    pub fn flushed(&self, id: FileId, sequences: &[u64], now: Option<(Version, Attr)>) {
+    /// what is still to come. `no_bytes` were among them: what clients wrote, they wrote over what is below.
+    pub fn flushed(&self, id: FileId, sequences: &[u64], now: Option<(Version, Attr)>, no_bytes: bool) {
         {
             let mut state = self.state();
             let state = &mut *state;
@@ -210,12 +210,14 @@ impl Shown {
             let size = now.as_ref().filter(|(_, attr)| attr.is_file()).map(|(_, attr)| attr.size);
             state.names.flushed(sequences, size);
             let local = state.names.is_local(id);
+            let stays = no_bytes && state.names.overlay(id).is_some();
             if let Some(altered) = state.altered.get_mut(&id) {
                 altered.below = match &now {
                     Some((version, attr)) => {
                         Below::Version(CacheKey { file: id, version: *version, size: attr.size })
                     }
                     None if local => Below::Nothing,
+                    None if stays => altered.below,
                     None => Below::Unknown,
                 };
             }

@@ -252,6 +252,76 @@ async fn a_foreign_change_before_the_flush_leaves_both_versions_and_an_alarm() {
     assert_eq!(t.read(file).await, b"somebody else");
 }
 
+/// Bytes of the same length, by others: between what the flush looks at and what it hears of its own change.
+fn meanwhile(far: &Arc<Far>, kind: &'static str, path: &'static [u8]) {
+    let memory = far.memory.clone();
+    let theirs = move || memory.write_file(path, b"somebody's bytes").unwrap();
+    match kind {
+        "rename, then asked" => {
+            far.be_silent();
+            let far_too = far.clone();
+            far.before("rename", move || far_too.before("getattr", theirs));
+        }
+        kind => far.before(kind, theirs),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_write_while_the_flush_is_at_a_file_is_read_afterwards() {
+    for (kind, path) in [("rename", &b"file"[..]), ("rename, then asked", b"moved"), ("set", b"file")] {
+        let far = Far::new("far:one");
+        far.memory.write_file(b"file", b"in the beginning").unwrap();
+        let t = back_tier(far.clone(), NEVER);
+        let (caller, root, file) = (Caller::root(), t.vfs.root(), t.id("/file").await);
+        assert_eq!(t.read(file).await, b"in the beginning");
+        match kind {
+            "set" => drop(t.vfs.setattr(&caller, file, with_mode(0o600), None).await.unwrap()),
+            _ => drop(t.vfs.rename(&caller, root, &name("file"), root, &name("moved")).await.unwrap()),
+        }
+        meanwhile(&far, kind, path);
+        t.flush().await;
+        t.clock.advance(AFTER_TTL);
+        assert_eq!(t.read(file).await, b"somebody's bytes", "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_write_while_the_flush_is_at_a_file_and_what_was_written_here_both_stay() {
+    let moments = [
+        ("set", &b"file"[..]),
+        ("rename", b"file"),
+        ("rename, then asked", b"moved"),
+        ("link", b"moved"),
+        ("remove", b"moved"),
+    ];
+    for (kind, path) in moments {
+        let far = Far::new("far:one");
+        far.memory.write_file(b"file", b"in the beginning").unwrap();
+        let t = back_tier(far.clone(), NEVER);
+        let (caller, root, file) = (Caller::root(), t.vfs.root(), t.id("/file").await);
+        assert_eq!(t.read(file).await, b"in the beginning");
+        t.vfs.setattr(&caller, file, with_mode(0o600), None).await.unwrap();
+        t.vfs.rename(&caller, root, &name("file"), root, &name("moved")).await.unwrap();
+        t.vfs.link(&caller, file, root, &name("other")).await.unwrap();
+        t.vfs.remove(&caller, root, &name("other")).await.unwrap();
+        t.write(file, 0, b"IN").await;
+        meanwhile(&far, kind, path);
+        t.flush().await;
+        t.clock.advance(AFTER_TTL);
+        assert_eq!(bytes_of(&*far.memory, "/moved").await, b"somebody's bytes", "{kind}");
+        assert_eq!(t.read(file).await, b"somebody's bytes", "{kind}");
+        let all = names(&t.vfs, root).await;
+        let copy = all.iter().find(|name| name.starts_with("moved.conflict-here-")).expect("ours is beside");
+        assert_eq!(bytes_of(&*far.memory, &format!("/{copy}")).await, b"IN the beginning", "{kind}");
+        let told = t.vfs.unflushed();
+        assert!(
+            told.alarms.iter().any(|alarm| alarm.kind == AlarmKind::KeptBoth),
+            "{kind}: {:?}",
+            told.alarms
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_is_not_changed_while_the_origin_is_owed_something() {
     let t = back_tier(MemoryOrigin::new(), NEVER);

@@ -20,7 +20,7 @@ use types::{Error, ErrorKind, FileId, Name, Result, Version};
 use super::Shared;
 use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
-use crate::home::{Flushed, Found, Own, Seen};
+use crate::home::{Flushed, Found, Own, Seen, Told};
 use crate::plan::{Content, Unit, Work};
 use crate::sabotage::Bug;
 
@@ -114,6 +114,22 @@ impl<'a> Carry<'a> {
             self.note_seen(Some(found.version), AlarmKind::Resumed, None, None, RESUMED);
         }
         in_doubt
+    }
+
+    /// After our change of its names. What others wrote since it `was` looked at is in the same version, which is not ours
+    /// then. A directory's names are not looked at by its version.
+    fn follow(&mut self, was: &Found, told: Told) -> Found {
+        self.intact &= was.attr.is_dir() || told.follows(was);
+        told.after
+    }
+
+    /// Others changed it between our look and our change, which goes over theirs.
+    async fn overtaken(&mut self, object: FileId, seen: Option<Version>) -> Result<()> {
+        self.intact = false;
+        let place = self.shared.home.place(object).await?;
+        let why = "it was changed at the origin while it was written";
+        self.note_seen(seen, AlarmKind::Overtaken, place, None, why);
+        Ok(())
     }
 
     /// From here on the object is changed.

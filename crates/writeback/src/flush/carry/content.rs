@@ -130,7 +130,11 @@ impl Carry<'_> {
                     None => continue,
                 },
             };
-            found = home.rename((*dir, name), (*to_dir, &to), id).await?;
+            let told = home.rename((*dir, name), (*to_dir, &to), id).await?;
+            if !told.follows(&found) {
+                self.overtaken(id, Some(told.after.version)).await?;
+            }
+            found = told.after;
         }
         Ok(found)
     }
@@ -232,6 +236,30 @@ impl Carry<'_> {
         self.fill(copy.id, copy, content, set).await.map(drop)
     }
 
+    /// Size or attributes. What others did since it `was` looked at is in the same version, which is not ours then.
+    async fn set(
+        &mut self,
+        object: FileId,
+        was: Option<&Found>,
+        set: &Attributes,
+        size: Option<u64>,
+    ) -> Result<Found> {
+        let told = self.shared.home.set(object, set, size).await?;
+        if let Some(was) = was.filter(|was| !was.attr.is_dir()) {
+            let alone = match told.before {
+                Some(before) => before == was.version,
+                None if set.mtime.is_some() || size.is_some() => {
+                    told.after.attr.size == size.unwrap_or(was.attr.size)
+                }
+                None => told.after.has_bytes_of(was),
+            };
+            if !alone {
+                self.overtaken(object, told.before).await?;
+            }
+        }
+        Ok(told.after)
+    }
+
     /// Cut, write, size, attributes: the same however often it is done.
     async fn fill(
         &mut self,
@@ -240,21 +268,23 @@ impl Carry<'_> {
         content: &Content,
         set: &Attributes,
     ) -> Result<Found> {
-        let home = self.shared.home.clone();
         let nothing = Attributes::default();
+        // Nobody else knows what is made just now, and an origin may give what was written its times late.
+        let mut is_known = self.intact && !self.known().making;
         if let Some(cut) = content.cut.filter(|cut| *cut != found.attr.size) {
-            found = home.set(object, &nothing, Some(cut)).await?;
+            found = self.set(object, is_known.then_some(&found), &nothing, Some(cut)).await?;
         }
         let mut is_set = set.is_nothing();
         if !content.pieces.is_empty() {
             (found, is_set) = self.write(object, found.version, content, set).await?;
+            is_known = false;
         }
         if let Some(size) = content.size.filter(|size| *size != found.attr.size) {
-            found = home.set(object, &nothing, Some(size)).await?;
+            found = self.set(object, is_known.then_some(&found), &nothing, Some(size)).await?;
             is_set = set.is_nothing();
         }
         if !is_set {
-            found = home.set(object, set, None).await?;
+            found = self.set(object, is_known.then_some(&found), set, None).await?;
         }
         Ok(found)
     }

@@ -4,7 +4,7 @@ use types::{Error, ErrorKind, FileId, Name, Result};
 
 use super::{Carry, absent, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
-use crate::home::{Found, Seen};
+use crate::home::{Found, Seen, Told};
 use crate::operation::{Action, Rename};
 use crate::sabotage::Bug;
 
@@ -52,34 +52,39 @@ impl Carry<'_> {
             Seen::Found(found) => found,
         };
         let there = self.at(dir, name).await?;
-        if there.as_ref().is_some_and(|there| is_same(there, file)) {
+        if let Some(there) = there.as_ref().filter(|there| is_same(there, file)) {
             // There is nothing to do, and yet the version may be another's.
-            self.intact = self.is_resumed(&before);
-            return Ok(there);
+            self.intact = self.is_resumed(there);
+            return Ok(Some(there.clone()));
         }
         self.intact = self.is_ours(&before);
         self.begin().await?;
-        let Some(theirs) = there else { return home.link(file, dir, name).await.map(Some) };
+        let Some(theirs) = there else { return self.link_as(&before, dir, name).await };
         let why = "another object had the name";
         match self.decide_taken(&theirs) {
             Decision::Beside => {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);
                 match self.at(dir, &beside).await?.filter(|there| is_same(there, file)) {
-                    Some(there) => Ok(Some(there)),
-                    None => home.link(file, dir, &beside).await.map(Some),
+                    Some(after) => Ok(Some(self.follow(&before, Told { before: None, after }))),
+                    None => self.link_as(&before, dir, &beside).await,
                 }
             }
             Decision::TakeOurs => {
                 self.note(AlarmKind::TookOurs, place, None, why);
                 home.remove(dir, name).await?;
-                home.link(file, dir, name).await.map(Some)
+                self.link_as(&before, dir, name).await
             }
             _ => {
                 self.note(AlarmKind::Dropped, place, None, why);
                 Ok(None)
             }
         }
+    }
+
+    async fn link_as(&mut self, was: &Found, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        let after = self.shared.home.link(self.unit.object, dir, name).await?;
+        Ok(Some(self.follow(was, Told { before: None, after })))
     }
 
     async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<Found>> {
@@ -112,22 +117,22 @@ impl Carry<'_> {
         }
         self.begin().await?;
         absent(home.remove(dir, &name).await)?;
-        self.left().await
+        self.left(&there).await
     }
 
     /// It may have another name, and the removal of this one by us moved its ctime.
-    async fn left(&self) -> Result<Option<Found>> {
+    async fn left(&mut self, was: &Found) -> Result<Option<Found>> {
         match self.shared.home.look(self.unit.object).await? {
-            Seen::Found(found) => Ok(Some(found)),
+            Seen::Found(after) => Ok(Some(self.follow(was, Told { before: None, after }))),
             Seen::Gone | Seen::Never => Ok(None),
         }
     }
 
     /// The same, where the name is gone: by an earlier attempt, or by others.
     async fn left_before(&mut self) -> Result<Option<Found>> {
-        let left = self.left().await?;
-        self.intact = left.as_ref().is_some_and(|left| self.is_resumed(left));
-        Ok(left)
+        let Seen::Found(left) = self.shared.home.look(self.unit.object).await? else { return Ok(None) };
+        self.intact = self.is_resumed(&left);
+        Ok(Some(left))
     }
 
     async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<Found>> {
@@ -161,7 +166,7 @@ impl Carry<'_> {
                     if home.own(replaced.object).await?.begun {
                         self.note_replaced(replaced.object);
                     }
-                    self.follow_replaced(replaced.object).await?;
+                    self.follow_replaced(replaced.object, None).await?;
                 }
                 self.intact = rename.is_dir || target.as_ref().is_some_and(|it| self.is_resumed(it));
                 return Ok(target);
@@ -174,7 +179,7 @@ impl Carry<'_> {
         if target.as_ref().is_some_and(|target| is_same(target, rename.object)) && !rename.is_dir {
             // A link that was made again: renamed onto itself, both names would stay.
             absent(home.remove(rename.from_dir, &from).await)?;
-            return self.left().await;
+            return self.left(&source).await;
         }
         let from = (rename.from_dir, &from);
         let decision = self.replace(rename, target.as_ref()).await?;
@@ -188,10 +193,10 @@ impl Carry<'_> {
             }
             let renamed = home.rename(from, (to_dir, to), rename.object).await;
             if let Some(replaced) = replaced {
-                self.follow_replaced(replaced.id).await?;
+                self.follow_replaced(replaced.id, Some(&replaced)).await?;
             }
             match renamed {
-                Ok(found) => return Ok(Some(found)),
+                Ok(told) => return Ok(Some(self.follow(&source, told))),
                 // Something was put into the directory that has the name, or it is of another kind now.
                 Err(error) if cannot_replace(&error) => {}
                 Err(error) => return self.stays(rename, error),
@@ -205,7 +210,7 @@ impl Carry<'_> {
         self.tell_of_rename(Decision::Beside, rename, Some(beside.clone()));
         match home.rename(from, (to_dir, &beside), rename.object).await {
             Err(error) => self.stays(rename, error),
-            renamed => renamed.map(Some),
+            Ok(told) => Ok(Some(self.follow(&source, told))),
         }
     }
 
@@ -226,15 +231,19 @@ impl Carry<'_> {
         }
     }
 
-    /// What lost its name and has others: our rename moved its ctime, and that is no foreign change.
-    async fn follow_replaced(&mut self, replaced: FileId) -> Result<()> {
+    /// What lost its name and has others: our rename moved its ctime, and that is no foreign change. Unless more was
+    /// changed since it `was` looked at.
+    async fn follow_replaced(&mut self, replaced: FileId, was: Option<&Found>) -> Result<()> {
         let home = &self.shared.home;
         let own = home.own(replaced).await?;
         let Seen::Found(found) = home.look(replaced).await? else { return Ok(()) };
+        let alone = was.is_none_or(|was| found.has_bytes_of(was));
         if own.begun {
-            home.remember(replaced, Some(found.version)).await?;
+            let version = if alone { Some(found.version) } else { own.version };
+            home.remember(replaced, version).await?;
         }
-        self.replaced = Some(found).filter(|found| own.begun || own.version == Some(found.version));
+        let is_ours = own.begun && alone || own.version == Some(found.version);
+        self.replaced = Some(found).filter(|_| is_ours);
         Ok(())
     }
 

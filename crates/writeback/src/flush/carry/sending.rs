@@ -9,7 +9,6 @@ use types::{Error, ErrorKind, FileId, Result, Version};
 
 use super::Carry;
 use crate::Piece;
-use crate::conflict::AlarmKind;
 use crate::flush::Shared;
 use crate::home::{Found, Seen};
 use crate::operation::Attributes;
@@ -55,10 +54,7 @@ impl Carry<'_> {
             let (offset, data) = part_bytes(self.shared, first).await?;
             let written = home.write(object, offset, data).await?;
             if written.before.is_some_and(|before| before != version) {
-                self.intact = false;
-                let place = home.place(object).await?;
-                let why = "it was changed at the origin while it was written";
-                self.note_seen(written.before, AlarmKind::Overtaken, place, None, why);
+                self.overtaken(object, written.before).await?;
             }
             let is_set = set.is_nothing() || home.set_at_commit(object, set).await?;
             let shared = self.shared;

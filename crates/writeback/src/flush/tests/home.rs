@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
-use origin::{Change, DirCursor, Identity, Object, Origin, Reference};
+use origin::{Change, Changed, DirCursor, Identity, Object, Origin, Reference};
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, FileKind, JunctionId, Name, Result, SetAttr, Stability,
     Version,
@@ -17,7 +17,7 @@ use types::{
 
 use super::world::tell;
 use crate::conflict::Alarm;
-use crate::home::{Flushed, Found, Home, Own, Seen, Written};
+use crate::home::{Flushed, Found, Home, Own, Seen, Told};
 use crate::local::verifier_of;
 use crate::names::Names;
 use crate::operation::{Attributes, NewObject};
@@ -90,7 +90,7 @@ impl TestHome {
     }
 
     /// One change, with a chance to be cut before it and after it.
-    async fn change(&self, change: Change) -> Result<Option<Object>> {
+    async fn change(&self, change: Change) -> Result<Changed> {
         self.step().await;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
@@ -101,7 +101,7 @@ impl TestHome {
             format!("  {change:?}: {:?}", changed.as_ref().map(|it| it.object.as_ref().map(|it| it.version)))
         });
         self.step().await;
-        changed.map(|changed| changed.object)
+        changed
     }
 
     fn begin_part(&self, object: FileId, offset: u64) {
@@ -134,7 +134,7 @@ impl TestHome {
     }
 
     async fn changed(&self, change: Change) -> Result<Found> {
-        let object = self.change(change).await?.expect("these changes show what they altered");
+        let object = self.change(change).await?.object.expect("these changes show what they altered");
         Ok(self.found(object).await)
     }
 
@@ -211,7 +211,7 @@ impl Home for TestHome {
             }
             NewObject::Special(node) => Change::Mknod { dir: parent, name: given, node: *node, set },
         };
-        let object = self.change(change).await?.expect("what was made");
+        let object = self.change(change).await?.made()?;
         {
             let mut database = self.database();
             database.ids.insert(object.identity.clone(), id);
@@ -231,12 +231,14 @@ impl Home for TestHome {
         Ok(())
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Found> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
         let object = self.reference(object)?;
-        self.changed(Change::Set { object, set: set.to_set(size), guard: None }).await
+        let changed = self.change(Change::Set { object, set: set.to_set(size), guard: None }).await?;
+        let after = self.found(changed.object.expect("told")).await;
+        Ok(Told { before: changed.before.map(|before| before.version), after })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Written> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
         self.step().await;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
@@ -249,7 +251,7 @@ impl Home for TestHome {
         self.step().await;
         self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
-        Ok(Written { before: written.before, after })
+        Ok(Told { before: written.before, after })
     }
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
@@ -274,13 +276,13 @@ impl Home for TestHome {
         self.change(Change::Rmdir { dir, name: name.clone() }).await.map(drop)
     }
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Found> {
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
         let (from_dir, to_dir) = (self.reference(from.0)?, self.reference(to.0)?);
         let (from, name) = (from.1.clone(), to.1.clone());
         let change = Change::Rename { from_dir, from, to_dir, to: name.clone(), identity: None };
-        let found = self.changed(change).await?;
+        let after = self.changed(change).await?;
         self.database().places.insert(object, (to.0, name));
-        Ok(found)
+        Ok(Told { before: None, after })
     }
 
     async fn copy_base(
