@@ -2,7 +2,8 @@
 //!
 //! - a directory that is made has a marker, an empty object whose key ends with a slash; others are there as long as a
 //!   key begins with them, and get a marker when the last one goes
-//! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both
+//! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both, and who
+//!   wants to put something there waits (`gate.rs`)
 //! - attributes are stored with an object by copying it onto itself
 
 use ::origin::change::check_target;
@@ -12,6 +13,7 @@ use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
 use crate::attributes::{Stored, version};
 use crate::draft::Draft;
+use crate::gate::{Fate, Held};
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Condition, Made, Metadata, Source, Stat};
@@ -30,6 +32,7 @@ fn copied(reference: Reference, from: Source<'_>, etag: &str) -> Option<Copied> 
 
 impl ObjectOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
+        let held = self.hold_for(change).await?;
         let mut copied = Vec::new();
         let made = match change {
             Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await.map(Some),
@@ -40,7 +43,7 @@ impl ObjectOrigin {
             Change::Remove { dir, name } => self.remove(dir, name).await.map(|()| None),
             Change::Rmdir { dir, name } => self.rmdir(dir, name).await.map(|()| None),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
-                self.rename((from_dir, from), (to_dir, to), &mut copied).await.map(Some)
+                self.rename((from_dir, from), (to_dir, to), &held, &mut copied).await.map(Some)
             }
             Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
             Change::Mknod { .. } | Change::Link { .. } | Change::SetXattr { .. } => {
@@ -61,6 +64,32 @@ impl ObjectOrigin {
             self.times.changed(change.place(), now());
         }
         Ok(Changed { object, copied, ..Changed::default() })
+    }
+
+    /// A directory that moved while it was waited for is to be found anew: what has its path now is another.
+    async fn hold_for(&self, change: &Change) -> Result<Held<'_>> {
+        let below = |dir: &Reference, name: &Name| [&dir.0, name.as_bytes()].concat();
+        let held = match change {
+            Change::Set { object, .. } | Change::SetXattr { object, .. } => {
+                return self.hold_object(change.kind(), object).await;
+            }
+            Change::Create { dir, name, .. }
+            | Change::Mkdir { dir, name, .. }
+            | Change::Symlink { dir, name, .. }
+            | Change::Mknod { dir, name, .. }
+            | Change::Link { dir, name, .. }
+            | Change::Remove { dir, name }
+            | Change::Rmdir { dir, name } => self.gate.share(&below(dir, name), &dir.0).await,
+            Change::Rename { from_dir, from, to_dir, to, .. } => {
+                let about = [&from_dir.0[..], &to_dir.0[..]];
+                self.gate.alone(&below(from_dir, from), &below(to_dir, to), about).await
+            }
+        };
+        let held = held.ok_or_else(|| self.moves(change.kind(), change.place()))?;
+        match held.fate() {
+            Fate::Moved => Err(self.gone(change.kind(), change.place())),
+            Fate::Stays | Fate::Replaced => Ok(held),
+        }
     }
 
     fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
@@ -183,9 +212,9 @@ impl ObjectOrigin {
             };
             return Err(Error::new(kind, "remove", self.place(&file)));
         }
-        self.drop_draft(&file).await;
         self.store.delete(&self.base.key(&file)?).await?;
         self.known.changed(&file.0);
+        self.drop_draft(&file).await;
         self.keep_directory(dir).await
     }
 
@@ -230,6 +259,7 @@ impl ObjectOrigin {
         &self,
         from: (&Reference, &Name),
         to: (&Reference, &Name),
+        held: &Held<'_>,
         copied: &mut Vec<Copied>,
     ) -> Result<Object> {
         let old = self.find(from.0, from.1).await?;
@@ -260,11 +290,12 @@ impl ObjectOrigin {
         if is_dir && to.0.starts_with(&old.reference.0) {
             return refuse(ErrorKind::InvalidArgument);
         }
+        self.lost_goes_along(&old.reference, &to);
         if is_dir {
-            *copied = self.move_directory(&old.reference, &to).await?;
+            *copied = self.move_directory(&old.reference, &to, held).await?;
         } else {
+            copied.extend(self.move_file(&old.reference, &to, held).await?);
             self.drop_draft(&to).await;
-            copied.extend(self.move_file(&old.reference, &to).await?);
         }
         self.keep_directory(from.0).await?;
         self.getattr_of(&to).await
@@ -279,7 +310,7 @@ impl ObjectOrigin {
     }
 
     /// What is being written to it is completed first, and goes with it.
-    async fn move_file(&self, from: &Reference, to: &Reference) -> Result<Option<Copied>> {
+    async fn move_file(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Option<Copied>> {
         if let Some(draft) = self.draft(from) {
             self.complete(from, &draft).await?;
         }
@@ -291,14 +322,18 @@ impl ObjectOrigin {
             return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
         }
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
-        let etag = self.store.copy(source, &to_key, None).await?;
-        self.store.delete(&key).await?;
-        self.known.changed(&from.0);
+        held.copies();
+        let etag = self.store.copy(source, &to_key, None).await;
         self.known.changed(&to.0);
+        let etag = etag?;
+        held.removes();
+        let removed = self.store.delete(&key).await;
+        self.known.changed(&from.0);
+        removed?;
         Ok(copied(to.clone(), source, &etag))
     }
 
-    async fn move_directory(&self, from: &Reference, to: &Reference) -> Result<Vec<Copied>> {
+    async fn move_directory(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
         let under_way: Vec<_> =
             self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
         for file in under_way {
@@ -306,10 +341,17 @@ impl ObjectOrigin {
                 self.complete(&file, &draft).await?;
             }
         }
+        let moved = self.move_keys(from, to, held).await;
+        self.known.all_changed();
+        moved
+    }
+
+    /// All copies first: whatever happens on the way, nothing is lost.
+    async fn move_keys(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        // All copies first: whatever happens on the way, nothing is lost.
         let (mut moved, mut renewed) = (Vec::new(), Vec::new());
         let mut after = None;
+        held.copies();
         loop {
             let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
             let copies = page.objects.iter().map(|object| {
@@ -330,12 +372,12 @@ impl ObjectOrigin {
                 break;
             }
         }
+        held.removes_directory();
         some_at_a_time(moved.into_iter().map(|key| {
             let store = self.store.clone();
             async move { store.delete(&key).await }
         }))
         .await?;
-        self.known.all_changed();
         Ok(renewed)
     }
 
@@ -417,3 +459,6 @@ impl ObjectOrigin {
         Err(Error::new(ErrorKind::NotPermitted, "set attributes of", why))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! A bucket as an `Origin`: an object is a file, the part of its key up to a slash is a directory.
 //!
 //! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
-//! here and there become an object); `store.rs` says what a store does, `s3.rs`, `azure.rs` and `gcs.rs` ask one for it.
+//! here and there become an object); `gate.rs` keeps those who write and those who rename apart; `store.rs` says what a
+//! store does, `s3.rs`, `azure.rs` and `gcs.rs` ask one for it.
 //! Who wants objects and no files opens a [`Store`] with [`open_store`].
 
 pub mod attributes;
@@ -11,6 +12,7 @@ mod change;
 mod dial;
 mod draft;
 mod errors;
+mod gate;
 mod gcs;
 mod gcs_calls;
 mod gcs_place;

@@ -12,6 +12,7 @@ use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr
 
 use crate::attributes;
 use crate::draft::Draft;
+use crate::gate::{Gate, Went};
 use crate::keys::{Base, What, what};
 use crate::known::Known;
 use crate::sign::Environment;
@@ -30,6 +31,7 @@ pub struct ObjectOrigin {
     pub(crate) base: Base,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) known: Known,
+    pub(crate) gate: Gate,
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) tokens: Tokens,
@@ -51,15 +53,20 @@ impl ObjectOrigin {
         let store = open_store_as(&config, environment)?;
         let base = Base::new(&config.prefix, config.dialect);
         store.list(base.as_str(), true, None, 1).await?;
+        ObjectOrigin::over(config, store)
+    }
+
+    pub(crate) fn over(config: Config, store: Arc<dyn Store>) -> Result<Arc<ObjectOrigin>> {
         let mut verifier = [0; 8];
         let read = std::fs::File::open("/dev/urandom")
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut verifier));
         read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
         Ok(Arc::new(ObjectOrigin {
+            base: Base::new(&config.prefix, config.dialect),
             config,
-            base,
             store,
             known: Known::default(),
+            gate: Gate::default(),
             drafts: Mutex::default(),
             turns: Arc::new(Turns::new()),
             tokens: Tokens::default(),
@@ -105,6 +112,15 @@ impl ObjectOrigin {
         let stat = self.store.head(&self.base.key(reference)?).await?.map(Arc::new);
         self.known.note(&reference.0, moment, stat.as_ref());
         Ok(stat)
+    }
+
+    /// Whether what is not in this directory may be where that went: then it must not pass for removed.
+    async fn went(&self, dir: &Reference) -> Result<bool> {
+        match self.gate.went(&dir.0) {
+            Went::Nowhere => Ok(false),
+            Went::Moves => Ok(true),
+            Went::Moved => Ok(self.look_at_directory(dir).await?.is_none()),
+        }
     }
 
     pub(crate) fn gone(&self, operation: &'static str, reference: &Reference) -> Error {
@@ -153,7 +169,11 @@ impl Origin for ObjectOrigin {
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.find(dir, name).await
+        let found = self.find(dir, name).await;
+        if found.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) && self.went(dir).await? {
+            return Err(self.gone("look into", dir));
+        }
+        found
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {

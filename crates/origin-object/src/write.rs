@@ -9,6 +9,7 @@ use types::{Error, ErrorKind, Result, Stability, Version, WriteVerifier};
 
 use crate::attributes;
 use crate::draft::{Completed, Draft, Wrote};
+use crate::gate::{Fate, Held};
 use crate::keys::{What, what};
 use crate::origin::ObjectOrigin;
 use crate::store::Stat;
@@ -25,6 +26,30 @@ impl ObjectOrigin {
             return Ok(known);
         }
         self.look(reference).await?.ok_or_else(|| self.gone("write to", reference))
+    }
+
+    /// Nobody moves it, or something else to its path, until this is dropped.
+    async fn hold(&self, operation: &'static str, reference: &Reference) -> Result<Held<'_>> {
+        let held = self.gate.share(&reference.0, &reference.0).await;
+        held.ok_or_else(|| self.moves(operation, reference))
+    }
+
+    /// The same where nothing may be done to what came to its path meanwhile.
+    pub(crate) async fn hold_object(
+        &self,
+        operation: &'static str,
+        reference: &Reference,
+    ) -> Result<Held<'_>> {
+        let held = self.hold(operation, reference).await?;
+        match held.fate() {
+            Fate::Stays => Ok(held),
+            Fate::Moved => Err(self.gone(operation, reference)),
+            Fate::Replaced => Err(Error::new(ErrorKind::VersionChanged, operation, self.place(reference))),
+        }
+    }
+
+    pub(crate) fn moves(&self, operation: &'static str, reference: &Reference) -> Error {
+        Error::new(ErrorKind::Busy, operation, format!("{}: it moves", self.place(reference)))
     }
 
     pub(crate) fn draft(&self, reference: &Reference) -> Option<Arc<Draft>> {
@@ -61,6 +86,20 @@ impl ObjectOrigin {
         stability: Stability,
     ) -> Result<Written> {
         ::origin::change::end_of_write(offset, data.len())?;
+        let held = self.hold_object("write to", reference).await?;
+        let written = self.write_held(reference, offset, data, stability).await?;
+        drop(held);
+        self.make_room().await?;
+        Ok(written)
+    }
+
+    async fn write_held(
+        &self,
+        reference: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
         let verifier = self.verifier(reference);
         let mut before = None;
         for _ in 0..TRIES {
@@ -78,7 +117,6 @@ impl ObjectOrigin {
                     continue;
                 }
             }
-            self.make_room().await?;
             if stability == Stability::Unstable {
                 // The object is still what it was.
                 let (before, after) = (Some(before), Some(base));
@@ -92,6 +130,10 @@ impl ObjectOrigin {
     }
 
     pub(crate) async fn commit_draft(&self, reference: &Reference) -> Result<Committed> {
+        let held = self.hold("commit", reference).await?;
+        if held.fate() == Fate::Moved {
+            return Err(self.gone("commit", reference));
+        }
         let Some(draft) = self.draft(reference) else {
             let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("commit", reference))?;
             return Ok(Committed {
@@ -146,6 +188,22 @@ impl ObjectOrigin {
         *self.losses().entry(reference.0.clone()).or_default() += 1;
     }
 
+    /// Whoever wrote to it before it moved and commits it there is told, too.
+    pub(crate) fn lost_goes_along(&self, from: &Reference, to: &Reference) {
+        let mut losses = self.losses();
+        let is_dir = what(from) == What::Directory;
+        let moved: Vec<_> = losses
+            .iter()
+            .filter_map(|(path, lost)| Some((path.strip_prefix(&from.0[..])?, *lost)))
+            .filter(|(below, _)| is_dir || below.is_empty())
+            .map(|(below, lost)| (Bytes::from([&to.0, below].concat()), lost))
+            .collect();
+        for (path, lost) in moved {
+            let there = losses.entry(path).or_default();
+            *there = lost.max(*there);
+        }
+    }
+
     fn losses(&self) -> MutexGuard<'_, HashMap<Bytes, u64>> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,10 +223,13 @@ impl ObjectOrigin {
                 return Ok(());
             }
             let fullest = held.into_iter().max_by_key(|(bytes, ..)| *bytes);
-            fullest.map(|(_, path, draft)| (Reference(path.clone()), draft.clone()))
+            fullest.map(|(_, path, _)| Reference(path.clone()))
         };
-        if let Some((reference, draft)) = fullest {
-            self.complete(&reference, &draft).await?;
+        if let Some(reference) = fullest {
+            let _held = self.hold("store", &reference).await?;
+            if let Some(draft) = self.draft(&reference) {
+                self.complete(&reference, &draft).await?;
+            }
         }
         Ok(())
     }
