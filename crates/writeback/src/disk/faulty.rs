@@ -33,6 +33,8 @@ pub struct Faults {
     /// Syncs of files until one fails; 0: none does.
     pub sync_fails_in: AtomicU64,
     pub syncs: AtomicU64,
+    /// Done once, before a file is read.
+    pub at_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Faults {
@@ -294,6 +296,8 @@ impl DiskFile for Handle {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.faults.powered()?;
+        let call = self.0.faults.at_read.lock().unwrap().take();
+        call.into_iter().for_each(|call| call());
         let content = self.0.content.lock().unwrap();
         let from = content.now.get(offset as usize..).unwrap_or_default();
         let length = from.len().min(buffer.len());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::{ByteRange, Result};
+use types::{ByteRange, ErrorKind, Result};
 
 use super::Log;
 use super::room::spare_name;
@@ -129,9 +129,13 @@ impl Log {
 
     fn copy_forward(&self, sequence: u64) -> Result<Copied> {
         let Ok((live, _)) = self.find(sequence) else { return Ok(Copied::Done) };
-        let (_, head) = self.head(sequence)?;
+        let whole = ByteRange::new(0, live.position.data_length.into());
         // Read whole and checked, so that a copy does not make rot look right.
-        let data = self.read(live.position, ByteRange::new(0, live.position.data_length.into()))?;
+        let read = self.head(sequence).and_then(|(_, head)| Ok((head, self.read(live.position, whole)?)));
+        let (head, data) = match read {
+            Err(e) if e.kind() == ErrorKind::Stale => return Ok(Copied::Done),
+            read => read?,
+        };
         let mut writer = self.writer();
         if !self.index().live.contains_key(&sequence) {
             return Ok(Copied::Done);

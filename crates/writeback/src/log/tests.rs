@@ -168,6 +168,21 @@ fn a_record_is_written_to_the_end_of_its_page() {
 }
 
 #[test]
+fn a_compaction_goes_on_where_an_entry_is_done_under_it() {
+    let disk = Arc::new(FaultyDisk::default());
+    let log = Arc::new(log_on(&disk));
+    let (done, left) = (append(&log, 900), append(&log, 900));
+    let [.., last] = [(); 4].map(|()| append(&log, 900));
+    assert!(last.segment > left.segment, "compaction is of what is behind the tail");
+    let in_the_midst = log.clone();
+    let call: Box<dyn FnOnce() + Send> = Box::new(move || in_the_midst.done(done.sequence).unwrap());
+    *disk.faults.at_read.lock().unwrap() = Some(call);
+    log.compact().expect("compacted");
+    assert!(disk.faults.at_read.lock().unwrap().is_none());
+    assert_eq!(log.live_sequences(), (left.sequence..=last.sequence).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_reader_of_a_segment_that_leaves_keeps_its_bytes() {
     let disk = Arc::new(FaultyDisk::default());
     let log = log_on(&disk);

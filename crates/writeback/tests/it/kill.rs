@@ -39,7 +39,7 @@ fn start(dir: &Path, ledger: &Ledger, crash_at: Option<&str>) -> Child {
     command.args(["--exact", "kill::the_process_that_dies", "--nocapture", "--test-threads=1"]);
     command.env(DIR, dir).env(FIRST, ledger.next_number.to_string());
     command.envs(crash_at.map(|at| (CRASH_AT, at)));
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts")
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("starts")
 }
 
 /// Read what the child tells, until it has told `enough` acknowledgements or ends.
