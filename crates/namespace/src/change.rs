@@ -19,7 +19,8 @@ use crate::heal::{MOVES_MAX, keeps_moving};
 use crate::node::Node;
 use crate::observe::DETACHED;
 use crate::record::Listing;
-use crate::taken::Renamed;
+use crate::store::NoteChange;
+use crate::taken::{NoteRenewed, Renamed};
 use crate::{Found, Grafted, Namespace};
 
 /// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
@@ -132,13 +133,13 @@ impl Namespace {
         self.make_as(dir, name, new, None).await
     }
 
-    /// What is made is known by this id, which clients know already, and this note is kept with it.
+    /// What is made is known by this id, which clients know already, and this becomes of its note.
     pub async fn make_as(
         self: &Arc<Self>,
         dir: FileId,
         name: &Name,
         new: &New,
-        known_as: Option<(FileId, Bytes)>,
+        known_as: Option<(FileId, NoteChange)>,
     ) -> Result<Made> {
         let junction = self.junction(self.load(dir)?.junction())?;
         let _alone = self.lock_names(&[(dir, name)]).await;
@@ -194,6 +195,16 @@ impl Namespace {
         to_dir: FileId,
         to: &Name,
     ) -> Result<Moved> {
+        self.rename_noting((from_dir, from), (to_dir, to), None).await
+    }
+
+    /// As `rename`. Notes of files that have another version by it are changed together with what is known of these.
+    pub async fn rename_noting(
+        self: &Arc<Self>,
+        (from_dir, from): (FileId, &Name),
+        (to_dir, to): (FileId, &Name),
+        note: Option<&NoteRenewed<'_>>,
+    ) -> Result<Moved> {
         let junction = self.junction(self.load(from_dir)?.junction())?;
         let places = [(from_dir, from), (to_dir, to)];
         let _alone = self.lock_names(&places).await;
@@ -210,7 +221,7 @@ impl Namespace {
         };
         match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
             Ok(told) => {
-                let renamed = Renamed { from_dir, from, to_dir, to, moved };
+                let renamed = Renamed { from_dir, from, to_dir, to, moved, note };
                 let renewed = self.take_in_renamed(junction, &renamed, &told).await?;
                 Ok(Moved { from_dir: told.dir, to_dir: told.to_dir, renewed })
             }

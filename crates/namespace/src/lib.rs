@@ -47,7 +47,7 @@ pub use junction::JunctionStatus;
 pub use listing::{Listed, ListedEntry};
 pub use node::Node;
 pub use siblings::Siblings;
-pub use store::knows_junction;
+pub use store::{NoteChange, knows_junction};
 pub use wrote::Wrote;
 
 use flights::Flights;
@@ -210,14 +210,14 @@ impl Namespace {
         self.load(id).map(Found::Node)
     }
 
-    /// What `keep_note` was told last of this object.
+    /// What `alter_note` made last of this object's.
     pub fn note(&self, id: FileId) -> Result<Option<bytes::Bytes>> {
         self.store.note(id)
     }
 
-    /// A few bytes to be kept with an object; durable when this returns. `None`: nothing any more.
-    pub async fn keep_note(&self, id: FileId, note: Option<bytes::Bytes>) -> Result<()> {
-        self.store.commit(vec![store::Change::PutNote(id, note)]).await
+    /// A few bytes to be kept with an object; durable when this returns.
+    pub async fn alter_note(&self, id: FileId, note: NoteChange) -> Result<()> {
+        self.store.commit(vec![store::Change::AlterNote(id, note)]).await
     }
 
     /// The root directory of a junction.

@@ -3,6 +3,7 @@
 //! One thread commits, and gathers all that waits into one commit (one fsync): a handle is durable before a
 //! client sees it, at the price of one local fsync per group of new objects. Readers see the last commit.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -78,8 +79,19 @@ pub enum Change {
         computed: FileId,
         known: FileId,
     },
-    /// `None`: nothing is to be kept any more.
-    PutNote(FileId, Option<Bytes>),
+    AlterNote(FileId, NoteChange),
+}
+
+/// What becomes of the bytes that are kept with an object, looked at when all that was handed over before is there.
+/// `None`: nothing is kept.
+pub struct NoteChange(pub Box<AlterNote>);
+
+type AlterNote = dyn Fn(Option<&[u8]>) -> Option<Bytes> + Send;
+
+impl fmt::Debug for NoteChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NoteChange")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -426,11 +438,12 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
                 Change::PutAlias { computed, known } => {
                     aliases.insert(computed.0, known.0)?;
                 }
-                Change::PutNote(id, Some(note)) => {
-                    notes.insert(id.0, note.as_ref())?;
-                }
-                Change::PutNote(id, None) => {
-                    notes.remove(id.0)?;
+                Change::AlterNote(id, NoteChange(alter)) => {
+                    let note = alter(notes.get(id.0)?.as_ref().map(|note| note.value()));
+                    match note {
+                        Some(note) => drop(notes.insert(id.0, note.as_ref())?),
+                        None => drop(notes.remove(id.0)?),
+                    }
                 }
             }
         }

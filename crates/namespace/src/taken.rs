@@ -12,7 +12,7 @@ use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{DETACHED, InOrder, Place};
 use crate::record::Record;
-use crate::store::Change;
+use crate::store::{Change, NoteChange};
 use crate::{Grafted, Namespace};
 
 /// What was renamed, and where.
@@ -23,7 +23,11 @@ pub struct Renamed<'a> {
     pub to: &'a Name,
     /// As far as was known.
     pub moved: Option<FileId>,
+    /// What becomes of the notes of files that have another version by it.
+    pub note: Option<&'a NoteRenewed<'a>>,
 }
+
+pub type NoteRenewed<'a> = dyn Fn(&Renewed) -> NoteChange + Sync + 'a;
 
 /// Until it is dropped, what was changed in these directories is not in the store for readers of it.
 struct Unseen<'a> {
@@ -77,7 +81,7 @@ impl Namespace {
         junction: &Grafted,
         dir: FileId,
         name: &Name,
-        (new, known_as): (&New, Option<(FileId, Bytes)>),
+        (new, known_as): (&New, Option<(FileId, NoteChange)>),
         object: &Object,
         told: &Changed,
     ) -> Result<Arc<Node>> {
@@ -86,7 +90,7 @@ impl Namespace {
         let mut changes = Vec::new();
         if let Some((id, note)) = known_as {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
-            changes.push(Change::PutNote(id, Some(note)));
+            changes.push(Change::AlterNote(id, note));
         }
         let id = self.id_of(junction.id, &object.identity);
         let had = self.place_of(id);
@@ -132,7 +136,7 @@ impl Namespace {
         renamed: &Renamed<'_>,
         told: &Changed,
     ) -> Result<Vec<Renewed>> {
-        let Renamed { from_dir, from, to_dir, to, moved } = *renamed;
+        let Renamed { from_dir, from, to_dir, to, moved, note } = *renamed;
         let order = self.in_order().await;
         let replaced = self.child_of(to_dir, to)?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
@@ -192,6 +196,8 @@ impl Namespace {
             let new_name = Bytes::copy_from_slice(to.as_bytes());
             changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
         }
+        let note = note.into_iter().flat_map(|note| renewed.iter().map(move |it| (it.id, note(it))));
+        changes.extend(note.map(|(id, note)| Change::AlterNote(id, note)));
         self.finish(order, &[from_dir, to_dir], changes).await?;
         Ok(renewed)
     }

@@ -147,6 +147,12 @@ pub trait Home: Send + Sync + 'static {
 
     async fn own(&self, object: FileId) -> Result<Own>;
 
+    /// With all that was on its way there when the object was looked at: a rename of ours may have given it another
+    /// version, and what is known of that comes behind.
+    async fn own_now(&self, object: FileId) -> Result<Own> {
+        self.own(object).await
+    }
+
     /// Durable: from now on our flush may change the object, until `remember`. The intent is what tells after a crash
     /// our own half-done work from another's.
     async fn begin(&self, object: FileId) -> Result<()>;

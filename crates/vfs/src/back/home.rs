@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
-use namespace::{Ask, Namespace, New, Node, Old, Renewed};
+use namespace::{Ask, Namespace, New, Node, NoteChange, Old, Renewed};
 use origin::{Object, Origin, Reference};
 use tokio::sync::watch;
 use types::{
@@ -56,7 +56,15 @@ pub struct Note {
 
 impl Note {
     pub fn of(namespace: &Namespace, id: FileId) -> Result<Note> {
-        Ok(namespace.note(id)?.and_then(|bytes| Note::decode(&bytes)).unwrap_or_default())
+        Ok(Note::of_bytes(namespace.note(id)?.as_deref()))
+    }
+
+    fn of_bytes(bytes: Option<&[u8]>) -> Note {
+        bytes.and_then(Note::decode).unwrap_or_default()
+    }
+
+    fn altered(by: impl Fn(Note) -> Note + Send + 'static) -> NoteChange {
+        NoteChange(Box::new(move |bytes| by(Note::of_bytes(bytes)).encode()))
     }
 
     fn encode(self) -> Option<Bytes> {
@@ -95,8 +103,8 @@ impl BackHome {
         Note::of(&self.namespace, id)
     }
 
-    async fn keep(&self, id: FileId, note: Note) -> Result<()> {
-        self.namespace.keep_note(id, note.encode()).await
+    async fn keep(&self, id: FileId, by: impl Fn(Note) -> Note + Send + 'static) -> Result<()> {
+        self.namespace.alter_note(id, Note::altered(by)).await
     }
 
     async fn found(&self, found: &namespace::Found) -> Result<Found> {
@@ -151,18 +159,16 @@ impl BackHome {
 
     /// With a directory that we renamed. If all that happened to it before was our doing, this was, too: so it is for what
     /// is to be flushed of it, which was made on the version before.
-    async fn renewed(&self, renewed: &Renewed) -> Result<()> {
-        let note = self.note(renewed.id)?;
+    fn note_renewed(&self, renewed: &Renewed) -> NoteChange {
+        let Renewed { before, after, .. } = *renewed;
         let is_base = match self.shown.below(renewed.id) {
-            Below::Version(key) => key.version == renewed.before,
+            Below::Version(key) => key.version == before,
             Below::Nothing | Below::Unknown => false,
         };
-        if is_base || note.version == Some(renewed.before) {
-            self.keep(renewed.id, Note { version: Some(renewed.after), ..note }).await?;
-        }
-        self.shown.renewed(renewed);
-        self.shown.successors.keep(&self.cache, renewed).await;
-        Ok(())
+        Note::altered(move |note| match is_base || note.version == Some(before) {
+            true => Note { version: Some(after), ..note },
+            false => note,
+        })
     }
 
     fn wrote_under(&self, id: FileId, verifier: WriteVerifier) {
@@ -261,15 +267,14 @@ impl Home for BackHome {
             NewObject::Symlink(target) => New::Symlink { target: target.clone(), set },
             NewObject::Special(node) => New::Special { node: *node, set },
         };
-        let note = Note { made: true, ..self.note(id)? };
-        let known = note.encode().map(|note| (id, note));
-        let made = self.namespace.make_as(dir, name, &new, known).await;
+        let note = Note::altered(|note| Note { made: true, ..note });
+        let made = self.namespace.make_as(dir, name, &new, Some((id, note))).await;
         self.found(&self.if_gone(dir, made).await?.found).await
     }
 
     async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
         self.namespace.adopt(id, found.id).await?;
-        self.keep(id, Note { made: true, ..self.note(id)? }).await
+        self.keep(id, |note| Note { made: true, ..note }).await
     }
 
     async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
@@ -326,11 +331,14 @@ impl Home for BackHome {
     }
 
     async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
-        let renamed = self.namespace.rename(from.0, from.1, to.0, to.1).await;
+        let note = |renewed: &Renewed| self.note_renewed(renewed);
+        let renamed = self.namespace.rename_noting(from, to, Some(&note)).await;
         let renamed = self.if_gone(from.0, renamed).await;
         let moved = self.if_gone(to.0, renamed).await?;
-        for renewed in moved.renewed.iter().filter(|renewed| renewed.id != object) {
-            self.renewed(renewed).await?;
+        let below = || moved.renewed.iter().filter(|renewed| renewed.id != object);
+        below().for_each(|renewed| self.shown.renewed(renewed));
+        for renewed in below() {
+            self.shown.successors.keep(&self.cache, renewed).await;
         }
         // Asked for where the answer did not tell.
         let after = self.found(&self.namespace.getattr(object, Ask::Use).await?).await?;
@@ -393,12 +401,17 @@ impl Home for BackHome {
         Ok(Own { version: note.version, begun: note.begun })
     }
 
+    async fn own_now(&self, object: FileId) -> Result<Own> {
+        self.keep(object, |note| note).await?; // comes behind all that is on its way
+        self.own(object).await
+    }
+
     async fn begin(&self, object: FileId) -> Result<()> {
-        self.keep(object, Note { begun: true, ..self.note(object)? }).await
+        self.keep(object, |note| Note { begun: true, ..note }).await
     }
 
     async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
-        self.keep(object, Note { version, begun: false, ..self.note(object)? }).await
+        self.keep(object, move |note| Note { version, begun: false, ..note }).await
     }
 
     async fn flushed(&self, flushed: &Flushed) {

@@ -238,8 +238,10 @@ impl Shown {
         self.progress.send_replace(());
     }
 
-    /// What is below has another version at the origin by our own doing.
+    /// What is below has another version at the origin by our own doing. What is cached follows later.
     pub fn renewed(&self, renewed: &Renewed) {
+        let now = CacheKey { file: renewed.id, version: renewed.after, size: renewed.size };
+        self.successors.note((renewed.id, renewed.before), now, Since::Same);
         if let Some(altered) = self.state().altered.get_mut(&renewed.id)
             && let Below::Version(key) = &mut altered.below
             && key.version == renewed.before

@@ -14,6 +14,7 @@ use testkit::far_origin::Far;
 use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
 use vfs::{AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WritePolicy, Writing};
 
+use crate::copies::Copies;
 use crate::harness::{AFTER_TTL, kind, patiently};
 use crate::writable::{name, names, with_mode};
 
@@ -400,6 +401,41 @@ async fn who_has_a_file_open_goes_on_after_it_was_renamed_or_written_and_flushed
     t.flush().await;
     assert_eq!(seen(&opened[0]).await[..5], *b"ours\x07");
     assert_eq!(same().await.err().map(|e| e.kind()), Some(ErrorKind::VersionChanged));
+}
+
+/// At a store each file below it has another version then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_below_a_directory_that_is_renamed_is_no_conflict() {
+    let memory = MemoryOrigin::new();
+    let answers_after = Duration::from_millis(100);
+    let t = back_tier(Arc::new(Copies { memory: memory.clone(), answers_after }), NEVER);
+    let (caller, root) = (Caller::root(), t.vfs.root());
+    t.vfs.mkdir(&caller, root, &name("dir"), with_mode(0o755)).await.unwrap();
+    let all: Vec<String> = (0..300).map(|n| format!("file {n}")).collect();
+    for one in &all {
+        let file = t.create(&format!("/dir/{one}")).await;
+        t.write(file, 0, b"in the beginning").await;
+    }
+    t.flush().await;
+    let last = all.iter().max_by_key(|one| namespace::cookie_of(one.as_bytes())).expect("some");
+    for (from, to, meanwhile) in [("dir", "moved", true), ("moved", "again", false)] {
+        let file = t.id(&format!("/{from}/{last}")).await;
+        t.vfs.rename(&caller, root, &name(from), root, &name(to)).await.unwrap();
+        if meanwhile {
+            t.vfs.flush_home(None).await.unwrap();
+            while find(&*memory, to).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        t.write(file, 0, to.as_bytes()).await;
+        t.flush().await;
+        let told = t.vfs.unflushed();
+        assert!(told.alarms.is_empty(), "{:?}", told.alarms);
+        assert_eq!(&bytes_of(&*t.origin, &format!("/{to}/{last}")).await[..to.len()], to.as_bytes());
+        t.clock.advance(AFTER_TTL);
+        let left = t.read(t.id(&format!("/{to}/{}", all[0])).await).await;
+        assert_eq!(left, b"in the beginning");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ mod back;
 mod back_model;
 mod changes;
 mod changes_model;
+mod copies;
 mod harness;
 mod model;
 mod operator;

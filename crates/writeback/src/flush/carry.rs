@@ -99,21 +99,25 @@ impl<'a> Carry<'a> {
         Known { base: self.unit.base, own: self.own.version, begun: self.own.begun, making }
     }
 
-    /// All that happened to it was our doing, as far as we know.
-    fn is_ours(&self, found: &Found) -> bool {
-        self.known().explains(found.version)
+    /// All that happened to it was our doing, as far as we know. What of that was not known yet when the unit began is
+    /// asked for.
+    async fn is_ours(&mut self, version: Version) -> Result<bool> {
+        if !self.known().explains(version) {
+            self.own = self.shared.home.own_now(self.unit.object).await?;
+        }
+        Ok(self.known().explains(version))
     }
 
     /// The same of what an interrupted attempt left: it moved the version, and perhaps it was not alone in that.
-    fn is_resumed(&self, found: &Found) -> bool {
-        if self.is_ours(found) {
-            return true;
+    async fn is_resumed(&mut self, found: &Found) -> Result<bool> {
+        if self.is_ours(found.version).await? {
+            return Ok(true);
         }
         let in_doubt = self.known().is_in_doubt();
         if in_doubt {
             self.note_seen(Some(found.version), AlarmKind::Resumed, None, None, RESUMED);
         }
-        in_doubt
+        Ok(in_doubt)
     }
 
     /// After our change of its names. What others wrote since it `was` looked at is in the same version, which is not ours

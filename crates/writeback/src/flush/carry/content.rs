@@ -181,6 +181,11 @@ impl Carry<'_> {
         let theirs = found.as_ref().map_or(Theirs::Gone, |found| Theirs::Version(found.version));
         // Who sets attributes of a directory does not speak of its names, and each name moves its version.
         let is_dir = found.as_ref().is_some_and(|found| found.attr.is_dir());
+        if let Theirs::Version(version) = theirs
+            && !is_dir
+        {
+            self.is_ours(version).await?;
+        }
         let doing = if content.is_nothing() { Doing::Attributes } else { Doing::Bytes };
         let mut known = self.known();
         // Of what it makes an attempt keeps no intent: the bytes that are there tell that there was one.
@@ -247,7 +252,7 @@ impl Carry<'_> {
         let told = self.shared.home.set(object, set, size).await?;
         if let Some(was) = was.filter(|was| !was.attr.is_dir()) {
             let alone = match told.before {
-                Some(before) => before == was.version,
+                Some(before) => before == was.version || self.is_ours(before).await?,
                 None if set.mtime.is_some() || size.is_some() => {
                     told.after.attr.size == size.unwrap_or(was.attr.size)
                 }

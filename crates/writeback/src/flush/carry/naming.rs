@@ -4,7 +4,7 @@ use types::{Error, ErrorKind, FileId, Name, Result};
 
 use super::{Carry, absent, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
-use crate::home::{Found, Seen, Told};
+use crate::home::{Found, Own, Seen, Told};
 use crate::operation::{Action, Rename};
 use crate::sabotage::Bug;
 
@@ -54,10 +54,10 @@ impl Carry<'_> {
         let there = self.at(dir, name).await?;
         if let Some(there) = there.as_ref().filter(|there| is_same(there, file)) {
             // There is nothing to do, and yet the version may be another's.
-            self.intact = self.is_resumed(there);
+            self.intact = self.is_resumed(there).await?;
             return Ok(Some(there.clone()));
         }
-        self.intact = self.is_ours(&before);
+        self.intact = self.is_ours(before.version).await?;
         self.begin().await?;
         let Some(theirs) = there else { return self.link_as(&before, dir, name).await };
         let why = "another object had the name";
@@ -99,6 +99,7 @@ impl Carry<'_> {
             }
             return Ok(None);
         }
+        self.is_ours(there.version).await?;
         let theirs = if is_last(links, &there) { Theirs::LastName } else { Theirs::Version(there.version) };
         let decision = self.decide(Doing::Removal, theirs);
         if let Some(kind) = AlarmKind::of(decision) {
@@ -131,7 +132,7 @@ impl Carry<'_> {
     /// The same, where the name is gone: by an earlier attempt, or by others.
     async fn left_before(&mut self) -> Result<Option<Found>> {
         let Seen::Found(left) = self.shared.home.look(self.unit.object).await? else { return Ok(None) };
-        self.intact = self.is_resumed(&left);
+        self.intact = self.is_resumed(&left).await?;
         Ok(Some(left))
     }
 
@@ -168,13 +169,15 @@ impl Carry<'_> {
                     }
                     self.follow_replaced(replaced.object, None).await?;
                 }
-                self.intact = rename.is_dir || target.as_ref().is_some_and(|it| self.is_resumed(it));
+                if let Some(target) = target.as_ref().filter(|_| !rename.is_dir) {
+                    self.intact = self.is_resumed(target).await?;
+                }
                 return Ok(target);
             }
             let place = Some((rename.from_dir, rename.from.clone()));
             return self.source_is_gone(place, (to_dir, to)).await;
         };
-        self.intact = rename.is_dir || self.is_ours(&source);
+        self.intact = rename.is_dir || self.is_ours(source.version).await?;
         self.begin().await?;
         if target.as_ref().is_some_and(|target| is_same(target, rename.object)) && !rename.is_dir {
             // A link that was made again: renamed onto itself, both names would stay.
@@ -261,7 +264,10 @@ impl Carry<'_> {
         {
             self.note(AlarmKind::Dropped, place, None, "it was moved or removed at the origin");
         }
-        self.intact = beside.as_ref().is_some_and(|beside| beside.attr.is_dir() || self.is_resumed(beside));
+        self.intact = match &beside {
+            Some(beside) => beside.attr.is_dir() || self.is_resumed(beside).await?,
+            None => false,
+        };
         Ok(beside)
     }
 
@@ -271,8 +277,13 @@ impl Carry<'_> {
             return Ok(Decision::Proceed);
         };
         if let Some(replaced) = rename.replaced.filter(|replaced| is_same(target, replaced.object)) {
-            let own = self.shared.home.own(replaced.object).await?;
-            let known = Known { base: replaced.base, own: own.version, begun: own.begun, making: false };
+            let known_by =
+                |own: Own| Known { base: replaced.base, own: own.version, begun: own.begun, making: false };
+            let mut own = self.shared.home.own(replaced.object).await?;
+            if !rename.is_dir && !known_by(own).explains(target.version) {
+                own = self.shared.home.own_now(replaced.object).await?;
+            }
+            let known = known_by(own);
             let skip = self.shared.sabotage.is(Bug::SkipConflictCheck);
             let is_last = !rename.is_dir && is_last(replaced.links, target);
             if rename.is_dir || skip || !is_last && known.explains(target.version) {

@@ -53,7 +53,10 @@ impl Carry<'_> {
         for _ in 0..COMMITS_MAX {
             let (offset, data) = part_bytes(self.shared, first).await?;
             let written = home.write(object, offset, data).await?;
-            if written.before.is_some_and(|before| before != version) {
+            if let Some(before) = written.before
+                && before != version
+                && !self.is_ours(before).await?
+            {
                 self.overtaken(object, written.before).await?;
             }
             let is_set = set.is_nothing() || home.set_at_commit(object, set).await?;

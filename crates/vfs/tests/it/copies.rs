@@ -1,0 +1,192 @@
+//! An origin as an object store is one: references are paths, and what is renamed is copied to other versions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::memory::MemoryOrigin;
+use origin::{
+    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+};
+use types::{ByteRange, Error, ErrorKind, FileId, FsStat, JunctionId, Name, Result, Stability, Version};
+
+pub struct Copies {
+    pub memory: Arc<MemoryOrigin>,
+    /// From the last copy to the answer.
+    pub answers_after: Duration,
+}
+
+fn child(dir: &Reference, name: &Name) -> Reference {
+    let slash = if dir.0.is_empty() { &b""[..] } else { b"/" };
+    Reference([&dir.0, slash, name.as_bytes()].concat().into())
+}
+
+/// Another one at each place; done twice it is undone.
+fn at_place(version: Version, place: &Reference) -> Version {
+    let mut all = version;
+    let more = FileId::derive(JunctionId(1), &place.0);
+    all.0.iter_mut().zip(more.0).for_each(|(byte, more)| *byte ^= more);
+    all
+}
+
+fn outward(object: Object, place: Reference) -> Object {
+    let version = if object.attr.is_dir() { object.version } else { at_place(object.version, &place) };
+    Object { identity: Identity(place.0.clone()), version, reference: place, ..object }
+}
+
+impl Copies {
+    async fn inward(&self, place: &Reference) -> Result<Reference> {
+        let mut at = self.memory.root().await?.reference;
+        for part in place.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let name = Name::new(Bytes::copy_from_slice(part))?;
+            let found = self.memory.lookup(&at, &name).await;
+            at = found.map_err(|_| Error::new(ErrorKind::Stale, "find", name))?.reference;
+        }
+        Ok(at)
+    }
+
+    /// Files at the place and below it, with their versions.
+    async fn files(&self, top: &Reference) -> Result<Vec<(Reference, Version)>> {
+        let (mut files, mut places) = (Vec::new(), vec![top.clone()]);
+        while let Some(place) = places.pop() {
+            let object = self.getattr(&place).await?;
+            if !object.attr.is_dir() {
+                files.push((place, object.version));
+                continue;
+            }
+            let page = self.memory.readdir(&self.inward(&place).await?, DirCursor::default()).await?;
+            assert!(page.next.is_none(), "one page is enough for a test");
+            places.extend(page.entries.iter().map(|entry| child(&place, &entry.name)));
+        }
+        Ok(files)
+    }
+
+    async fn inward_change(&self, change: &Change) -> Result<(Change, Option<Reference>)> {
+        let mut change = change.clone();
+        let place = match &mut change {
+            Change::Create { dir, name, .. }
+            | Change::Mkdir { dir, name, .. }
+            | Change::Symlink { dir, name, .. }
+            | Change::Mknod { dir, name, .. } => {
+                let place = child(dir, name);
+                *dir = self.inward(dir).await?;
+                Some(place)
+            }
+            Change::Remove { dir, .. } | Change::Rmdir { dir, .. } => {
+                *dir = self.inward(dir).await?;
+                None
+            }
+            Change::Rename { from_dir, to_dir, to, .. } => {
+                let place = child(to_dir, to);
+                (*from_dir, *to_dir) = (self.inward(from_dir).await?, self.inward(to_dir).await?);
+                Some(place)
+            }
+            Change::Set { object, .. } | Change::SetXattr { object, .. } => {
+                let place = object.clone();
+                *object = self.inward(object).await?;
+                Some(place)
+            }
+            Change::Link { .. } => return Err(Error::new(ErrorKind::NotSupported, "link", "")),
+        };
+        Ok((change, place))
+    }
+}
+
+#[async_trait]
+impl Origin for Copies {
+    fn url(&self) -> String {
+        "copies:".into()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.memory.read_max()
+    }
+
+    fn identity_is_place(&self) -> bool {
+        true
+    }
+
+    async fn root(&self) -> Result<Object> {
+        Ok(outward(self.memory.root().await?, Reference(Bytes::new())))
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        let found = self.memory.lookup(&self.inward(dir).await?, name).await?;
+        Ok(outward(found, child(dir, name)))
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        let found = self.memory.getattr(&self.inward(object).await?).await?;
+        Ok(outward(found, object.clone()))
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.memory.readlink(&self.inward(link).await?).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let mut page = self.memory.readdir(&self.inward(dir).await?, cursor).await?;
+        for entry in &mut page.entries {
+            let place = child(dir, &entry.name);
+            entry.object = entry.object.take().map(|object| outward(object, place));
+        }
+        Ok(page)
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.memory.read(&self.inward(object).await?, at_place(version, object), range).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.memory.statfs(&self.inward(object).await?).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        let (inward, place) = self.inward_change(change).await?;
+        let was = match change {
+            Change::Rename { from_dir, from, .. } => self.files(&child(from_dir, from)).await?,
+            _ => Vec::new(),
+        };
+        let changed = self.memory.change(&inward).await?;
+        let mut copied = Vec::new();
+        if let (Change::Rename { from_dir, from, .. }, Some(to)) = (change, &place) {
+            let from = child(from_dir, from);
+            for (old, before) in was {
+                let reference = Reference([&to.0, &old.0[from.0.len()..]].concat().into());
+                let after = self.getattr(&reference).await?.version;
+                copied.push(Copied { reference, before, after });
+            }
+            tokio::time::sleep(self.answers_after).await;
+        }
+        // Of what is altered in place it says what it was.
+        let before = changed.before.zip(place.as_ref()).map(|(mut before, place)| {
+            before.version = at_place(before.version, place);
+            before
+        });
+        let object = changed.object.zip(place).map(|(object, place)| outward(object, place));
+        Ok(Changed { object, before, copied, ..Changed::default() })
+    }
+
+    fn write_max(&self) -> u32 {
+        self.memory.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let told = self.memory.write(&self.inward(object).await?, offset, data, stability).await?;
+        let before = told.before.map(|before| at_place(before, object));
+        Ok(Written { before, after: told.after.map(|after| outward(after, object.clone())), ..told })
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        let told = self.memory.commit(&self.inward(object).await?, range).await?;
+        let before = told.before.map(|before| at_place(before, object));
+        Ok(Committed { before, after: told.after.map(|after| outward(after, object.clone())), ..told })
+    }
+}
