@@ -32,6 +32,16 @@ pub enum Since {
     Written,
 }
 
+fn key_of(renewed: &Renewed, version: Version) -> CacheKey {
+    CacheKey { file: renewed.id, version, size: renewed.size }
+}
+
+/// What is cached stays so.
+pub async fn relabel(cache: &Arc<Cache>, renewed: &Renewed) {
+    let (before, after) = (key_of(renewed, renewed.before), key_of(renewed, renewed.after));
+    cache.succeed(before, after, Vec::new(), Vec::new()).await;
+}
+
 impl Successors {
     pub fn note(&self, before: (FileId, Version), now: CacheKey, since: Since) {
         if before == (now.file, now.version) {
@@ -49,11 +59,14 @@ impl Successors {
         }
     }
 
+    pub fn note_renewed(&self, renewed: &Renewed) {
+        self.note((renewed.id, renewed.before), key_of(renewed, renewed.after), Since::Same);
+    }
+
     /// And what is cached stays so.
     pub async fn keep(&self, cache: &Arc<Cache>, renewed: &Renewed) {
-        let key = |version| CacheKey { file: renewed.id, version, size: renewed.size };
-        self.note((renewed.id, renewed.before), key(renewed.after), Since::Same);
-        cache.succeed(key(renewed.before), key(renewed.after), Vec::new(), Vec::new()).await;
+        self.note_renewed(renewed);
+        relabel(cache, renewed).await;
     }
 
     /// The last one, and what became of the bytes on the way; itself, if none is known.

@@ -22,7 +22,7 @@ use super::alarms::Alarms;
 use super::lay::Layer;
 use super::place;
 use super::shown::{Below, Shown};
-use crate::successors::Since;
+use crate::successors::{Since, relabel};
 
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
@@ -338,7 +338,7 @@ impl Home for BackHome {
         let below = || moved.renewed.iter().filter(|renewed| renewed.id != object);
         below().for_each(|renewed| self.shown.renewed(renewed));
         for renewed in below() {
-            self.shown.successors.keep(&self.cache, renewed).await;
+            relabel(&self.cache, renewed).await;
         }
         // Asked for where the answer did not tell.
         let after = self.found(&self.namespace.getattr(object, Ask::Use).await?).await?;

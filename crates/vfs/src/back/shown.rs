@@ -240,8 +240,7 @@ impl Shown {
 
     /// What is below has another version at the origin by our own doing. What is cached follows later.
     pub fn renewed(&self, renewed: &Renewed) {
-        let now = CacheKey { file: renewed.id, version: renewed.after, size: renewed.size };
-        self.successors.note((renewed.id, renewed.before), now, Since::Same);
+        self.successors.note_renewed(renewed);
         if let Some(altered) = self.state().altered.get_mut(&renewed.id)
             && let Below::Version(key) = &mut altered.below
             && key.version == renewed.before
