@@ -63,7 +63,7 @@ def main():
                 command = [args.forebay, "bench", "sob", test, "--target", targets[way], "--scale", scale, "-n", args.n, "--json"]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode:
-                    sys.exit(f"{' '.join(command)}: {done.stderr}{done.stdout[:2000]}")
+                    sys.exit(f"{' '.join(command)}: {done.stderr}{done.stdout}")
                 for measure in json.loads(done.stdout)["measures"]:
                     if measure["values"]:
                         seen.setdefault((measure["name"], measure.get("unit", "")), {})[way] = measure["values"]
