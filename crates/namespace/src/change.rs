@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Before, Change, Changed, Object};
+use origin::{Around, Before, Change, Object};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{
@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::observe::DETACHED;
 use crate::record::Listing;
 use crate::store::NoteChange;
-use crate::taken::{NoteRenewed, Renamed};
+use crate::taken::{Answer, NoteRenewed, Renamed};
 use crate::{Found, Grafted, Namespace};
 
 /// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
@@ -160,14 +160,14 @@ impl Namespace {
             })
         };
         let unmade = || Ok(self.child_of(dir, name)?.is_none());
-        let told = self.change_names(junction, ids, &[(dir, name)], build, unmade).await?;
-        let object = match (&told.object, new) {
+        let answer = self.change_names(junction, ids, &[(dir, name)], build, unmade).await?;
+        let object = match (&answer.told.object, new) {
             (Some(object), _) => object.clone(),
             (None, New::Link { file }) => self.ask_origin(junction, *file).await?,
             (None, _) => return Err(no_object(name)),
         };
-        let node = self.take_in_new(junction, dir, name, (new, known_as), &object, &told).await?;
-        Ok(Made { found: Found::Node(node), dir: told.dir })
+        let node = self.take_in_new(junction, dir, name, (new, known_as), &object, &answer).await?;
+        Ok(Made { found: Found::Node(node), dir: answer.told.dir })
     }
 
     pub async fn remove(self: &Arc<Self>, dir: FileId, name: &Name, old: Old) -> Result<Around> {
@@ -182,9 +182,9 @@ impl Namespace {
         };
         let known = self.child_of(dir, name)?;
         let unmade = || Ok(known.is_some() && self.child_of(dir, name)? == known);
-        let told = self.change_names(junction, &[dir], &[(dir, name)], build, unmade).await?;
-        self.take_in_removed(junction, dir, name, &told).await?;
-        Ok(told.dir)
+        let answer = self.change_names(junction, &[dir], &[(dir, name)], build, unmade).await?;
+        self.take_in_removed(junction, dir, name, &answer).await?;
+        Ok(answer.told.dir)
     }
 
     /// Both directories are of one junction.
@@ -220,10 +220,10 @@ impl Namespace {
             Ok(moved.is_some() && at_from == moved && at_to != moved)
         };
         match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
-            Ok(told) => {
+            Ok(answer) => {
                 let renamed = Renamed { from_dir, from, to_dir, to, moved, note };
-                let renewed = self.take_in_renamed(junction, &renamed, &told).await?;
-                Ok(Moved { from_dir: told.dir, to_dir: told.to_dir, renewed })
+                let renewed = self.take_in_renamed(junction, &renamed, &answer).await?;
+                Ok(Moved { from_dir: answer.told.dir, to_dir: answer.told.to_dir, renewed })
             }
             Err(error) => {
                 // Both names have been looked at: it was made if the one has what the other had.
@@ -263,8 +263,8 @@ impl Namespace {
     async fn alter(self: &Arc<Self>, id: FileId, build: impl Fn() -> Result<Change>) -> Result<Altered> {
         let old = self.load(id)?;
         let junction = self.junction(old.junction())?;
-        let told = match self.carry_out(junction, &[id], build).await {
-            Ok(told) => told,
+        let Answer { asked, told } = match self.carry_out(junction, &[id], build).await {
+            Ok(answer) => answer,
             Err(e) => {
                 if e.kind() == ErrorKind::OutcomeUnknown {
                     old.distrust();
@@ -280,7 +280,7 @@ impl Namespace {
         let before = told.before.map(|before| before.version);
         let known = self.load(id)?;
         let known = (before == Some(known.version())).then_some(known);
-        let wrote = self.wrote(id, before, &object).await?;
+        let wrote = self.wrote(id, asked, before, &object).await?;
         Ok(Altered { found: wrote.found, before: told.before, known })
     }
 
@@ -316,11 +316,11 @@ impl Namespace {
         places: &[(FileId, &Name)],
         build: impl Fn() -> Result<Change>,
         unmade: impl Fn() -> Result<bool>,
-    ) -> Result<Changed> {
+    ) -> Result<Answer> {
         let mut again = 0;
         loop {
             let error = match self.carry_out(junction, ids, &build).await {
-                Ok(told) => return Ok(told),
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let (error, looked) = self.doubt(error, places).await;
@@ -343,9 +343,11 @@ impl Namespace {
         junction: &Grafted,
         ids: &[FileId],
         build: impl Fn() -> Result<Change>,
-    ) -> Result<Changed> {
+    ) -> Result<Answer> {
         let ask = async |change: Change| {
-            junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())
+            let asked = self.asking();
+            let told = junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())?;
+            Ok::<_, Error>(Answer { asked, told })
         };
         for _ in 0..MOVES_MAX {
             match ask(build()?).await {

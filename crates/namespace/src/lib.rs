@@ -46,6 +46,7 @@ pub use freshness::Ask;
 pub use junction::JunctionStatus;
 pub use listing::{Listed, ListedEntry};
 pub use node::Node;
+pub use observe::Asked;
 pub use siblings::Siblings;
 pub use store::{NoteChange, knows_junction};
 pub use wrote::Wrote;

@@ -78,7 +78,8 @@ impl Namespace {
         committing.wait().await
     }
 
-    pub(crate) fn asking(&self) -> Asked {
+    /// Before the origin is asked.
+    pub fn asking(&self) -> Asked {
         Asked { ms: self.clock.now_ms(), own: self.own_changes.load(Ordering::SeqCst), by_us: false }
     }
 

@@ -10,10 +10,16 @@ use types::{Error, FileId, Name, Result, Version};
 use crate::change::{New, Renewed, empty_listing};
 use crate::lookup::Single;
 use crate::node::Node;
-use crate::observe::{DETACHED, InOrder, Place};
+use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Record;
 use crate::store::{Change, NoteChange};
 use crate::{Grafted, Namespace};
+
+/// What the origin told of a change of ours, and since when it was under way.
+pub struct Answer {
+    pub asked: Asked,
+    pub told: Changed,
+}
 
 /// What was renamed, and where.
 pub struct Renamed<'a> {
@@ -83,7 +89,7 @@ impl Namespace {
         name: &Name,
         (new, known_as): (&New, Option<(FileId, NoteChange)>),
         object: &Object,
-        told: &Changed,
+        Answer { asked, told }: &Answer,
     ) -> Result<Arc<Node>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         let order = self.in_order().await;
@@ -95,7 +101,7 @@ impl Namespace {
         let id = self.id_of(junction.id, &object.identity);
         let had = self.place_of(id);
         let place = Place { parent: dir, name: &bytes };
-        let (node, change) = self.observe_own(&order, junction, id, Some(place), None, object)?;
+        let (node, change) = self.observe_own(&order, junction, id, Some(place), *asked, (None, object))?;
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
@@ -106,7 +112,7 @@ impl Namespace {
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
             _ => {}
         }
-        changes.extend(self.take_in_dir(&order, junction, dir, &told.dir, 1)?);
+        changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), 1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
         changes.extend(self.named(id, (dir, &bytes), had));
         self.finish(order, &[dir], changes).await?;
@@ -118,14 +124,14 @@ impl Namespace {
         junction: &Grafted,
         dir: FileId,
         name: &Name,
-        told: &Changed,
+        Answer { asked, told }: &Answer,
     ) -> Result<()> {
         let order = self.in_order().await;
         let mut changes = Vec::new();
         if let Some(child) = self.child_of(dir, name)? {
             changes.extend(self.nameless(dir, name, child)?);
         }
-        changes.extend(self.take_in_dir(&order, junction, dir, &told.dir, -1)?);
+        changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), -1)?);
         changes.extend(self.take_in_name(dir, name, &Now::Absent)?);
         self.finish(order, &[dir], changes).await
     }
@@ -134,8 +140,9 @@ impl Namespace {
         &self,
         junction: &Grafted,
         renamed: &Renamed<'_>,
-        told: &Changed,
+        answer: &Answer,
     ) -> Result<Vec<Renewed>> {
+        let Answer { asked, told } = answer;
         let Renamed { from_dir, from, to_dir, to, moved, note } = *renamed;
         let order = self.in_order().await;
         let replaced = self.child_of(to_dir, to)?;
@@ -175,7 +182,7 @@ impl Namespace {
                     moved,
                     (from_dir, from),
                     (to_dir, to),
-                    told,
+                    answer,
                 )?);
             }
             // They stay both, too, if it was not known who has the new name.
@@ -183,12 +190,12 @@ impl Namespace {
                 self.load(id).is_ok_and(|node| node.attr().is_dir() || node.attr().nlink < 2)
             });
             let gone = if sure || replaced.is_some() { Now::Absent } else { Now::Unknown };
-            changes.extend(self.take_in_dir(&order, junction, from_dir, &told.dir, -1)?);
+            changes.extend(self.take_in_dir(&order, junction, from_dir, (*asked, &told.dir), -1)?);
             changes.extend(self.take_in_dir(
                 &order,
                 junction,
                 to_dir,
-                &told.to_dir,
+                (*asked, &told.to_dir),
                 i64::from(replaced.is_none()),
             )?);
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
@@ -250,7 +257,7 @@ impl Namespace {
         id: FileId,
         from: (FileId, &Name),
         to: (FileId, &Name),
-        told: &Changed,
+        Answer { asked, told }: &Answer,
     ) -> Result<Vec<Change>> {
         let name = Bytes::copy_from_slice(to.1.as_bytes());
         let mut changes = Vec::new();
@@ -265,7 +272,8 @@ impl Namespace {
         }
         if let Some(object) = &told.object {
             let place = Place { parent: to.0, name: &name };
-            let (node, change) = self.observe_own(order, junction, id, Some(place), None, object)?;
+            let (node, change) =
+                self.observe_own(order, junction, id, Some(place), *asked, (None, object))?;
             // What was put above has other attributes; the last one counts.
             changes.push(change.unwrap_or_else(|| Change::PutNode(id, node.record.clone())));
         }
@@ -353,7 +361,7 @@ impl Namespace {
         order: &InOrder<'_>,
         junction: &Grafted,
         dir: FileId,
-        around: &Around,
+        (asked, around): (Asked, &Around),
         names: i64,
     ) -> Result<Vec<Change>> {
         let old = self.load(dir)?;
@@ -363,7 +371,7 @@ impl Namespace {
         };
         let before = around.before.map(|before| before.version);
         let listing = self.listing_of(dir)?;
-        let (node, change) = self.observe_own(order, junction, dir, None, before, after)?;
+        let (node, change) = self.observe_own(order, junction, dir, None, asked, (before, after))?;
         let mut changes: Vec<_> = change.into_iter().collect();
         let mut ours = self.ours();
         if let Some(before) = before {
@@ -436,19 +444,21 @@ impl Namespace {
         durable.map_err(|e| Error::doubtful("remember", "what was changed", e))
     }
 
-    /// As `observe`, of a change of our own. Answers come in any order: an older state is not put over a newer one.
+    /// As `observe`, of a change of our own. Answers to what was under way together come in any order: an older state is
+    /// not put over a newer one. Only among these times tell what is older; an origin's clock may be set back.
     pub(crate) fn observe_own(
         &self,
         order: &InOrder<'_>,
         junction: &Grafted,
         id: FileId,
         place: Option<Place<'_>>,
-        before: Option<Version>,
-        after: &Object,
+        asked: Asked,
+        (before, after): (Option<Version>, &Object),
     ) -> Result<(Arc<Node>, Option<Change>)> {
         if let Ok(old) = self.load(id)
             && place.is_none()
             && before != Some(old.version())
+            && (old.own > asked.own() || old.checked_ms() > asked.ms)
             && after.attr.ctime < old.attr().ctime
         {
             return Ok((old, None));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use origin::Object;
 use types::{Error, ErrorKind, FileId, Result, Version};
 
+use crate::observe::Asked;
 use crate::{Found, Namespace};
 
 /// A file after bytes of it were written.
@@ -19,11 +20,12 @@ pub struct Wrote {
 }
 
 impl Namespace {
-    /// The origin says that the file was `before` (if it tells) and is `after` now, because we wrote to it. Answers to
-    /// questions that were asked until now are not believed any more.
+    /// The origin says that the file was `before` (if it tells) and is `after` now, because we wrote to it, which we
+    /// began to do when it was `asked`. Answers to questions that were asked until now are not believed any more.
     pub async fn wrote(
         self: &Arc<Self>,
         id: FileId,
+        asked: Asked,
         before: Option<Version>,
         after: &Object,
     ) -> Result<Wrote> {
@@ -35,7 +37,7 @@ impl Namespace {
         }
         let known = old.version();
         let alone = before == Some(known);
-        let (node, change) = self.observe_own(&order, junction, id, None, before, after)?;
+        let (node, change) = self.observe_own(&order, junction, id, None, asked, (before, after))?;
         self.store.enqueue(change.into_iter().collect()).await?;
         Ok(Wrote { found: Found::Node(node), known, alone })
     }

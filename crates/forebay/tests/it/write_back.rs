@@ -1,8 +1,12 @@
 //! A junction that is written `back`, as a process: what waits is told, survives stops and kills, and goes home.
 
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use bench::relay::{Config as Line, Relay};
 use serde_json::Value;
 
 use crate::serve::libnfs;
@@ -402,4 +406,54 @@ fn a_full_journal_disk_lets_writers_wait_and_readers_go_on_until_there_is_room()
         assert!(bytes == content(number), "other bytes in file {number}");
     }
     assert!(std::fs::read(home.join("before")).expect("at home") == content(0), "other bytes");
+}
+
+/// The other tier told of a write at the time in the new file's verifier, far ahead, until it had stored it: after some
+/// seconds, on a slow line while others of that file were still to come. What came then seemed older and was not believed,
+/// and the flush took its own work for another's.
+#[test]
+fn what_takes_long_to_be_flushed_to_another_tier_is_no_conflict() {
+    const NAME: &str = "what_takes_long_to_be_flushed_to_another_tier_is_no_conflict";
+    // More than is flushed at once of one file, and more than the line carries before the other tier stores by itself.
+    const FILES: usize = 6;
+    const PARTS: usize = 72;
+    if !Path::new("/dev/fuse").exists() {
+        return testkit::lab::not_run(NAME, "there is no /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (far, near) = (dir.path().join("far"), dir.path().join("near"));
+    let (tree, mount) = (dir.path().join("tree"), dir.path().join("mnt"));
+    for made in [&far, &near, &tree, &mount] {
+        std::fs::create_dir(made).expect("made");
+    }
+    let junction = "[[junction]]\npath = \"/\"";
+    let origin = format!("{junction}\norigin = \"file://{}\"\nwrite = \"through\"", tree.display());
+    let nas = Tier::start(&far, &origin);
+    let (rtt, rate) = (Duration::from_millis(10), "250Mbit".parse().ok());
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let line = Line { rtt, rate, ..Line::default() };
+    let line = Relay::bind(at(0), at(nas.nfs_port), line).expect("a relay");
+    let url = format!("nfs://{}/?mountport={}", line.local_addr(), line.local_addr().port());
+    let origin = format!("{junction}\norigin = \"{url}\"\nwrite = \"back\"\nflush_delay = \"1h\"");
+    let mut tier = Tier::start_mounted(&near, &origin, Some(&mount));
+    let name = |file: usize| format!("f{file}");
+    let part = |file: usize, part: usize| vec![(file * 31 + part) as u8; 1 << 20];
+    for file in 0..FILES {
+        let mut out = std::fs::File::create(mount.join(name(file))).expect("made");
+        (0..PARTS).for_each(|at| out.write_all(&part(file, at)).expect("written"));
+    }
+    let flushed = flush(&tier, &[]);
+    assert_eq!((&flushed["done"], &flushed["refused"]), (&true.into(), &0.into()), "{flushed}");
+    let journal = &tier.json(&["status"])["journal"];
+    let none = Value::from(Vec::<Value>::new());
+    assert_eq!((&journal["conflicts"], &journal["alarms"]), (&0.into(), &none));
+    assert_eq!(std::fs::read_dir(&tree).expect("listed").count(), FILES, "a copy beside");
+    for file in 0..FILES {
+        let wanted: Vec<u8> = (0..PARTS).flat_map(|at| part(file, at)).collect();
+        for place in [&tree, &mount] {
+            let seen = std::fs::read(place.join(name(file))).expect("there");
+            assert!(seen == wanted, "{} has other bytes in {}", name(file), place.display());
+        }
+    }
+    assert_eq!(tier.stop(), Some(0));
 }

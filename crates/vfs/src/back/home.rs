@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
-use namespace::{Ask, Namespace, New, Node, NoteChange, Old, Renewed};
+use namespace::{Ask, Asked, Namespace, New, Node, NoteChange, Old, Renewed};
 use origin::{Object, Origin, Reference};
 use tokio::sync::watch;
 use types::{
@@ -140,12 +140,18 @@ impl BackHome {
     }
 
     /// The file as an answer to our write tells it; asked for where it does not tell.
-    async fn took(&self, id: FileId, before: Option<Version>, after: Option<Object>) -> Result<Found> {
+    async fn took(
+        &self,
+        id: FileId,
+        asked: Asked,
+        before: Option<Version>,
+        after: Option<Object>,
+    ) -> Result<Found> {
         let after = match after {
             Some(after) => after,
             None => self.at_origin(id, |origin, at| async move { origin.getattr(&at).await }).await?,
         };
-        self.namespace.wrote(id, before, &after).await?;
+        self.namespace.wrote(id, asked, before, &after).await?;
         Ok(Found { id, version: after.version, attr: after.attr, target: None })
     }
 
@@ -289,10 +295,11 @@ impl Home for BackHome {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
         };
+        let asked = self.namespace.asking();
         let told = self.at_origin(object, write).await;
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
-        let after = self.took(object, told.before, told.after).await?;
+        let after = self.took(object, asked, told.before, told.after).await?;
         Ok(Told { before: told.before, after })
     }
 
@@ -306,13 +313,13 @@ impl Home for BackHome {
     }
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
-        let all = ByteRange::new(0, 0);
+        let (all, asked) = (ByteRange::new(0, 0), self.namespace.asking());
         let told = self.at_origin(object, |origin, at| async move { origin.commit(&at, all).await }).await?;
         let written = self.unstable().remove(&object);
         if written.is_some_and(|verifier| verifier != Some(told.verifier)) {
             return Ok(None);
         }
-        self.took(object, told.before, told.after).await.map(Some)
+        self.took(object, asked, told.before, told.after).await.map(Some)
     }
 
     async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {

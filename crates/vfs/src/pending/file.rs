@@ -309,8 +309,9 @@ impl State {
         room: &Room,
     ) -> Taken {
         let before = self.view(attr);
-        // Later than all that was told before, and not later than what the origin will say.
-        let next = after(before.mtime.max(before.ctime));
+        // A change later than all that were told before, and not later than what the origin will say. An mtime in the
+        // future is no change: somebody set it, and it ends with a write.
+        let next = after(before.ctime);
         self.time = Some(now.map_or(next, |now| now.max(next)));
         self.sequence += 1;
         self.extents.write(offset, data, self.sequence, stability, now_ms, room);
@@ -335,7 +336,7 @@ impl State {
     }
 
     /// Readers may use `clean` with the origin.
-    fn is_exact(&self) -> bool {
+    pub fn is_exact(&self) -> bool {
         self.links.is_empty() && self.clean.version == self.base && !self.unsure
     }
 
@@ -633,5 +634,22 @@ mod tests {
         assert_eq!(state.view(&attr(2)).mtime, at(100));
         state.found(clean);
         assert_eq!(state.view(&attr(50)).mtime, at(50));
+    }
+    /// A file that was made with a verifier in its times, or whose mtime was set ahead, was told to have changed at that
+    /// time, and seemed to become older when the origin was asked.
+    #[test]
+    fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
+        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+        let room: Room =
+            Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
+        let mut state = file.lock();
+        let ahead = Attr { mtime: at(1_000_000), ..attr(1) };
+        let bytes = Bytes::from_static(b"bytes");
+        state.take(&ahead, (0, &bytes), Stability::Unstable, (0, None), &room);
+        assert_eq!(state.view(&ahead).ctime, after(at(1)), "the origin's clock is not known");
+        state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
+        let view = state.view(&ahead);
+        assert_eq!((view.mtime, view.ctime), (at(100), at(100)));
     }
 }

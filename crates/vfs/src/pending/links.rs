@@ -27,20 +27,24 @@ pub struct Verdict {
 /// An origin that is silent about `before` (Linux's NFS server is, of writes) is taken to tell of nobody else: who
 /// relies on that has looked at the file just before the first of them.
 pub fn judge(base: Version, links: &[Link]) -> Verdict {
-    let time = |object: &Object| (object.attr.ctime, object.attr.mtime, object.attr.size);
-    let last = links.iter().filter_map(|link| link.after.as_ref()).max_by_key(|object| time(object)).cloned();
+    let told = || links.iter().filter_map(|link| link.after.as_ref());
     let silent = links.iter().any(|link| link.before.is_none() || link.after.is_none());
     let mut steps: Vec<(Version, Version)> = links
         .iter()
         .filter_map(|link| Some((link.before?, link.after.as_ref()?.version)))
         .filter(|(before, after)| before != after)
         .collect();
-    let mut at = base;
-    while let Some(next) = steps.iter().position(|(before, _)| *before == at) {
-        at = steps.swap_remove(next).1;
+    let mut row = vec![base];
+    while let Some(next) = steps.iter().position(|(before, _)| row.last() == Some(before)) {
+        row.push(steps.swap_remove(next).1);
     }
+    let is_row = !silent && steps.is_empty() && told().all(|object| row.contains(&object.version));
+    // Of answers that do not make a row, times say which is the last.
+    let end = told().find(|object| is_row && row.last() == Some(&object.version));
+    let time = |object: &&Object| (object.attr.ctime, object.attr.mtime, object.attr.size);
+    let last = end.or_else(|| told().max_by_key(time)).cloned();
     // With silent ones in between, the row has gaps that are perhaps theirs.
-    let alone = silent || (steps.is_empty() && last.as_ref().is_none_or(|last| last.version == at));
+    let alone = silent || is_row;
     Verdict { last, alone }
 }
 
@@ -92,6 +96,8 @@ mod tests {
             (1, &[(2, 3), (1, 2), (3, 4)], true, 4),
             (1, &[(1, 2), (2, 2), (2, 2), (2, 3), (3, 3)], true, 3),
             (1, &[(1, 1)], true, 1),
+            // The origin's clock was set back meanwhile.
+            (5, &[(5, 6), (3, 4), (6, 3)], true, 4),
             // Another was there before us, between two of ours, after the last but one.
             (1, &[(2, 3)], false, 3),
             (1, &[(1, 2), (3, 4)], false, 4),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
-use namespace::Found;
+use namespace::{Asked, Found};
 use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
@@ -44,6 +44,8 @@ pub fn start(pending: &Arc<Pending>, file: &Arc<File>) {
 
 async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
     let mut tasks = JoinSet::new();
+    // Before what answers that are not laid tell.
+    let mut asked = pending.namespace.asking();
     loop {
         let limits = pending.limits(file);
         let step = file.lock().next_step(&limits);
@@ -57,14 +59,19 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
             Step::Wait(wait) => wait,
             other => {
                 let (pending, file) = (pending.clone(), file.clone());
-                tasks.spawn(async move { pending.act(&file, other).await });
+                tasks.spawn(async move { pending.act(&file, asked, other).await });
                 continue;
             }
         };
         let timer = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(u64::from(u32::MAX))));
         tokio::select! {
             Some(done) = tasks.join_next() => match done {
-                Ok(done) => pending.note(file, done),
+                Ok(done) => {
+                    pending.note(file, done);
+                    if file.lock().is_exact() {
+                        asked = pending.namespace.asking();
+                    }
+                }
                 Err(e) => error!(file = %file.id, "a step of writing to the origin failed: {e}"),
             },
             () = file.poke.notified() => {}
@@ -114,7 +121,7 @@ impl Pending {
         true
     }
 
-    async fn act(&self, file: &File, step: Step) -> Done {
+    async fn act(&self, file: &File, asked: Asked, step: Step) -> Done {
         match step {
             Step::Look => Done::Looked(self.look(file).await),
             Step::Send(part) => {
@@ -143,7 +150,7 @@ impl Pending {
                 let verdict = if unsure { None } else { Some(judge(base, &links)) };
                 // Nothing was sent: then it is to be what it was.
                 let base = links.is_empty().then_some(base);
-                Done::Laid(self.lay(file.id, (old, base), verdict, lay).await, links)
+                Done::Laid(self.lay(file.id, asked, (old, base), verdict, lay).await, links)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
         }
@@ -207,13 +214,14 @@ impl Pending {
     async fn lay(
         &self,
         id: FileId,
+        asked: Asked,
         (old, base): (CacheKey, Option<Version>),
         verdict: Option<Verdict>,
         lay: Lay,
     ) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
         let known = match last {
-            Some(last) => self.namespace.wrote(id, None, last).await?.found,
+            Some(last) => self.namespace.wrote(id, asked, None, last).await?.found,
             None => self.namespace.refresh_changed(id).await?,
         };
         let new = key_of(&known)?;
