@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 
 use bed::Bed;
 use chance::Chance;
-use client::{Client, Hands, Life};
+use client::{Client, Fate, Hands, Life};
 use draw::Draw;
 use ledger::{Ledger, Loss};
 use look::of_client;
@@ -221,15 +221,15 @@ impl Run {
         Some(format!("{step}:{}", 1 + self.chance.below(most)))
     }
 
-    fn begin(&mut self) -> (Life, watch::Sender<bool>) {
+    fn begin(&mut self) -> (Life, watch::Sender<Fate>) {
         self.life += 1;
-        let (killed, dead) = watch::channel(false);
+        let (decide, fate) = watch::channel(Fate::Serves);
         let rest = Arc::new(AtomicBool::new(false));
-        (Life { number: self.life, dead, rest, answered: Arc::new(AtomicU64::new(0)) }, killed)
+        (Life { number: self.life, fate, rest, answered: Arc::new(AtomicU64::new(0)) }, decide)
     }
 
     async fn one_crash(&mut self, report: &mut Report) {
-        let (life, killed) = self.begin();
+        let (life, fate) = self.begin();
         let working: Vec<_> = self.clients.drain(..).map(|client| work(client, life.clone())).collect();
         let enough = 5 + self.chance.below(150);
         let start = Instant::now();
@@ -252,8 +252,9 @@ impl Run {
             (Some(status), _) => format!("{status}"),
         };
         *report.deaths.entry(how).or_default() += 1;
+        fate.send_replace(Fate::Dies);
         self.bed.kill();
-        killed.send_replace(true);
+        fate.send_replace(Fate::IsDead);
         let crash_at = self.next_step();
         self.bed.start(crash_at.as_deref());
         self.bed.tend("clients come to rest", || working.iter().all(JoinHandle::is_finished)).await;
@@ -289,7 +290,7 @@ impl Run {
         // One that dies nowhere.
         self.bed.kill();
         self.bed.start(None);
-        let (life, _killed) = self.begin();
+        let (life, _fate) = self.begin();
         for at in 0..self.clients.len() {
             let settled = self.clients[at].settle(&life).await;
             self.must(at, "at the end", settled);

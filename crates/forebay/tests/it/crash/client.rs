@@ -43,16 +43,45 @@ impl fmt::Display for Told {
     }
 }
 
+/// What becomes of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    Serves,
+    /// It is being killed, and its disk cut: on a busy machine that takes a while.
+    Dies,
+    /// For ever.
+    IsDead,
+}
+
 /// The time between two crashes.
 #[derive(Clone)]
 pub struct Life {
     pub number: u32,
-    /// True when the tier was killed, for ever.
-    pub dead: watch::Receiver<bool>,
+    pub fate: watch::Receiver<Fate>,
     /// All clients are to come to rest.
     pub rest: Arc<AtomicBool>,
     /// Operations that were answered, of all clients.
     pub answered: Arc<AtomicU64>,
+}
+
+impl Life {
+    pub fn is_dead(&self) -> bool {
+        *self.fate.borrow() == Fate::IsDead
+    }
+
+    pub async fn death(&self) {
+        let _ = self.fate.clone().wait_for(|fate| *fate == Fate::IsDead).await;
+    }
+
+    /// Returns when it is dead. False: nobody kills it.
+    async fn is_killed(&self) -> bool {
+        let mut fate = self.fate.clone();
+        let dies = tokio::time::timeout(PATIENCE, fate.wait_for(|fate| *fate >= Fate::Dies)).await.is_ok();
+        if dies {
+            self.death().await;
+        }
+        dies
+    }
 }
 
 pub enum Hands {
@@ -92,21 +121,20 @@ impl Client {
     /// Until the tier is killed, or all are to rest.
     pub async fn live(&mut self, life: &Life) -> Result<(), String> {
         self.patient = matches!(self.hands, Hands::Nfs(_)) && self.draw.chance().one_in(2);
-        let mut dead = life.dead.clone();
+        let lived_on = |why: String, killed| if killed { Ok(()) } else { Err(why) };
         if let Hands::Nfs(nfs) = &mut self.hands {
             let begun = tokio::select! {
                 begun = nfs.begin(life.number) => begun,
-                _ = dead.wait_for(|dead| *dead) => return Ok(()),
+                () = life.death() => return Ok(()),
             };
             if let Err(e) = begun {
-                let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
-                return killed.map(drop).map_err(|_| e.to_string());
+                return lived_on(e.to_string(), life.is_killed().await);
             }
         }
-        while !life.rest.load(Ordering::SeqCst) && !*dead.borrow() {
+        while !life.rest.load(Ordering::SeqCst) && !life.is_dead() {
             if !self.step(life).await? {
-                let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
-                return killed.map(drop).map_err(|_| "nobody answers, and nobody killed the tier".to_owned());
+                let why = "nobody answers, and nobody killed the tier";
+                return lived_on(why.to_owned(), life.is_killed().await);
             }
         }
         Ok(())
@@ -171,7 +199,7 @@ impl Client {
         }
         let id = self.ledger.ask(op);
         let told = self.told(life, &before, id, op).await;
-        let again = *life.dead.borrow();
+        let again = life.is_dead();
         if let (true, Op::Write { path, .. }) = (again, op) {
             self.late = Some(before.ino(path));
         }
@@ -198,14 +226,13 @@ impl Client {
     }
 
     async fn told(&mut self, life: &Life, tree: &Tree, id: u32, op: &Op) -> Told {
-        let mut dead = life.dead.clone();
         match &mut self.hands {
             Hands::Programs(programs) => programs.carry_out(tree, id, op),
             Hands::Nfs(nfs) if self.patient => nfs.carry_out(tree, id, op).await,
             Hands::Nfs(nfs) => tokio::select! {
                 biased;
                 told = nfs.carry_out(tree, id, op) => told,
-                _ = dead.wait_for(|dead| *dead) => Told::Unanswered,
+                () = life.death() => Told::Unanswered,
             },
         }
     }
@@ -223,7 +250,7 @@ impl Client {
             // NFS servers may say so.
             Told::Refused(Refusal::Exists) if refusal == Refusal::NotEmpty => Ok(true),
             Told::Unanswered => Ok(false),
-            Told::Doubtful | Told::Refused(_) if *life.dead.borrow() => Ok(false),
+            Told::Doubtful | Told::Refused(_) if life.is_dead() => Ok(false),
             other => Err(format!("{op}: it should be refused ({refusal:?}), and it is: {other}")),
         }
     }
@@ -236,13 +263,12 @@ impl Client {
             return Ok(true);
         }
         let path = (*self.draw.chance().of(&files)).clone();
-        let mut dead = life.dead.clone();
         let got = match &mut self.hands {
             Hands::Programs(programs) => programs.read(&tree, &path).map_err(|e| e.to_string()),
             Hands::Nfs(nfs) => tokio::select! {
                 biased;
                 got = nfs.read(&tree, &path) => got.map_err(|e| e.to_string()),
-                _ = dead.wait_for(|dead| *dead) => return Ok(false),
+                () = life.death() => return Ok(false),
             },
         };
         let got = match got {
@@ -258,9 +284,7 @@ impl Client {
 
     /// A failure, but of a tier that was killed.
     async fn unreadable(&self, life: &Life, path: &str, error: &str) -> Result<bool, String> {
-        let mut dead = life.dead.clone();
-        let killed = tokio::time::timeout(PATIENCE, dead.wait_for(|dead| *dead)).await;
-        if killed.is_ok() { Ok(false) } else { Err(format!("read {path}: {error}")) }
+        if life.is_killed().await { Ok(false) } else { Err(format!("read {path}: {error}")) }
     }
 
     /// After a crash: what is seen through NFS is what may be left, and from now on it is what there is.
