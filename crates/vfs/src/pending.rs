@@ -32,6 +32,8 @@ use file::{Room, Taken, Waiter};
 use metrics::Metrics;
 pub use read::zeros;
 
+use crate::read::key_of;
+
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
 const PARTS_MAX: usize = 256;
 /// Errors of files that nobody has asked about; of more, some are forgotten.
@@ -130,18 +132,16 @@ impl Pending {
         self.files().values().for_each(|file| file.poke.notify_one());
     }
 
-    /// Takes the bytes in; `clean` is what the file is without them. With `awaited`, the writer waits for them.
+    /// Takes the bytes in. With `awaited`, the writer waits for them.
     pub fn take(
         self: &Arc<Self>,
-        found: &Found,
-        clean: CacheKey,
+        id: FileId,
         (offset, data): (u64, &Bytes),
         stability: Stability,
         room: &Room,
     ) -> Result<(Arc<File>, Taken, Option<Waiter>)> {
-        let now = self.origin_clock(found.junction());
         loop {
-            let (file, fresh) = self.file(found, clean)?;
+            let (file, found, fresh) = self.file(id)?;
             let taken = {
                 let mut state = file.lock();
                 if state.closed {
@@ -150,7 +150,7 @@ impl Pending {
                 if let Some(error) = state.take_error() {
                     return Err(error);
                 }
-                let times = (self.now_ms(), now);
+                let times = (self.now_ms(), self.origin_clock(file.junction));
                 let taken = state.take(found.attr(), (offset, data), stability, times, room);
                 let waiter = (stability > Stability::Unstable).then(|| state.wait_for(&file, taken.sequence));
                 (taken, waiter)
@@ -163,20 +163,21 @@ impl Pending {
         }
     }
 
-    /// The pending file, and whether it was made now: then its sender is to be started.
-    fn file(&self, found: &Found, clean: CacheKey) -> Result<(Arc<File>, bool)> {
-        let Found::Node(node) = found else {
-            return Err(Error::new(ErrorKind::ReadOnly, "write to", found.id()));
-        };
+    /// The pending file, what is known of it, and whether it was made now: then its sender is to be started. It is known
+    /// what the last one left before that is closed, and so what is known now is what lies below.
+    fn file(&self, id: FileId) -> Result<(Arc<File>, Found, bool)> {
         let mut files = self.files();
-        if let Some(file) = files.get(&clean.file) {
-            return Ok((file.clone(), false));
+        let found = self.namespace.getattr_known(id)?;
+        let Found::Node(node) = &found else {
+            return Err(Error::new(ErrorKind::ReadOnly, "write to", id));
+        };
+        if let Some(file) = files.get(&id) {
+            return Ok((file.clone(), found, false));
         }
-        let (origin, _) = self.namespace.origin_of(node)?;
-        let file =
-            File::new(clean.file, node.junction(), clean, origin.write_max(), origin.commits_whole_files());
-        files.insert(clean.file, file.clone());
-        Ok((file, true))
+        let (clean, (origin, _)) = (key_of(&found)?, self.namespace.origin_of(node)?);
+        let file = File::new(id, node.junction(), clean, origin.write_max(), origin.commits_whole_files());
+        files.insert(id, file.clone());
+        Ok((file, found, true))
     }
 
     /// The error of bytes that were lost since somebody asked last.

@@ -11,7 +11,6 @@ use types::{
 };
 
 use crate::access;
-use crate::read::key_of;
 use crate::{Node, Vfs};
 
 /// All bytes that were given were taken.
@@ -58,13 +57,11 @@ impl Vfs {
             return self.write_back(back, id, (offset, data), stability).await;
         }
         let verifier = self.pending.verifier();
-        let found = self.namespace.getattr_known(id)?;
-        let clean = key_of(&found)?;
         if let Some(lost) = self.pending.untold(id) {
             return Err(lost);
         }
         let room = self.pending.room(data.len()).await;
-        let (file, taken, waiter) = self.pending.take(&found, clean, (offset, &data), stability, &room)?;
+        let (file, taken, waiter) = self.pending.take(id, (offset, &data), stability, &room)?;
         drop((data, room));
         if let Some(waiter) = waiter {
             file.over(ByteRange::new(offset, end - offset), taken.sequence).await;

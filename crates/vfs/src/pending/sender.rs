@@ -190,15 +190,15 @@ impl Pending {
     /// there after it, under the same version.
     async fn look(&self, file: &File) -> Result<(Version, CacheKey)> {
         let clean = file.lock().clean;
-        // Of most files that are written to: then there is nothing to be wrong about.
-        if !self.cache.has(&clean) {
-            return Ok((clean.version, clean));
-        }
         let now = if self.tells_before(file.junction) || self.was_looked_at(file.id)? {
             clean
         } else {
             key_of(&self.namespace.refresh_changed(file.id).await?)?
         };
+        // Of most files that are written to.
+        if !self.cache.has(&now) {
+            return Ok((now.version, now));
+        }
         let aside = self.draft(&now, now.size);
         self.cache.succeed(now, aside, Vec::new(), Vec::new()).await;
         Ok((now.version, aside))

@@ -376,6 +376,58 @@ async fn writers_wait_while_too_much_is_pending_and_go_on_when_it_is_stored() {
     assert_eq!(t.read_path(b"/file").await.unwrap(), model);
 }
 
+/// It went on with what the file had been before it waited: the bytes that were stored meanwhile were shown as zeros, and at
+/// an origin that does not tell what was before they were cached as that, for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waited_for_room_writes_on_what_was_stored_meanwhile() {
+    for silent in [true, false] {
+        let t = Arc::new(writable_tier(Mode::Cached, MIB, |_| {}));
+        if silent {
+            t.far.be_silent();
+        }
+        t.far.memory.write_file(b"other", b"").unwrap();
+        let id = file(&t, b"").await;
+        let other = t.id(b"/other").await;
+        t.unstable(id, 0, b"first").await;
+        let hung = t.far.gate.write().await;
+        t.unstable(other, 0, &pattern(0, MIB - (8 << 10))).await;
+        let last = {
+            let t = t.clone();
+            // Needs all of the room.
+            tokio::spawn(async move { t.unstable(id, MIB, &pattern(1, MIB)).await })
+        };
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!last.is_finished(), "there is no room");
+        drop(hung);
+        tokio::time::timeout(DEADLINE, last).await.expect("goes on").unwrap();
+        let seen = t.read(id, 0, 5).await.unwrap();
+        assert_eq!(joined(&seen), b"first", "while the last is pending");
+        t.commit(id).await.unwrap();
+        let all = t.read_path(b"/file").await.unwrap();
+        assert_eq!((&all[..5], all.len() as u64), (&b"first"[..], 2 * MIB));
+        assert_eq!(t.at_the_origin("file").await, all);
+    }
+}
+
+/// What others had written behind the end that we knew was taken for zeros, and cached as that, where the origin does not
+/// tell what was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_behind_what_others_added_does_not_cover_it_with_zeros() {
+    let t = tier_to_write(Mode::Cached);
+    t.far.be_silent();
+    t.far.memory.write_file(b"new", b"").unwrap();
+    let id = file(&t, b"").await;
+    t.unstable(id, 0, b"so that it is known to be silent").await;
+    t.commit(id).await.unwrap();
+    let new = t.id(b"/new").await;
+    t.pass(Duration::from_secs(10));
+    t.far.memory.write_file(b"new", b"by others").unwrap();
+    t.unstable(new, 1000, b"ours").await;
+    t.commit(new).await.unwrap();
+    let all = t.read_path(b"/new").await.unwrap();
+    assert_eq!((&all[..9], &all[1000..]), (&b"by others"[..], &b"ours"[..]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_durable_write_does_not_wait_for_what_others_write() {
     let t = tier_to_write(Mode::Cached);
