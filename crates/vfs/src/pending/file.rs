@@ -527,11 +527,15 @@ impl State {
     }
 
     pub fn laid(&mut self, clean: CacheKey) {
-        if self.laying.take() == Some(Laying::Exact) {
+        let is_exact = self.laying.take() == Some(Laying::Exact);
+        if is_exact {
             (self.base, self.looked, self.tainted) = (clean.version, false, false);
         }
         self.extents.laid();
         self.clean = clean;
+        if is_exact && self.extents.is_empty() {
+            self.time = None;
+        }
     }
 
     /// What the origin has now could not be found out.
@@ -651,5 +655,22 @@ mod tests {
         state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
         let view = state.view(&ahead);
         assert_eq!((view.mtime, view.ctime), (at(100), at(100)));
+    }
+
+    /// Until the sender had let go of the file it was told with the time of before, and then with another one.
+    #[test]
+    fn what_is_stored_is_told_as_the_origin_has_it() {
+        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+        let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+        let mut state = file.lock();
+        let bytes = Bytes::from_static(b"bytes");
+        state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &Arc::new(room));
+        let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
+        state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
+        assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
+        assert_eq!(state.view(&attr(2)).mtime, at(100));
+        state.laid(CacheKey { version: Version([2; 16]), size: 5, ..clean });
+        assert_eq!(state.view(&attr(50)).mtime, at(50));
     }
 }
