@@ -95,6 +95,8 @@ pub struct Made {
 #[derive(Clone, Debug)]
 pub struct Altered {
     pub found: Found,
+    /// As the origin told it: what is known may be of later.
+    pub told: Object,
     /// As the origin saw it.
     pub before: Option<Before>,
     /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
@@ -281,7 +283,7 @@ impl Namespace {
         let known = self.load(id)?;
         let known = (before == Some(known.version())).then_some(known);
         let wrote = self.wrote(id, asked, before, &object).await?;
-        Ok(Altered { found: wrote.found, before: told.before, known })
+        Ok(Altered { found: wrote.found, told: object, before: told.before, known })
     }
 
     /// Who has this name, as far as is known without asking.

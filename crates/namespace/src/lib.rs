@@ -123,6 +123,8 @@ pub struct Namespace {
     evictions: std::sync::atomic::AtomicU64,
     /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
     own_changes: std::sync::atomic::AtomicU64,
+    /// Counts what was taken in.
+    learnt: std::sync::atomic::AtomicU64,
     ours: Mutex<ours::Ours>,
     /// Objects that a rename of ours is about: the end of it can be waited for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
@@ -172,6 +174,7 @@ impl Namespace {
             walks: Mutex::default(),
             evictions: Default::default(),
             own_changes: Default::default(),
+            learnt: Default::default(),
             ours: Mutex::default(),
             moving: Mutex::default(),
             order: tokio::sync::Mutex::default(),

@@ -15,6 +15,8 @@ pub struct Node {
     pub own: u64,
     /// As `record.checked_ms`, kept current.
     checked_ms: AtomicU64,
+    /// Of all that was taken in, the last that was of this.
+    learnt: AtomicU64,
 }
 
 impl Node {
@@ -24,7 +26,7 @@ impl Node {
 
     pub fn as_changed(id: FileId, record: Record, own: u64) -> Node {
         let checked_ms = AtomicU64::new(record.checked_ms);
-        Node { id, record, own, checked_ms }
+        Node { id, record, own, checked_ms, learnt: AtomicU64::new(0) }
     }
 
     /// As the origin described it: its own fsid and fileid.
@@ -59,6 +61,14 @@ impl Node {
     pub fn confirm(&self, at_ms: u64, now_ms: u64) {
         let newer = |known: u64| (known < at_ms || known > now_ms).then_some(at_ms);
         let _ = self.checked_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
+    }
+
+    pub fn learnt(&self) -> u64 {
+        self.learnt.load(Ordering::Relaxed)
+    }
+
+    pub fn learn(&self, number: u64) {
+        self.learnt.fetch_max(number, Ordering::Relaxed);
     }
 
     /// Trust it no more until the origin was asked.

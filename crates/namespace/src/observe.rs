@@ -21,6 +21,8 @@ pub struct Asked {
     pub ms: u64,
     /// How many changes of our own had been taken in by then: an answer may be from before the next one.
     own: u64,
+    /// How much had been taken in by then.
+    pub learnt: u64,
     /// The answer tells of a change of our own.
     by_us: bool,
 }
@@ -80,13 +82,14 @@ impl Namespace {
 
     /// Before the origin is asked.
     pub fn asking(&self) -> Asked {
-        Asked { ms: self.clock.now_ms(), own: self.own_changes.load(Ordering::SeqCst), by_us: false }
+        let (own, learnt) = (self.own_changes.load(Ordering::SeqCst), self.learnt.load(Ordering::SeqCst));
+        Asked { ms: self.clock.now_ms(), own, learnt, by_us: false }
     }
 
     /// Of what a change of our own tells: nothing that was asked before knows better.
     pub(crate) fn changing(&self) -> Asked {
         let own = self.own_changes.fetch_add(1, Ordering::SeqCst) + 1;
-        Asked { ms: self.clock.now_ms(), own, by_us: true }
+        Asked { own, by_us: true, ..self.asking() }
     }
 
     /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
@@ -128,6 +131,7 @@ impl Namespace {
             && !old.record.differs_durably(&record)
         {
             old.confirm(asked.ms, self.clock.now_ms());
+            old.learn(self.learnt.fetch_add(1, Ordering::SeqCst) + 1);
             return Ok((old.clone(), None));
         }
         if old.as_ref().is_some_and(|old| old.version() != record.version) {
@@ -137,6 +141,7 @@ impl Namespace {
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
         let change = durable.then(|| Change::PutNode(id, record.clone()));
         let node = Arc::new(Node::as_changed(id, record, own));
+        node.learn(self.learnt.fetch_add(1, Ordering::SeqCst) + 1);
         self.keep(&node);
         Ok((node, change))
     }

@@ -458,7 +458,7 @@ impl Namespace {
         if let Ok(old) = self.load(id)
             && place.is_none()
             && before != Some(old.version())
-            && (old.own > asked.own() || old.checked_ms() > asked.ms)
+            && (old.own > asked.own() || old.learnt() > asked.learnt)
             && after.attr.ctime < old.attr().ctime
         {
             return Ok((old, None));

@@ -119,7 +119,7 @@ impl Far {
         self.overlapped.load(Ordering::SeqCst)
     }
 
-    /// What lookups and listings tell was true so long ago when it arrives.
+    /// What lookups, listings and changes tell was true so long ago when it arrives.
     pub fn answer_late(&self, by: std::time::Duration) {
         self.way_ms.store(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
     }
@@ -400,6 +400,7 @@ impl Origin for Far {
             self.commit_draft(object).await?;
         }
         let changed = self.memory.change(&inward).await?;
+        self.on_its_way().await;
         if self.loses_this_answer() {
             let silence = Error::new(ErrorKind::Unavailable, change.kind(), "no answer");
             return Err(Error::doubtful(change.kind(), "a far origin", silence));

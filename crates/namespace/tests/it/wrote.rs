@@ -3,8 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use origin::Written;
-use types::{FileId, SetAttr, Stability};
+use origin::{Origin as _, Written};
+use types::{FileId, Name, SetAttr, Stability};
 
 use crate::harness::{Tier, tier};
 
@@ -67,4 +67,31 @@ async fn a_clock_of_the_origin_that_is_set_back_does_not_hide_what_is_done_after
     let altered = t.ns.set(id, set, None).await.unwrap();
     assert_eq!((altered.found.attr().mode, altered.found.attr().size), (0o600, 5));
     assert_eq!(t.getattr(id).await.unwrap().attr().ctime.seconds, 2_000_000_000);
+}
+
+/// What others did just after our change was known before the change was answered: the answer made the file older, and
+/// what it was then passed for what we had left.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_others_overtook_is_told_and_does_not_make_the_file_older() {
+    let t = tier();
+    t.far.memory.write_file(b"file", b"").unwrap();
+    let id = t.id(b"/file").await;
+    t.far.answer_late(Duration::from_millis(300));
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let setting = tokio::spawn({
+        let ns = t.ns.clone();
+        async move { ns.set(id, set, None).await }
+    });
+    let (root, name) = (t.far.memory.root().await.unwrap().reference, Name::new("file").unwrap());
+    while t.far.memory.lookup(&root, &name).await.unwrap().attr.mode != 0o600 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    t.far.answer_late(Duration::ZERO);
+    t.far.memory.write_file(b"file", b"by others").unwrap();
+    t.ns.refresh_changed(id).await.unwrap();
+    assert!(!setting.is_finished());
+    let altered = setting.await.unwrap().unwrap();
+    assert_eq!((altered.told.attr.mode, altered.told.attr.size), (0o600, 0));
+    assert_eq!(altered.found.attr().size, 9);
+    assert_eq!(t.ns.getattr_known(id).unwrap().attr().size, 9);
 }

@@ -287,7 +287,9 @@ impl Home for BackHome {
         let altered = self.namespace.set(object, set.to_set(size), None).await;
         let altered = self.if_gone(object, altered).await?;
         let before = altered.before.map(|before| before.version);
-        Ok(Told { before, after: self.found(&altered.found).await? })
+        // What others did since is in what is known.
+        let (version, attr) = (altered.told.version, altered.told.attr);
+        Ok(Told { before, after: Found { version, attr, ..self.found(&altered.found).await? } })
     }
 
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
