@@ -8,7 +8,7 @@ use crate::segment::{Frame, span};
 
 /// Where an entry lies. To be kept with what points at it (the dirty overlay does) and handed back to `read`; it
 /// stays good when the entry moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
     pub sequence: u64,
     pub(crate) segment: u32,

@@ -104,8 +104,9 @@ impl Back {
         check_junctions(namespace, writing, &journaling, &recovered)?;
         let shown = Arc::new(Shown::new());
         for (entry, operation) in &recovered {
-            let known = known_of(namespace, operation, true);
-            shown.apply((entry.sequence, operation, entry.position), known, &[]);
+            let expected = shown.expect(known_of(namespace, operation, true));
+            shown.apply((entry.sequence, operation, entry.position), &[]);
+            expected.applied();
         }
         let (journal, alarms) = (Arc::new(journal), Arc::new(Alarms::default()));
         let (found, ready) = tokio::sync::watch::channel(false);
@@ -183,6 +184,8 @@ impl Back {
     ) -> Result<Recorded> {
         let mut operation = Operation { junction, acknowledged: now, since: now, action };
         operation.since = self.shown.since(operation.object(), now);
+        // Who waits for room waits for the flush, which may give the object another version: with its directory.
+        let expected = self.shown.expect(known_of(&self.namespace, &operation, false));
         let entry = self.journal.append(operation.encode(), data, Instant::now() + ROOM_PATIENCE).await;
         let ticket = entry.map_err(|e| match e.kind() {
             // It is not the client's disk that is full: there is room again when something was flushed.
@@ -192,12 +195,12 @@ impl Back {
             _ => e,
         })?;
         tracing::debug!("recorded {}: {:?}", ticket.sequence, operation.action);
-        let known = known_of(&self.namespace, &operation, false);
         let origin = |id: &FileId| Some((*id, self.namespace.getattr_known(*id).ok().map(|it| *it.attr())));
         let around: Vec<(FileId, Option<Attr>)> = around.iter().filter_map(origin).collect();
         let around = {
             let mut waiting = self.handover.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let changes = self.shown.apply((ticket.sequence, &operation, ticket.position), known, &around);
+            let changes = self.shown.apply((ticket.sequence, &operation, ticket.position), &around);
+            expected.applied();
             waiting.insert(ticket.sequence, (operation.clone(), ticket.position));
             changes
         };

@@ -40,6 +40,36 @@ pub enum Below {
     Unknown,
 }
 
+/// Objects of an operation that waits for the journal: what lies below them follows what the flush does meanwhile. Those
+/// that nothing else is done to are forgotten with it, unless the operation was applied.
+pub struct Expected<'a> {
+    shown: &'a Shown,
+    ids: Vec<FileId>,
+    is_applied: bool,
+}
+
+impl Expected<'_> {
+    pub fn applied(mut self) {
+        self.is_applied = true;
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shown.state();
+        for id in self.ids.drain(..) {
+            let left = state.expected.get(&id).map_or(0, |count| count - 1);
+            match left {
+                0 => drop(state.expected.remove(&id)),
+                left => drop(state.expected.insert(id, left)),
+            }
+            if !self.is_applied {
+                state.forget_unaltered(id);
+            }
+        }
+    }
+}
+
 /// Where the bytes of a read are.
 pub struct Plan {
     pub pieces: Vec<Piece>,
@@ -50,6 +80,8 @@ pub struct Plan {
 struct State {
     names: Names,
     altered: HashMap<FileId, Altered>,
+    /// How many operations wait for the journal that are to alter it.
+    expected: HashMap<FileId, usize>,
     /// What lost its name to a rename, by the rename's sequence.
     replaced: HashMap<u64, FileId>,
 }
@@ -149,12 +181,21 @@ impl Shown {
         self.state().altered.keys().copied().collect()
     }
 
-    /// `known`: what its objects were before, used for those that were not altered. `around`: objects of which the
-    /// caller is told, with what the origin shows of each.
+    /// `known`: what the objects of an operation are, used for those that are not altered.
+    pub fn expect(&self, known: Vec<(FileId, Altered)>) -> Expected<'_> {
+        let mut state = self.state();
+        let ids = known.iter().map(|(id, _)| *id).collect();
+        for (id, was) in known {
+            state.altered.entry(id).or_insert(was);
+            *state.expected.entry(id).or_default() += 1;
+        }
+        Expected { shown: self, ids, is_applied: false }
+    }
+
+    /// Its objects were expected. `around`: objects of which the caller is told, with what the origin shows of each.
     pub fn apply(
         &self,
         (sequence, operation, position): (u64, &Operation, Position),
-        known: Vec<(FileId, Altered)>,
         around: &[(FileId, Option<Attr>)],
     ) -> Vec<Change> {
         let mut state = self.state();
@@ -162,9 +203,6 @@ impl Shown {
             state.names.attr(*id, origin.as_ref()).map(|attr| outward(*id, &attr))
         };
         let before: Vec<_> = around.iter().map(|one| see(&state, one)).collect();
-        for (id, was) in known {
-            state.altered.entry(id).or_insert(was);
-        }
         state.names.apply(sequence, operation, position);
         state.follow(sequence, operation);
         let after = around.iter().map(|one| see(&state, one));
@@ -230,9 +268,7 @@ impl Shown {
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
-                if !state.names.is_altered(touched) {
-                    state.altered.remove(&touched);
-                }
+                state.forget_unaltered(touched);
             }
         }
         self.progress.send_replace(());
@@ -253,6 +289,12 @@ impl Shown {
 impl State {
     fn below(&self, id: FileId) -> Below {
         self.altered.get(&id).map_or(Below::Unknown, |altered| altered.below)
+    }
+
+    fn forget_unaltered(&mut self, id: FileId) {
+        if !self.names.is_altered(id) && !self.expected.contains_key(&id) {
+            self.altered.remove(&id);
+        }
     }
 
     /// Keeps what later operations and the flush want to know of the objects.
@@ -284,5 +326,67 @@ impl State {
         if matches!(operation.action, Action::Write { .. } | Action::Truncate { .. }) {
             altered.last_write = sequence;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId([1; 16]);
+
+    fn key(version: u8) -> CacheKey {
+        CacheKey { file: FILE, version: Version([version; 16]), size: 10 }
+    }
+
+    fn known() -> Vec<(FileId, Altered)> {
+        let below = Below::Version(key(1));
+        vec![(
+            FILE,
+            Altered { junction: JunctionId(1), below, place: None, names: Vec::new(), last_write: 0 },
+        )]
+    }
+
+    fn write(shown: &Shown, sequence: u64) {
+        let base = Some(Version([1; 16]));
+        let action = Action::Truncate { file: FILE, size: 0, size_before: 10, base };
+        let now = Timestamp { seconds: 1, nanos: 0 };
+        let operation = Operation { junction: JunctionId(1), acknowledged: now, since: now, action };
+        shown.apply((sequence, &operation, Position::default()), &[]);
+    }
+
+    fn version(shown: &Shown) -> Option<Version> {
+        match shown.below(FILE) {
+            Below::Version(key) => Some(key.version),
+            Below::Nothing | Below::Unknown => None,
+        }
+    }
+
+    /// A write waited for room in the journal while the flush renamed the directory of its file, at a store that copies:
+    /// nobody noted that the version which it was made on is another one now, and it became a conflict with nobody.
+    #[test]
+    fn what_waits_for_the_journal_follows_a_rename() {
+        let shown = Shown::new();
+        let (before, after) = (Version([1; 16]), Version([2; 16]));
+        let waits = shown.expect(known());
+        shown.renewed(&Renewed { id: FILE, size: 10, before, after });
+        write(&shown, 1);
+        waits.applied();
+        assert_eq!(version(&shown), Some(after));
+    }
+
+    #[test]
+    fn what_waits_for_the_journal_is_known_after_what_was_before_it_is_flushed_and_not_if_it_gives_up() {
+        let shown = Shown::new();
+        let first = shown.expect(known());
+        write(&shown, 1);
+        first.applied();
+        let second = shown.expect(known());
+        shown.flushed(FILE, &[1], None, false);
+        assert!(shown.altered(FILE).is_some());
+        drop(second);
+        assert!(shown.altered(FILE).is_none());
+        drop(shown.expect(known()));
+        assert!(shown.altered(FILE).is_none());
     }
 }
