@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::relay::{Config as Line, Relay};
 use serde_json::Value;
@@ -429,9 +429,9 @@ fn what_takes_long_to_be_flushed_to_another_tier_is_no_conflict() {
     let junction = "[[junction]]\npath = \"/\"";
     let origin = format!("{junction}\norigin = \"file://{}\"\nwrite = \"through\"", tree.display());
     let nas = Tier::start(&far, &origin);
-    let (rtt, rate) = (Duration::from_millis(10), "250Mbit".parse().ok());
+    let (rtt, rate) = (Duration::from_millis(10), "250Mbit".parse().expect("a rate"));
     let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let line = Line { rtt, rate, ..Line::default() };
+    let line = Line { rtt, rate: Some(rate), ..Line::default() };
     let line = Relay::bind(at(0), at(nas.nfs_port), line).expect("a relay");
     let url = format!("nfs://{}/?mountport={}", line.local_addr(), line.local_addr().port());
     let origin = format!("{junction}\norigin = \"{url}\"\nwrite = \"back\"\nflush_delay = \"1h\"");
@@ -442,8 +442,10 @@ fn what_takes_long_to_be_flushed_to_another_tier_is_no_conflict() {
         let mut out = std::fs::File::create(mount.join(name(file))).expect("made");
         (0..PARTS).for_each(|at| out.write_all(&part(file, at)).expect("written"));
     }
+    let begun = Instant::now();
     let flushed = flush(&tier, &[]);
     assert_eq!((&flushed["done"], &flushed["refused"]), (&true.into(), &0.into()), "{flushed}");
+    assert!(begun.elapsed() > Duration::from_secs(8), "the other tier had no time to store by itself");
     let journal = &tier.json(&["status"])["journal"];
     let none = Value::from(Vec::<Value>::new());
     assert_eq!((&journal["conflicts"], &journal["alarms"]), (&0.into(), &none));
