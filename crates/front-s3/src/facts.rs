@@ -5,10 +5,10 @@
 //! nothing here is synced before a PUT is answered, and the oldest ids give way when there are too many.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quick_cache::sync::Cache;
 use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use types::{Error, ErrorKind, FileId, Result, Version};
 use vfs::Node;
@@ -18,6 +18,8 @@ const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("facts");
 const ENTRIES_MAX: u64 = 1 << 20;
 /// Given up at once when there are too many.
 const EVICTED: usize = 1 << 12;
+/// Kept in memory, too: a few megabytes.
+const IN_MEMORY: usize = 1 << 14;
 /// What a power cut may take.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
@@ -33,6 +35,8 @@ pub struct Known {
 
 pub struct Facts {
     database: Database,
+    /// What was asked for or noted lately; of files of which nothing is known, that.
+    lately: Cache<FileId, Option<Arc<(Stamp, Known)>>>,
     synced: Mutex<Instant>,
 }
 
@@ -45,7 +49,8 @@ impl Facts {
             std::fs::remove_file(path).map_err(|e| failed(e.to_string()))?;
             Database::create(path).map_err(|e| failed(e.to_string()))
         });
-        let facts = Facts { database: opened?, synced: Mutex::new(Instant::now()) };
+        let (lately, synced) = (Cache::new(IN_MEMORY), Mutex::new(Instant::now()));
+        let facts = Facts { database: opened?, lately, synced };
         facts.write(|_| Ok(())).map_err(|e| failed(e.to_string()))?;
         Ok(facts)
     }
@@ -56,12 +61,14 @@ impl Facts {
         let read = || {
             let transaction = self.database.begin_read()?;
             let table = transaction.open_table(TABLE)?;
-            Ok::<_, redb::Error>(table.get(node.id.0)?.map(|bytes| decode(bytes.value())))
+            let found = table.get(node.id.0)?.and_then(|bytes| decode(bytes.value()));
+            Ok::<_, redb::Error>(found.map(Arc::new))
         };
-        match read() {
+        match self.lately.get_or_insert_with(&node.id, read) {
             Ok(found) => {
-                let (stamp, known) = found??;
-                stamp.is_of(node, by_content).then_some(known)
+                let found = found?;
+                let (stamp, known) = &*found;
+                stamp.is_of(node, by_content).then(|| known.clone())
             }
             Err(e) => {
                 tracing::warn!("read what is known of {}: {e}", node.id);
@@ -71,20 +78,30 @@ impl Facts {
     }
 
     pub fn put(&self, node: &Node, known: &Known) {
-        let bytes = encode(&Stamp::of(node), known);
-        self.logged(node.id, |table| table.insert(node.id.0, bytes.as_slice()).map(|_| ()));
+        let stamp = Stamp::of(node);
+        let bytes = encode(&stamp, known);
+        let noted = Some(Arc::new((stamp, known.clone())));
+        self.logged(node.id, noted, |table| table.insert(node.id.0, bytes.as_slice()).map(|_| ()));
     }
 
     pub fn forget(&self, id: FileId) {
-        self.logged(id, |table| table.remove(id.0).map(|_| ()));
+        self.logged(id, None, |table| table.remove(id.0).map(|_| ()));
     }
 
     fn logged(
         &self,
         id: FileId,
+        noted: Option<Arc<(Stamp, Known)>>,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) {
-        if let Err(e) = self.write(change) {
+        // One write after the other: memory and database have the same last one.
+        let written = self.write(|table| {
+            change(table)?;
+            self.lately.insert(id, noted);
+            Ok(())
+        });
+        if let Err(e) = written {
+            self.lately.remove(&id);
             tracing::warn!("note what is known of {id}: {e}");
         }
     }

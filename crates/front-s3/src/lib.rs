@@ -7,6 +7,7 @@
 mod body;
 mod checksums;
 mod chunked;
+mod date;
 mod draft;
 mod errors;
 mod facts;
@@ -42,6 +43,7 @@ pub use s3s::path::check_bucket_name as is_bucket_name;
 pub use tls::Certificate;
 pub use tree::BucketMap;
 
+use date::Dates;
 use draft::Unique;
 use facts::Facts;
 use metrics::Metrics;
@@ -90,6 +92,7 @@ struct Shared {
     vfs: Arc<Vfs>,
     config: Config,
     facts: Facts,
+    dates: Dates,
     unique: Unique,
     locks: NameLocks,
     uploads: ops::Uploads,

@@ -50,6 +50,7 @@ impl S3Server {
         let shared = Arc::new(Shared {
             vfs,
             facts: Facts::open(&config.facts)?,
+            dates: Default::default(),
             unique: Unique::new()?,
             locks: Default::default(),
             uploads: Default::default(),

@@ -203,7 +203,9 @@ fn hmac(key: &[u8], data: &[u8]) -> [u8; 32] {
 
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble & 15)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    bytes.iter().for_each(|byte| text.extend([digit(byte >> 4), digit(*byte)]));
+    text
 }
 
 /// Lower-case digits only, as signers write them.

@@ -1,6 +1,8 @@
 //! A request in the form that is signed. Paths and queries are decoded and encoded again, so that every way to write
 //! the same request has the same form, and requests that mean something else have not.
 
+use std::ops::Range;
+
 use http::HeaderMap;
 
 use super::Head;
@@ -13,7 +15,7 @@ pub struct Query(pub Vec<(Vec<u8>, Vec<u8>)>);
 impl Query {
     /// A plus sign is a space here, as everywhere below.
     pub fn parse(text: &str) -> Query {
-        let decoded = |part: &str| decode(&part.replace('+', " "));
+        let decoded = |part: &str| decoded(part, true);
         let parameters = text.split('&').filter(|part| !part.is_empty()).map(|part| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             (decoded(name), decoded(value))
@@ -39,7 +41,7 @@ impl Query {
             let mut text = encode(name, false);
             // A parameter without a value means the same with an empty one.
             text.push('=');
-            text.push_str(&encode(value, false));
+            encode_onto(&mut text, value, false);
             text
         });
         kept.collect::<Vec<_>>().join("&")
@@ -48,6 +50,10 @@ impl Query {
 
 /// `%41` is `A`; what is no such escape is left as it is.
 pub fn decode(text: &str) -> Vec<u8> {
+    decoded(text, false)
+}
+
+fn decoded(text: &str, plus_is_space: bool) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -59,7 +65,7 @@ pub fn decode(text: &str) -> Vec<u8> {
             decoded.push((high << 4 | low) as u8); // two digits: at most 255
             at += 3;
         } else {
-            decoded.push(*byte);
+            decoded.push(if plus_is_space && *byte == b'+' { b' ' } else { *byte });
             at += 1;
         }
     }
@@ -69,6 +75,11 @@ pub fn decode(text: &str) -> Vec<u8> {
 /// As AWS's UriEncode.
 pub fn encode(bytes: &[u8], keep_slashes: bool) -> String {
     let mut text = String::with_capacity(bytes.len() + 16);
+    encode_onto(&mut text, bytes, keep_slashes);
+    text
+}
+
+fn encode_onto(text: &mut String, bytes: &[u8], keep_slashes: bool) {
     for byte in bytes {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -81,7 +92,6 @@ pub fn encode(bytes: &[u8], keep_slashes: bool) -> String {
             }
         }
     }
-    text
 }
 
 /// `None` if a signed header is not there.
@@ -89,14 +99,14 @@ pub fn request(head: &Head<'_>, query: &Query, claim: &Claim) -> Option<String> 
     let mut text = String::with_capacity(1024);
     text.push_str(head.method.as_str());
     text.push('\n');
-    text.push_str(&encode(&decode(head.path), true));
+    encode_onto(&mut text, &decode(head.path), true);
     text.push('\n');
-    text.push_str(&canonical_query(query));
+    put_query(&mut text, query);
     text.push('\n');
     for name in &claim.signed_headers {
         text.push_str(name);
         text.push(':');
-        text.push_str(&canonical_values(head.headers, name)?);
+        put_values(&mut text, head.headers, name)?;
         text.push('\n');
     }
     text.push('\n');
@@ -106,24 +116,37 @@ pub fn request(head: &Head<'_>, query: &Query, claim: &Claim) -> Option<String> 
     Some(text)
 }
 
-fn canonical_query(query: &Query) -> String {
+/// Parameters in the order of their encoded names and values.
+fn put_query(text: &mut String, query: &Query) {
+    let mut encoded = String::with_capacity(512);
+    let mut put = |bytes: &[u8]| {
+        let start = encoded.len();
+        encode_onto(&mut encoded, bytes, false);
+        start..encoded.len()
+    };
     let signed = query.0.iter().filter(|(name, _)| !is_signature_parameter(name));
-    let mut pairs: Vec<_> = signed.map(|(name, value)| (encode(name, false), encode(value, false))).collect();
-    pairs.sort();
-    let pairs: Vec<_> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-    pairs.join("&")
+    let mut pairs: Vec<_> = signed.map(|(name, value)| (put(name), put(value))).collect();
+    let texts =
+        |(name, value): &(Range<usize>, Range<usize>)| (&encoded[name.clone()], &encoded[value.clone()]);
+    pairs.sort_unstable_by(|one, other| texts(one).cmp(&texts(other)));
+    for (count, pair) in pairs.iter().enumerate() {
+        let (name, value) = texts(pair);
+        text.extend([if count > 0 { "&" } else { "" }, name, "=", value]);
+    }
 }
 
-/// Of a header that comes more than once: in their order, with commas. Runs of spaces are one.
-fn canonical_values(headers: &HeaderMap, name: &str) -> Option<String> {
-    let mut text = String::new();
-    for (count, value) in headers.get_all(name).iter().enumerate() {
+/// Of a header that comes more than once: in their order, with commas. Runs of spaces are one. `None` if there is none, or
+/// one is no text.
+fn put_values(text: &mut String, headers: &HeaderMap, name: &str) -> Option<()> {
+    let mut is_there = false;
+    for value in headers.get_all(name) {
         let value = std::str::from_utf8(value.as_bytes()).ok()?;
-        if count > 0 {
+        if std::mem::replace(&mut is_there, true) {
             text.push(',');
         }
-        let words: Vec<_> = value.split(' ').filter(|word| !word.is_empty()).collect();
-        text.push_str(&words.join(" "));
+        for (count, word) in value.split(' ').filter(|word| !word.is_empty()).enumerate() {
+            text.extend([if count > 0 { " " } else { "" }, word]);
+        }
     }
-    headers.contains_key(name).then_some(text)
+    is_there.then_some(())
 }
