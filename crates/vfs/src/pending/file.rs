@@ -500,6 +500,10 @@ impl State {
         (self.base, self.clean) = (base, clean);
     }
 
+    pub fn looked_in_vain(&mut self) {
+        self.laying = None;
+    }
+
     pub fn not_looked(&mut self) {
         (self.laying, self.looked) = (None, false);
     }

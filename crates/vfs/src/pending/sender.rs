@@ -242,8 +242,13 @@ impl Pending {
             Done::Looked(Ok((base, clean))) => file.lock().looked(base, clean),
             Done::Looked(Err(e)) => {
                 let mut state = file.lock();
-                state.not_looked();
-                self.postpone(&mut state, &e);
+                if may_pass(&e) {
+                    state.not_looked();
+                    self.postpone(&mut state, &e);
+                } else {
+                    // It will not go better with what is sent: who wrote that is told then.
+                    state.looked_in_vain();
+                }
             }
             Done::Sent { number, stability, answer } => self.note_sent(file, number, stability, answer),
             Done::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),

@@ -409,6 +409,21 @@ async fn who_waited_for_room_writes_on_what_was_stored_meanwhile() {
     }
 }
 
+/// The look was asked for again for ever, and the bytes kept their room.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_to_a_file_that_is_gone_is_let_go() {
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        let t = tier_to_write(Mode::Cached);
+        t.far.be_silent();
+        let id = file(&t, b"known").await;
+        t.pass(Duration::from_secs(10));
+        t.far.memory.remove(b"file").unwrap();
+        let written = tokio::time::timeout(DEADLINE, t.write(id, 0, b"bytes", stability)).await;
+        assert_eq!(kind(written.unwrap()).is_some(), stability == Stability::FileSync);
+        assert_eq!(t.vfs.flush(DEADLINE).await, []);
+    }
+}
+
 /// What others had written behind the end that we knew was taken for zeros, and cached as that, where the origin does not
 /// tell what was before.
 #[tokio::test(flavor = "multi_thread")]
