@@ -248,7 +248,9 @@ impl Shown {
             let size = now.as_ref().filter(|(_, attr)| attr.is_file()).map(|(_, attr)| attr.size);
             state.names.flushed(sequences, size);
             let local = state.names.is_local(id);
-            let stays = no_bytes && state.names.overlay(id).is_some();
+            // Also for who is about to.
+            let has_bytes = state.names.overlay(id).is_some() || state.expected.contains_key(&id);
+            let stays = no_bytes && has_bytes;
             if let Some(altered) = state.altered.get_mut(&id) {
                 altered.below = match &now {
                     Some((version, attr)) => {
@@ -382,8 +384,8 @@ mod tests {
         write(&shown, 1);
         first.applied();
         let second = shown.expect(known());
-        shown.flushed(FILE, &[1], None, false);
-        assert!(shown.altered(FILE).is_some());
+        shown.flushed(FILE, &[1], None, true);
+        assert_eq!(version(&shown), Some(Version([1; 16])), "what it is to be written over");
         drop(second);
         assert!(shown.altered(FILE).is_none());
         drop(shown.expect(known()));
