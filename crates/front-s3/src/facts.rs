@@ -18,7 +18,7 @@ const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("facts");
 const ENTRIES_MAX: u64 = 1 << 20;
 /// Given up at once when there are too many.
 const EVICTED: usize = 1 << 12;
-/// Kept in memory, too: a few megabytes.
+/// Kept in memory, too: a few megabytes, and 130 MB at most if all have as many headers as S3 allows.
 const IN_MEMORY: usize = 1 << 14;
 /// What a power cut may take.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
@@ -37,6 +37,7 @@ pub struct Facts {
     database: Database,
     /// What was asked for or noted lately; of files of which nothing is known, that.
     lately: Cache<FileId, Option<Arc<(Stamp, Known)>>>,
+    noting: Mutex<()>,
     synced: Mutex<Instant>,
 }
 
@@ -50,7 +51,7 @@ impl Facts {
             Database::create(path).map_err(|e| failed(e.to_string()))
         });
         let (lately, synced) = (Cache::new(IN_MEMORY), Mutex::new(Instant::now()));
-        let facts = Facts { database: opened?, lately, synced };
+        let facts = Facts { database: opened?, lately, noting: Mutex::default(), synced };
         facts.write(|_| Ok(())).map_err(|e| failed(e.to_string()))?;
         Ok(facts)
     }
@@ -94,15 +95,14 @@ impl Facts {
         noted: Option<Arc<(Stamp, Known)>>,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) {
-        // One write after the other: memory and database have the same last one.
-        let written = self.write(|table| {
-            change(table)?;
-            self.lately.insert(id, noted);
-            Ok(())
-        });
-        if let Err(e) = written {
-            self.lately.remove(&id);
-            tracing::warn!("note what is known of {id}: {e}");
+        // One after the other, and memory last: who read the database before it changed has his answer replaced.
+        let _alone = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.write(change) {
+            Ok(()) => self.lately.insert(id, noted),
+            Err(e) => {
+                self.lately.remove(&id);
+                tracing::warn!("note what is known of {id}: {e}");
+            }
         }
     }
 
