@@ -419,7 +419,8 @@ async fn what_is_written_to_a_file_that_is_gone_is_let_go() {
         t.pass(Duration::from_secs(10));
         t.far.memory.remove(b"file").unwrap();
         let written = tokio::time::timeout(DEADLINE, t.write(id, 0, b"bytes", stability)).await;
-        assert_eq!(kind(written.unwrap()).is_some(), stability == Stability::FileSync);
+        // Who does not wait may hear of it too, if the look was quick.
+        assert!(kind(written.unwrap()).is_some() || stability == Stability::Unstable);
         assert_eq!(t.vfs.flush(DEADLINE).await, []);
     }
 }
