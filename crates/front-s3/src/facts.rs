@@ -37,6 +37,7 @@ pub struct Facts {
     database: Database,
     /// What was asked for or noted lately; of files of which nothing is known, that.
     lately: Cache<FileId, Option<Arc<(Stamp, Known)>>>,
+    /// Held while something is noted, in the database and then in memory.
     noting: Mutex<()>,
     synced: Mutex<Instant>,
 }

@@ -132,7 +132,7 @@ impl Pending {
         self.files().values().for_each(|file| file.poke.notify_one());
     }
 
-    /// Takes the bytes in. With `awaited`, the writer waits for them.
+    /// Takes the bytes in. Who wants more than `Unstable` gets something to wait by.
     pub fn take(
         self: &Arc<Self>,
         id: FileId,
