@@ -442,19 +442,20 @@ impl State {
         if self.committing {
             return None;
         }
-        if self.target.is_none() && self.asked > self.target_done {
-            self.target = Some(self.asked);
+        loop {
+            if self.target.is_none() && self.asked > self.target_done {
+                self.target = Some(self.asked);
+            }
+            let target = self.target?;
+            if self.extents.is_to_arrive(target) {
+                return None;
+            }
+            if self.extents.is_to_commit(target) {
+                self.committing = true;
+                return Some(Step::Commit { arrivals: self.extents.arrivals() });
+            }
+            (self.target, self.target_done) = (None, target);
         }
-        let target = self.target?;
-        if self.extents.is_to_arrive(target) {
-            return None;
-        }
-        if self.extents.is_to_commit(target) {
-            self.committing = true;
-            return Some(Step::Commit { arrivals: self.extents.arrivals() });
-        }
-        (self.target, self.target_done) = (None, target);
-        None
     }
 
     fn step_of_laying(&mut self, limits: &Limits) -> Option<Step> {
@@ -591,90 +592,4 @@ pub fn after(time: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use types::FileKind;
-
-    use super::*;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp { seconds, nanos: 0 }
-    }
-
-    fn attr(seconds: i64) -> Attr {
-        let (atime, mtime, ctime) = (at(seconds), at(seconds), at(seconds));
-        let (kind, rdev) = (FileKind::Regular, (0, 0));
-        Attr {
-            kind,
-            mode: 0o600,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            rdev,
-            fsid: 1,
-            fileid: 1,
-            atime,
-            mtime,
-            ctime,
-        }
-    }
-
-    /// A time that was set just after a write was told as that of the write, until the file was let go.
-    #[test]
-    fn a_time_that_was_set_after_the_last_write_is_told() {
-        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-        let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
-        let mut state = file.lock();
-        state.take(
-            &attr(1),
-            (0, &Bytes::from_static(b"bytes")),
-            Stability::Unstable,
-            (0, Some(at(100))),
-            &Arc::new(room),
-        );
-        assert_eq!(state.view(&attr(2)).mtime, at(100));
-        state.found(clean);
-        assert_eq!(state.view(&attr(2)).mtime, at(100), "its bytes are still to be sent");
-        let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
-        state.extents.failed(part.number);
-        assert_eq!(state.view(&attr(2)).mtime, at(100));
-        state.found(clean);
-        assert_eq!(state.view(&attr(50)).mtime, at(50));
-    }
-    /// A file that was made with a verifier in its times, or whose mtime was set ahead, was told to have changed at that
-    /// time, and seemed to become older when the origin was asked.
-    #[test]
-    fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
-        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-        let room: Room =
-            Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
-        let mut state = file.lock();
-        let ahead = Attr { mtime: at(1_000_000), ..attr(1) };
-        let bytes = Bytes::from_static(b"bytes");
-        state.take(&ahead, (0, &bytes), Stability::Unstable, (0, None), &room);
-        assert_eq!(state.view(&ahead).ctime, after(at(1)), "the origin's clock is not known");
-        state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
-        let view = state.view(&ahead);
-        assert_eq!((view.mtime, view.ctime), (at(100), at(100)));
-    }
-
-    /// Until the sender had let go of the file it was told with the time of before, and then with another one.
-    #[test]
-    fn what_is_stored_is_told_as_the_origin_has_it() {
-        let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-        let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-        let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
-        let mut state = file.lock();
-        let bytes = Bytes::from_static(b"bytes");
-        state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &Arc::new(room));
-        let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
-        state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
-        assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
-        assert_eq!(state.view(&attr(2)).mtime, at(100));
-        state.laid(CacheKey { version: Version([2; 16]), size: 5, ..clean });
-        assert_eq!(state.view(&attr(50)).mtime, at(50));
-    }
-}
+mod tests;

@@ -1,0 +1,116 @@
+use types::FileKind;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp { seconds, nanos: 0 }
+}
+
+fn attr(seconds: i64) -> Attr {
+    let (atime, mtime, ctime) = (at(seconds), at(seconds), at(seconds));
+    let (kind, rdev) = (FileKind::Regular, (0, 0));
+    Attr {
+        kind,
+        mode: 0o600,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        rdev,
+        fsid: 1,
+        fileid: 1,
+        atime,
+        mtime,
+        ctime,
+    }
+}
+
+/// A time that was set just after a write was told as that of the write, until the file was let go.
+#[test]
+fn a_time_that_was_set_after_the_last_write_is_told() {
+    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+    let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+    let mut state = file.lock();
+    state.take(
+        &attr(1),
+        (0, &Bytes::from_static(b"bytes")),
+        Stability::Unstable,
+        (0, Some(at(100))),
+        &Arc::new(room),
+    );
+    assert_eq!(state.view(&attr(2)).mtime, at(100));
+    state.found(clean);
+    assert_eq!(state.view(&attr(2)).mtime, at(100), "its bytes are still to be sent");
+    let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
+    state.extents.failed(part.number);
+    assert_eq!(state.view(&attr(2)).mtime, at(100));
+    state.found(clean);
+    assert_eq!(state.view(&attr(50)).mtime, at(50));
+}
+
+/// A file that was made with a verifier in its times, or whose mtime was set ahead, was told to have changed at that
+/// time, and seemed to become older when the origin was asked.
+#[test]
+fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
+    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+    let room: Room = Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
+    let mut state = file.lock();
+    let ahead = Attr { mtime: at(1_000_000), ..attr(1) };
+    let bytes = Bytes::from_static(b"bytes");
+    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, None), &room);
+    assert_eq!(state.view(&ahead).ctime, after(at(1)), "the origin's clock is not known");
+    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
+    let view = state.view(&ahead);
+    assert_eq!((view.mtime, view.ctime), (at(100), at(100)));
+}
+
+/// Until the sender had let go of the file it was told with the time of before, and then with another one.
+#[test]
+fn what_is_stored_is_told_as_the_origin_has_it() {
+    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+    let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+    let mut state = file.lock();
+    let bytes = Bytes::from_static(b"bytes");
+    state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &Arc::new(room));
+    let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
+    state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
+    assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
+    assert_eq!(state.view(&attr(2)).mtime, at(100));
+    state.laid(CacheKey { version: Version([2; 16]), size: 5, ..clean });
+    assert_eq!(state.view(&attr(50)).mtime, at(50));
+}
+
+/// Who asked for more while a commit was under way was forgotten when that was over: nothing was waited for any more, and
+/// the COMMIT was answered when somebody wrote to the file again. Found by random writers with little room.
+#[test]
+fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
+    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
+    let room: Room = Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
+    let mut state = file.lock();
+    let limits = Limits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
+    let write_and_ask = |state: &mut State, offset| {
+        let bytes = Bytes::from_static(b"bytes");
+        state.take(&attr(1), (offset, &bytes), Stability::Unstable, (0, None), &room);
+        state.ask_commit();
+    };
+    let send = |state: &mut State| match state.next_step(&limits) {
+        Step::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
+        other => panic!("{other:?}"),
+    };
+    write_and_ask(&mut state, 0);
+    assert!(matches!(state.next_step(&limits), Step::Look));
+    state.looked(clean.version, clean);
+    send(&mut state);
+    let Step::Commit { arrivals } = state.next_step(&limits) else { panic!("all has arrived") };
+    write_and_ask(&mut state, 100);
+    send(&mut state);
+    assert_eq!(state.extents.committed(arrivals, [0; 8]), 0);
+    state.commit_is_over();
+    let next = state.next_step(&limits);
+    assert!(matches!(next, Step::Commit { .. }), "{next:?}");
+}
