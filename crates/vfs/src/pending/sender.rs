@@ -190,11 +190,8 @@ impl Pending {
     /// there after it, under the same version.
     async fn look(&self, file: &File) -> Result<(Version, CacheKey)> {
         let clean = file.lock().clean;
-        let now = if self.tells_before(file.junction) || self.was_looked_at(file.id)? {
-            clean
-        } else {
-            key_of(&self.namespace.refresh_changed(file.id).await?)?
-        };
+        let now =
+            if self.tells_before(file.junction) { clean } else { key_of(&self.lately(file.id).await?)? };
         // Of most files that are written to.
         if !self.cache.has(&now) {
             return Ok((now.version, now));
@@ -204,10 +201,14 @@ impl Pending {
         Ok((now.version, aside))
     }
 
-    /// Lately. Where the origin's answers to writes tell what was before, that is not needed.
-    fn was_looked_at(&self, id: FileId) -> Result<bool> {
-        let Found::Node(node) = self.namespace.getattr_known(id)? else { return Ok(false) };
-        Ok(self.namespace.age(&node).is_ok_and(|(age_ms, _)| age_ms < LOOKED_LATELY_MS))
+    /// What the origin has now, or had lately: others may have learnt it since the file was taken in.
+    async fn lately(&self, id: FileId) -> Result<Found> {
+        let known = self.namespace.getattr_known(id)?;
+        let age = |node| self.namespace.age(node).map_or(u64::MAX, |(age_ms, _)| age_ms);
+        match &known {
+            Found::Node(node) if age(node) < LOOKED_LATELY_MS => Ok(known),
+            _ => self.namespace.refresh_changed(id).await,
+        }
     }
 
     /// What the origin has now, told to the namespace; and the cache follows if it is ours alone.

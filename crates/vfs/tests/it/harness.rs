@@ -15,6 +15,8 @@ use vfs::{Lend, ReadOut, Vfs, WritePolicy, Writing};
 
 /// Past the default ttl of 30 s.
 pub const AFTER_TTL: Duration = Duration::from_secs(31);
+/// Longer than anything here takes on a slow machine; a wait that reaches it is a hang.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What clients see must not depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -229,6 +231,11 @@ impl Tier {
         let key = cache::CacheKey { file: id, version: found.version, size: found.attr.size };
         let source: Arc<dyn cache::Source> = Arc::new(Direct(self.far.clone(), found.reference));
         self.cache.warm(&key, &source, |_| {}).await.expect("fetched");
+    }
+
+    /// Its state is known anew, as after a listing that somebody asked for.
+    pub async fn is_asked_about(&self, id: FileId) {
+        self.namespace.refresh_changed(id).await.expect("answered");
     }
 
     /// The wall clock of the tier.

@@ -10,12 +10,10 @@ use types::{ByteRange, Caller, ErrorKind, FileId, Name, Result, SetAttr, Stabili
 use vfs::{CommitOut, WarmMode, WarmProgress, WriteOut};
 
 use crate::harness::{
-    AFTER_TTL, Mode, Tier, in_every_mode, joined, kind, tier, tier_over_whole_files, writable_tier,
+    AFTER_TTL, DEADLINE, Mode, Tier, in_every_mode, joined, kind, tier, tier_over_whole_files, writable_tier,
 };
 
-const MIB: u64 = 1 << 20;
-/// Longer than anything here takes on a slow machine; a wait that reaches it is a hang.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const MIB: u64 = 1 << 20;
 
 in_every_mode!(
     what_is_written_is_read_at_once_and_is_at_the_origin_after_the_commit,
@@ -54,17 +52,17 @@ impl Tier {
     }
 }
 
-fn tier_to_write(mode: Mode) -> Tier {
+pub fn tier_to_write(mode: Mode) -> Tier {
     writable_tier(mode, 64 * MIB, |_| {})
 }
 
-async fn file(t: &Tier, bytes: &[u8]) -> FileId {
+pub async fn file(t: &Tier, bytes: &[u8]) -> FileId {
     t.far.memory.write_file(b"file", bytes).unwrap();
     t.id(b"/file").await
 }
 
 /// Until it is so.
-async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+pub async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let wait = async {
         while !so() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -73,7 +71,7 @@ async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("never came about: {what}"));
 }
 
-fn pattern(seed: u64, length: u64) -> Vec<u8> {
+pub fn pattern(seed: u64, length: u64) -> Vec<u8> {
     origin::memory::generated(seed, ByteRange::new(0, length)).to_vec()
 }
 
@@ -165,41 +163,6 @@ async fn what_the_origin_was_sent_is_not_forgotten_for_later_bytes_that_never_re
     assert_eq!(kind(t.commit(id).await), Some(ErrorKind::NoSpace), "these are lost");
     assert_eq!(t.at_the_origin("file").await, model);
     assert_eq!(t.read_path(b"/file").await.unwrap(), model);
-}
-
-/// Of an origin that does not tell what was before, nobody can see in the next answer that something was.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_without_an_answer_is_not_covered_by_what_was_cached() {
-    // Which of two writes loses its answer is chance: only the one that is carried out first is hidden by the other's.
-    for _ in 0..8 {
-        let t = tier_to_write(Mode::NoReadahead);
-        t.far.be_silent();
-        let id = file(&t, &pattern(1, 50_000)).await;
-        t.unstable(id, 0, b"so that it is known to be silent").await;
-        t.commit(id).await.unwrap();
-        let mut model = t.read_path(b"/file").await.unwrap();
-        t.far.forget_calls();
-        let hung = t.far.gate.write().await;
-        for (at, byte) in [(10_000, 7), (20_000, 8)] {
-            t.unstable(id, at as u64, &[byte; 1000]).await;
-            model[at..at + 1000].fill(byte);
-        }
-        eventually("both are sent", || t.far.calls("write") == 2).await;
-        t.far.lose_an_answer();
-        drop(hung);
-        let there = async {
-            while t.at_the_origin("file").await != model {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, there).await.expect("both are there");
-        t.far.fail("write", ErrorKind::NoSpace, 9);
-        // What the origin has is looked at before anything is sent again, and that is refused.
-        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-        t.vfs.setattr(&Caller::root(), id, set, None).await.unwrap();
-        assert_eq!(kind(t.commit(id).await), Some(ErrorKind::NoSpace));
-        assert!(t.read_path(b"/file").await.unwrap() == model);
-    }
 }
 
 /// As an origin does that shows the version of a write before its bytes; here the clock stands still for it.
@@ -374,74 +337,6 @@ async fn writers_wait_while_too_much_is_pending_and_go_on_when_it_is_stored() {
     let model: Vec<u8> = (0..8).flat_map(|n| pattern(n, MIB)).collect();
     assert_eq!(t.at_the_origin("file").await, model);
     assert_eq!(t.read_path(b"/file").await.unwrap(), model);
-}
-
-/// It went on with what the file had been before it waited: the bytes that were stored meanwhile were shown as zeros, and at
-/// an origin that does not tell what was before they were cached as that, for good.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_waited_for_room_writes_on_what_was_stored_meanwhile() {
-    for silent in [true, false] {
-        let t = Arc::new(writable_tier(Mode::Cached, MIB, |_| {}));
-        if silent {
-            t.far.be_silent();
-        }
-        t.far.memory.write_file(b"other", b"").unwrap();
-        let id = file(&t, b"").await;
-        let other = t.id(b"/other").await;
-        t.unstable(id, 0, b"first").await;
-        let hung = t.far.gate.write().await;
-        t.unstable(other, 0, &pattern(0, MIB - (8 << 10))).await;
-        let last = {
-            let t = t.clone();
-            // Needs all of the room.
-            tokio::spawn(async move { t.unstable(id, MIB, &pattern(1, MIB)).await })
-        };
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(!last.is_finished(), "there is no room");
-        drop(hung);
-        tokio::time::timeout(DEADLINE, last).await.expect("goes on").unwrap();
-        let seen = t.read(id, 0, 5).await.unwrap();
-        assert_eq!(joined(&seen), b"first", "while the last is pending");
-        t.commit(id).await.unwrap();
-        let all = t.read_path(b"/file").await.unwrap();
-        assert_eq!((&all[..5], all.len() as u64), (&b"first"[..], 2 * MIB));
-        assert_eq!(t.at_the_origin("file").await, all);
-    }
-}
-
-/// The look was asked for again for ever, and the bytes kept their room.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_to_a_file_that_is_gone_is_let_go() {
-    for stability in [Stability::Unstable, Stability::FileSync] {
-        let t = tier_to_write(Mode::Cached);
-        t.far.be_silent();
-        let id = file(&t, b"known").await;
-        t.pass(Duration::from_secs(10));
-        t.far.memory.remove(b"file").unwrap();
-        let written = tokio::time::timeout(DEADLINE, t.write(id, 0, b"bytes", stability)).await;
-        // Who does not wait may hear of it too, if the look was quick.
-        assert!(kind(written.unwrap()).is_some() || stability == Stability::Unstable);
-        assert_eq!(t.vfs.flush(DEADLINE).await, []);
-    }
-}
-
-/// What others had written behind the end that we knew was taken for zeros, and cached as that, where the origin does not
-/// tell what was before.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_write_behind_what_others_added_does_not_cover_it_with_zeros() {
-    let t = tier_to_write(Mode::Cached);
-    t.far.be_silent();
-    t.far.memory.write_file(b"new", b"").unwrap();
-    let id = file(&t, b"").await;
-    t.unstable(id, 0, b"so that it is known to be silent").await;
-    t.commit(id).await.unwrap();
-    let new = t.id(b"/new").await;
-    t.pass(Duration::from_secs(10));
-    t.far.memory.write_file(b"new", b"by others").unwrap();
-    t.unstable(new, 1000, b"ours").await;
-    t.commit(new).await.unwrap();
-    let all = t.read_path(b"/new").await.unwrap();
-    assert_eq!((&all[..9], &all[1000..]), (&b"by others"[..], &b"ours"[..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

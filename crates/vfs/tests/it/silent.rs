@@ -1,0 +1,137 @@
+//! Writing to an origin that does not tell what a file was before a write, as Linux's NFS server does not: the tier looks
+//! at the file itself, and nothing that others wrote passes for something else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use types::{Caller, ErrorKind, SetAttr, Stability};
+
+use crate::harness::{DEADLINE, Mode, joined, kind, writable_tier};
+use crate::writing::{MIB, eventually, file, pattern, tier_to_write};
+
+/// Of an origin that does not tell what was before, nobody can see in the next answer that something was.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_without_an_answer_is_not_covered_by_what_was_cached() {
+    // Which of two writes loses its answer is chance: only the one that is carried out first is hidden by the other's.
+    for _ in 0..8 {
+        let t = tier_to_write(Mode::NoReadahead);
+        t.far.be_silent();
+        let id = file(&t, &pattern(1, 50_000)).await;
+        t.unstable(id, 0, b"so that it is known to be silent").await;
+        t.commit(id).await.unwrap();
+        let mut model = t.read_path(b"/file").await.unwrap();
+        t.far.forget_calls();
+        let hung = t.far.gate.write().await;
+        for (at, byte) in [(10_000, 7), (20_000, 8)] {
+            t.unstable(id, at as u64, &[byte; 1000]).await;
+            model[at..at + 1000].fill(byte);
+        }
+        eventually("both are sent", || t.far.calls("write") == 2).await;
+        t.far.lose_an_answer();
+        drop(hung);
+        let there = async {
+            while t.at_the_origin("file").await != model {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, there).await.expect("both are there");
+        t.far.fail("write", ErrorKind::NoSpace, 9);
+        // What the origin has is looked at before anything is sent again, and that is refused.
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        t.vfs.setattr(&Caller::root(), id, set, None).await.unwrap();
+        assert_eq!(kind(t.commit(id).await), Some(ErrorKind::NoSpace));
+        assert!(t.read_path(b"/file").await.unwrap() == model);
+    }
+}
+
+/// It went on with what the file had been before it waited: the bytes that were stored meanwhile were shown as zeros, and at
+/// an origin that does not tell what was before they were cached as that, for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waited_for_room_writes_on_what_was_stored_meanwhile() {
+    for silent in [true, false] {
+        let t = Arc::new(writable_tier(Mode::Cached, MIB, |_| {}));
+        if silent {
+            t.far.be_silent();
+        }
+        t.far.memory.write_file(b"other", b"").unwrap();
+        let id = file(&t, b"").await;
+        let other = t.id(b"/other").await;
+        t.unstable(id, 0, b"first").await;
+        let hung = t.far.gate.write().await;
+        t.unstable(other, 0, &pattern(0, MIB - (8 << 10))).await;
+        let last = {
+            let t = t.clone();
+            // Needs all of the room.
+            tokio::spawn(async move { t.unstable(id, MIB, &pattern(1, MIB)).await })
+        };
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!last.is_finished(), "there is no room");
+        drop(hung);
+        tokio::time::timeout(DEADLINE, last).await.expect("goes on").unwrap();
+        let seen = t.read(id, 0, 5).await.unwrap();
+        assert_eq!(joined(&seen), b"first", "while the last is pending");
+        t.commit(id).await.unwrap();
+        let all = t.read_path(b"/file").await.unwrap();
+        assert_eq!((&all[..5], all.len() as u64), (&b"first"[..], 2 * MIB));
+        assert_eq!(t.at_the_origin("file").await, all);
+    }
+}
+
+/// The look was asked for again for ever, and the bytes kept their room.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_to_a_file_that_is_gone_is_let_go() {
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        let t = tier_to_write(Mode::Cached);
+        t.far.be_silent();
+        let id = file(&t, b"known").await;
+        t.pass(Duration::from_secs(10));
+        t.far.memory.remove(b"file").unwrap();
+        let written = tokio::time::timeout(DEADLINE, t.write(id, 0, b"bytes", stability)).await;
+        // Who does not wait may hear of it too, if the look was quick.
+        assert!(kind(written.unwrap()).is_some() || stability == Stability::Unstable);
+        assert_eq!(t.vfs.flush(DEADLINE).await, []);
+    }
+}
+
+/// What others had written behind the end that we knew was taken for zeros, and cached as that, where the origin does not
+/// tell what was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_behind_what_others_added_does_not_cover_it_with_zeros() {
+    let t = tier_to_write(Mode::Cached);
+    t.far.be_silent();
+    t.far.memory.write_file(b"new", b"").unwrap();
+    let id = file(&t, b"").await;
+    t.unstable(id, 0, b"so that it is known to be silent").await;
+    t.commit(id).await.unwrap();
+    let new = t.id(b"/new").await;
+    t.pass(Duration::from_secs(10));
+    t.far.memory.write_file(b"new", b"by others").unwrap();
+    t.unstable(new, 1000, b"ours").await;
+    t.commit(new).await.unwrap();
+    let all = t.read_path(b"/new").await.unwrap();
+    assert_eq!((&all[..9], &all[1000..]), (&b"by others"[..], &b"ours"[..]));
+}
+
+/// A listing told what others had written after the write was taken in and before the sender looked at the file: it had
+/// been looked at lately then, and what was cached of the version before passed for what was there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_wrote_and_a_listing_told_is_not_covered_by_what_was_cached() {
+    let t = tier_to_write(Mode::Cached);
+    t.far.be_silent();
+    let id = file(&t, &pattern(1, 100_000)).await;
+    t.unstable(id, 0, b"so that it is known to be silent").await;
+    t.commit(id).await.unwrap();
+    t.read_path(b"/file").await.unwrap();
+    let mut model = pattern(2, 100_000);
+    t.pass(Duration::from_secs(10));
+    t.far.memory.write_file(b"file", &model).unwrap();
+    t.far.forget_calls();
+    t.far.fail("getattr", ErrorKind::Unavailable, 1);
+    t.unstable(id, 5000, b"ours").await;
+    model[5000..5004].copy_from_slice(b"ours");
+    eventually("a look that fails, and is tried again later", || t.far.calls("getattr") > 0).await;
+    t.is_asked_about(id).await;
+    t.commit(id).await.unwrap();
+    assert!(t.read_path(b"/file").await.unwrap() == model);
+    assert!(t.at_the_origin("file").await == model);
+}
