@@ -2,7 +2,7 @@
 """What programs see of the policy `back` through a FUSE mount, with the origin far away, against the local file system.
 
     scripts/measure-back.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--rtt 200ms] [--rate 1Gbit]
-                            [--only sequential]
+                            [--only sequential|through]
 
 All of it on this machine, as root (mount): a NAS (forebay serve over a directory, written through), the line (forebay
 bench relay), a tier with `--write back` whose journal is on the disk of DIR, and a mount of it. Each round does on the
@@ -15,6 +15,8 @@ mount and on the local file system, one after the other:
  - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
    the same for 5 s before it; and again with the reader on a processor of its own, before and during: there it loses
    what the flush takes from it, and not what NAS and line, which are elsewhere in earnest, take from this machine
+With `--only through` the mount is written through, and each round is one writer: 1 GiB in writes of 1 MiB, from the first
+to the end of its fsync, as a share of the line (take `--rtt 221ms`).
 Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory.
 """
 import argparse, json, mmap, multiprocessing, os, random, re, shutil, signal, statistics, subprocess, sys, tempfile, time
@@ -30,7 +32,8 @@ def started(command, log):
 
 class Stage:
     def __init__(self, args, base):
-        self.forebay, self.room, self.processes = args.forebay, base, []
+        self.forebay, self.processes = args.forebay, []
+        policy = "through" if args.only == "through" else "back"
         export, self.mount, log = base + "/export", base + "/mnt", base + "/log"
         os.makedirs(export), os.makedirs(self.mount)
         with open(export + "/kept", "wb") as kept:
@@ -45,7 +48,8 @@ class Stage:
         relay = re.search(r"127\.0\.0\.1:\d+", relay).group()
         with open(base + "/tier.toml", "w") as config:
             config.write(f'[journal]\nsize = "8GiB"\n[[junction]]\npath = "/"\norigin = "nfs://{relay}/?mountport='
-                         f'{relay.split(":")[1]}&nconnect=4"\nwrite = "back"\nflush_delay = "1h"\n')
+                         f'{relay.split(":")[1]}&nconnect=4"\nwrite = "{policy}"\n'
+                         + 'flush_delay = "1h"\n' * (policy == "back"))
         self.admin = json.loads(self.start(
             ["serve", "--config", base + "/tier.toml", "--cache", base + "/cache", "--cache-size", "8GiB", "--nfs",
              "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mount", self.mount, "--json"], log))["admin"]
@@ -160,15 +164,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rtt", default="200ms")
     parser.add_argument("--rate", default="1Gbit")
-    parser.add_argument("--only", choices=["sequential"])
+    parser.add_argument("--only", choices=["sequential", "through"])
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
     results = {name: [] for name in ["creates /s", "fsync ms", "direct, both MB/s", "cached to direct MB/s",
-                                     "cached, both MB/s", "flush of the line", "reads /s", "reads apart /s"]}
+                                     "cached, both MB/s", "flush of the line", "reads /s", "reads apart /s",
+                                     "through, of the line"]}
     stage = Stage(args, base)
     try:
         local = base + "/local"
         for n in range(args.rounds):
+            if args.only == "through":
+                rate = sequential(f"{stage.mount}/t{n}", 1024, False) * 1e6
+                results["through, of the line"].append((rate, 1e9 / 8))
+                os.remove(f"{stage.mount}/t{n}")
+                show(n, results)
+                continue
             os.makedirs(local)
             both = sequential(f"{stage.mount}/d{n}", SEQUENTIAL, True), sequential(local + "/d", SEQUENTIAL, True)
             results["direct, both MB/s"].append(both)
