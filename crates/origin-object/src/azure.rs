@@ -21,7 +21,7 @@ use types::{ByteRange, Error, ErrorKind, Result};
 use crate::azure_place::Place;
 use crate::errors::garbled;
 use crate::http::Http;
-use crate::rest::{Ask, PATH, Rest, time_of};
+use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
 use crate::sign::Environment;
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::Config;
@@ -111,7 +111,7 @@ impl Azure {
                     page.objects.push(Listed {
                         key: name.text().map_err(|e| strange(&e))?,
                         size: properties.content_length,
-                        etag: quoted(properties.etag),
+                        etag: properties.etag,
                         modified,
                         metadata: Some(metadata),
                     });
@@ -248,11 +248,6 @@ fn block_id(upload: &Upload, number: u32) -> String {
     format!("{}{number:08}", upload.id)
 }
 
-/// Listings leave the quotation marks away.
-fn quoted(etag: String) -> String {
-    if etag.ends_with('"') { etag } else { format!("\"{etag}\"") }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ListAnswer {
@@ -304,7 +299,7 @@ impl NameXml {
 struct Properties {
     #[serde(rename = "Last-Modified")]
     last_modified: String,
-    #[serde(rename = "Etag")]
+    #[serde(rename = "Etag", deserialize_with = "etag_in_xml")]
     etag: String,
     #[serde(rename = "Content-Length")]
     content_length: u64,
@@ -336,8 +331,8 @@ mod tests {
         );
         let told: ListAnswer = quick_xml::de::from_str(&xml).unwrap();
         let names = told.blobs.entries.into_iter().map(|entry| match entry {
-            Entry::Blob { name, metadata, .. } => {
-                assert_eq!(metadata["Mode"], "1");
+            Entry::Blob { name, metadata, properties } => {
+                assert_eq!((metadata["Mode"].as_str(), properties.etag.as_str()), ("1", "\"0x8D\""));
                 name.text().unwrap()
             }
             Entry::BlobPrefix { name } => name.text().unwrap(),

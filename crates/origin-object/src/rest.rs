@@ -9,7 +9,7 @@ use bytes::Bytes;
 use chrono::{DateTime, FixedOffset};
 use hyper::body::Incoming;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::{Refusal, garbled, unanswered};
@@ -199,7 +199,7 @@ impl Rest {
         let metadata = headers.iter().filter_map(|(name, value)| {
             Some((name.as_str().strip_prefix(self.meta)?.to_owned(), value.to_str().ok()?.to_owned()))
         });
-        Ok(Stat { size, etag: etag.to_owned(), modified, metadata: metadata.collect() })
+        Ok(Stat { size, etag: quoted(etag), modified, metadata: metadata.collect() })
     }
 
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
@@ -269,8 +269,19 @@ impl Rest {
     /// Of what was stored.
     pub fn etag_of(&self, operation: &'static str, key: &str, headers: &HeaderMap) -> Result<String> {
         let etag = headers.get(header::ETAG).and_then(|value| value.to_str().ok());
-        etag.map(str::to_owned).ok_or_else(|| garbled(operation, self.place(key), "an answer without ETag"))
+        etag.map(quoted).ok_or_else(|| garbled(operation, self.place(key), "an answer without ETag"))
     }
+}
+
+/// Some stores leave the quotation marks away, most of them in XML only: the same contents are to have one ETag, and
+/// conditions are written with them.
+fn quoted(etag: &str) -> String {
+    if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
+}
+
+/// An ETag in XML.
+pub fn etag_in_xml<'de, D: Deserializer<'de>>(xml: D) -> std::result::Result<String, D::Error> {
+    String::deserialize(xml).map(|etag| quoted(&etag))
 }
 
 fn time_in(headers: &HeaderMap, name: HeaderName) -> Option<Timestamp> {

@@ -13,7 +13,7 @@ use types::{ByteRange, Result};
 
 use crate::errors::garbled;
 use crate::http::Http;
-use crate::rest::{Ask, PATH, Rest, time_of};
+use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
 use crate::sign::{Environment, Place};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::{Addressing, Config};
@@ -206,7 +206,7 @@ struct ListedXml {
     key: String,
     size: u64,
     last_modified: String,
-    #[serde(rename = "ETag")]
+    #[serde(rename = "ETag", deserialize_with = "etag_in_xml")]
     e_tag: String,
 }
 
@@ -225,6 +225,27 @@ struct BeginAnswer {
 /// Of a copy, a copied part, a completed upload.
 #[derive(Deserialize)]
 struct CopyAnswer {
-    #[serde(rename = "ETag")]
+    #[serde(rename = "ETag", deserialize_with = "etag_in_xml")]
     e_tag: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its listings told of another version than its answers to HEAD, and its copies were not known for copies.
+    #[test]
+    fn an_object_has_one_etag_however_a_store_spells_it() {
+        for spelled in ["&quot;0a-2&quot;", "\"0a-2\"", "0a-2"] {
+            let listed = format!(
+                "<ListBucketResult><Contents><Key>k</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>\
+                 {spelled}</ETag><Size>3</Size></Contents></ListBucketResult>"
+            );
+            let listed: ListAnswer = quick_xml::de::from_str(&listed).unwrap();
+            assert_eq!(listed.contents[0].e_tag, "\"0a-2\"", "{spelled}");
+            let copied = format!("<CopyObjectResult><ETag>{spelled}</ETag></CopyObjectResult>");
+            let copied: CopyAnswer = quick_xml::de::from_str(&copied).unwrap();
+            assert_eq!(copied.e_tag, "\"0a-2\"", "{spelled}");
+        }
+    }
 }
