@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use types::{Error, ErrorKind, FileId, Result, Version};
@@ -18,8 +19,11 @@ const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("facts");
 const ENTRIES_MAX: u64 = 1 << 20;
 /// Given up at once when there are too many.
 const EVICTED: usize = 1 << 12;
-/// Kept in memory, too: a few megabytes, and 130 MB at most if all have as many headers as S3 allows.
-const IN_MEMORY: usize = 1 << 14;
+/// Bytes of what is kept in memory, too: of some 30,000 objects with few headers.
+const IN_MEMORY: u64 = 8 << 20;
+/// What an entry takes in memory besides its texts, and each of those; roughly.
+const ENTRY_BYTES: u64 = 200;
+const TEXT_BYTES: u64 = 24;
 /// What a power cut may take.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
@@ -36,10 +40,24 @@ pub struct Known {
 pub struct Facts {
     database: Database,
     /// What was asked for or noted lately; of files of which nothing is known, that.
-    lately: Cache<FileId, Option<Arc<(Stamp, Known)>>>,
+    lately: Cache<FileId, Lately, Weigher>,
     /// Held while something is noted, in the database and then in memory.
     noting: Mutex<()>,
     synced: Mutex<Instant>,
+}
+
+type Lately = Option<Arc<(Stamp, Known)>>;
+
+#[derive(Clone)]
+struct Weigher;
+
+impl Weighter<FileId, Lately> for Weigher {
+    fn weight(&self, _: &FileId, lately: &Lately) -> u64 {
+        let Some(noted) = lately else { return ENTRY_BYTES };
+        let texts = noted.1.headers.iter().flat_map(|(name, value)| [name, value]);
+        let texts = texts.chain([&noted.1.etag]);
+        texts.map(|text| TEXT_BYTES + text.len() as u64).sum::<u64>() + ENTRY_BYTES
+    }
 }
 
 impl Facts {
@@ -51,7 +69,8 @@ impl Facts {
             std::fs::remove_file(path).map_err(|e| failed(e.to_string()))?;
             Database::create(path).map_err(|e| failed(e.to_string()))
         });
-        let (lately, synced) = (Cache::new(IN_MEMORY), Mutex::new(Instant::now()));
+        let lately = Cache::with_weighter((IN_MEMORY / ENTRY_BYTES) as usize, IN_MEMORY, Weigher);
+        let synced = Mutex::new(Instant::now());
         let facts = Facts { database: opened?, lately, noting: Mutex::default(), synced };
         facts.write(|_| Ok(())).map_err(|e| failed(e.to_string()))?;
         Ok(facts)
@@ -93,7 +112,7 @@ impl Facts {
     fn logged(
         &self,
         id: FileId,
-        noted: Option<Arc<(Stamp, Known)>>,
+        noted: Lately,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) {
         // One after the other, and memory last: who read the database before it changed has his answer replaced.
@@ -224,7 +243,74 @@ pub fn decode_texts(mut bytes: &[u8]) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use types::{Attr, FileKind, JunctionId, Timestamp};
+
     use super::*;
+
+    fn node(id: u8, version: u64) -> Node {
+        let time = Timestamp { seconds: 1, nanos: 0 };
+        let attr = Attr {
+            kind: FileKind::Regular,
+            mode: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: version,
+            used: 0,
+            rdev: (0, 0),
+            fsid: 1,
+            fileid: 1,
+            atime: time,
+            mtime: time,
+            ctime: time,
+        };
+        let mut of = [0; 16];
+        of[..8].copy_from_slice(&version.to_le_bytes());
+        Node { id: FileId([id; 16]), junction: JunctionId(1), attr, version: Version(of) }
+    }
+
+    fn known(n: u64, header: usize) -> Known {
+        Known { etag: n.to_string(), headers: vec![("x".into(), "y".repeat(header))] }
+    }
+
+    /// Readers put what the database has in memory while it changes.
+    #[test]
+    fn what_was_noted_last_is_what_is_read_whoever_reads_meanwhile() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let facts = Facts::open(&dir.path().join("facts")).expect("opened");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        facts.get(&node(1, 0), true);
+                        facts.lately.remove(&FileId([1; 16]));
+                    }
+                });
+            }
+            for n in 1..2000 {
+                facts.put(&node(1, n), &known(n, 1));
+                assert_eq!(facts.get(&node(1, n), false), Some(known(n, 1)));
+            }
+            facts.forget(FileId([1; 16]));
+            assert_eq!(facts.get(&node(1, 1999), false), None);
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn what_is_kept_in_memory_is_bounded_by_its_bytes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let facts = Facts::open(&dir.path().join("facts")).expect("opened");
+        for n in 0..200 {
+            facts.put(&node(n, 1), &known(1, 60_000));
+        }
+        assert!(facts.lately.weight() <= IN_MEMORY, "{} bytes", facts.lately.weight());
+        assert!(facts.lately.len() > 50, "{}", facts.lately.len());
+        assert!((0..200).all(|n| facts.get(&node(n, 1), false).is_some()), "the database has all");
+    }
 
     #[test]
     fn what_was_noted_is_read_back_and_what_is_damaged_is_nothing() {
