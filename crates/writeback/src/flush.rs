@@ -230,7 +230,7 @@ impl Shared {
     }
 
     pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position, in_doubt: bool) {
-        self.plan().add(Pending { sequence, operation, position, in_doubt });
+        self.plan().add(Pending { sequence, operation, position, in_doubt, carried: false });
         self.bell.notify_one();
     }
 
@@ -253,15 +253,13 @@ impl Shared {
     }
 
     /// Whatever happens, the plan knows of it afterwards.
-    pub(crate) async fn carry(&self, unit: Unit) {
-        match self.carry_and_mark(&unit).await {
+    pub(crate) async fn carry(&self, mut unit: Unit) {
+        match self.carry_and_mark(&mut unit).await {
             Ok(()) => {
                 self.outages().remove(&unit.junction);
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
-                // Who finds it done finds it counted.
-                self.metrics.flushed(&unit);
                 self.plan().done(&unit.sequences);
             }
             Err(error) if passes(&error) => self.hold(&unit, &error),
@@ -271,15 +269,21 @@ impl Shared {
         self.bell.notify_one();
     }
 
-    async fn carry_and_mark(&self, unit: &Unit) -> Result<()> {
+    /// What is at the origin is not carried there again if only the mark fails: the journal may have given up its bytes.
+    async fn carry_and_mark(&self, unit: &mut Unit) -> Result<()> {
         if self.sabotage.is(Bug::DoneBeforeApplied) {
             self.mark(unit).await?;
         }
-        let policy = self.plan().policy(unit.junction).conflict;
-        tracing::debug!("flush {} {:?}: {:?}", unit.object, unit.sequences, unit.work);
-        let flushed = Carry::new(self, unit, policy).out().await?;
-        tracing::debug!("flushed {} {:?}: {:?}", unit.object, unit.sequences, flushed.found);
-        self.home.flushed(&flushed).await;
+        if !unit.carried {
+            let policy = self.plan().policy(unit.junction).conflict;
+            tracing::debug!("flush {} {:?}: {:?}", unit.object, unit.sequences, unit.work);
+            let flushed = Carry::new(self, unit, policy).out().await?;
+            tracing::debug!("flushed {} {:?}: {:?}", unit.object, unit.sequences, flushed.found);
+            self.home.flushed(&flushed).await;
+            unit.carried = true;
+            // Who finds it done finds it counted.
+            self.metrics.flushed(unit);
+        }
         self.mark(unit).await
     }
 

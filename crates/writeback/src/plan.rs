@@ -32,6 +32,8 @@ pub struct Pending {
     pub position: Position,
     /// It may be at the origin, in part or as a whole: it was there before this start, or was tried without an answer.
     pub in_doubt: bool,
+    /// It is at the origin, and all that is missing is that the journal keeps that: its bytes may be given up there.
+    pub carried: bool,
 }
 
 /// Which operations a flush is asked for; what these wait for goes first.
@@ -174,8 +176,9 @@ impl Plan {
             let chain = chain
                 .into_iter()
                 .flat_map(|chain| chain.range(first..))
-                .take(most.operations)
                 .copied()
+                .take_while(|sequence| !self.pending[sequence].carried)
+                .take(most.operations)
                 .collect();
             let due = |pending: &Pending| self.is_due(pending, now, filling);
             let around = Around {
@@ -254,6 +257,7 @@ impl Plan {
             self.running.remove(sequence);
             if let Some(pending) = self.pending.get_mut(sequence) {
                 pending.in_doubt = true;
+                pending.carried |= unit.carried;
             }
             if self.depend.is_free(*sequence) {
                 self.make_ready(*sequence);

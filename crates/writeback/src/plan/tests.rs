@@ -41,7 +41,7 @@ fn plan(policy: FlushPolicy, actions: Vec<Action>) -> Plan {
         let position = Position { sequence, segment: 0, offset: 0, head_length: 0, data_length };
         let acknowledged = Timestamp { seconds: sequence as i64, nanos: 0 };
         let operation = Operation { junction: JUNCTION, acknowledged, since: acknowledged, action };
-        plan.add(Pending { sequence, operation, position, in_doubt: false });
+        plan.add(Pending { sequence, operation, position, in_doubt: false, carried: false });
     }
     plan
 }

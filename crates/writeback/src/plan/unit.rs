@@ -43,6 +43,8 @@ pub struct Unit {
     pub work: Work,
     /// It may have been carried out in part: by an attempt without an answer, or before a crash.
     pub in_doubt: bool,
+    /// All of it is at the origin: it is to be marked as done, and no more.
+    pub carried: bool,
     /// That travel.
     pub bytes: u64,
 }
@@ -107,6 +109,9 @@ pub struct Around<'a> {
 impl Around<'_> {
     /// Of which `first`, which waits for nothing, is the first.
     pub fn form(&self, first: &Pending) -> Unit {
+        if first.carried {
+            return unit(first, vec![first], Work::Vanished);
+        }
         let is_make = matches!(first.operation.action, Action::Make { .. });
         if is_make
             && (!first.in_doubt || self.sabotage.is(Bug::VanishInDoubt))
@@ -201,6 +206,7 @@ fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
         since: operation.since,
         work,
         in_doubt: members.iter().any(|member| member.in_doubt),
+        carried: first.carried,
         bytes,
     }
 }

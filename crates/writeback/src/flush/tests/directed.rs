@@ -352,3 +352,42 @@ fn parts_of_many_large_files_take_turns() {
         assert_eq!(world.at_origin(&format!("/large{n}")).unwrap(), "x\0".repeat(40).as_bytes()[..79]);
     }
 }
+
+/// It was carried to the origin once more, which begins with emptying the file there; and the journal had given up its
+/// bytes.
+#[test]
+fn what_is_at_the_origin_is_not_carried_again_when_only_its_mark_fails() {
+    for fsync in [false, true] {
+        for written_before in [false, true] {
+            let mut world = world(ConflictPolicy::KeepBoth);
+            let (file, path) = match written_before {
+                true => (file(&world, "a"), "/a"),
+                false => (make(&mut world, "new"), "/new"),
+            };
+            if written_before {
+                let base = world.base(file);
+                world.journal(Action::Truncate { file, size: 0, size_before: 28, base }, &[]);
+            }
+            write(&mut world, file, b"all there is");
+            world.clock.pass(200);
+            world.fail_marks(fsync);
+            for _ in 0..500 {
+                world.flush_step();
+            }
+            assert_eq!(world.at_origin(path).unwrap(), b"all there is", "the first time");
+            assert!(world.pending() > 0, "or no mark failed");
+            for _ in 0..500 {
+                world.clock.pass(1);
+                world.flush_step();
+            }
+            assert_eq!(world.at_origin(path).unwrap(), b"all there is", "again and again");
+            if fsync {
+                world.crash(); // nothing else helps
+            } else {
+                world.marks_go_again();
+            }
+            world.flush_all().unwrap();
+            assert_eq!(world.at_origin(path).unwrap(), b"all there is");
+        }
+    }
+}

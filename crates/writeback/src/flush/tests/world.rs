@@ -263,6 +263,21 @@ impl World {
         !self.running.is_empty()
     }
 
+    /// For good, or until there is room again.
+    pub fn fail_marks(&self, fsync: bool) {
+        let faults = &self.disk.faults;
+        if fsync {
+            faults.sync_fails_in.store(1, SeqCst);
+        } else {
+            faults.copies_on_write.store(true, SeqCst);
+            faults.full.store(true, SeqCst);
+        }
+    }
+
+    pub fn marks_go_again(&self) {
+        self.disk.faults.full.store(false, SeqCst);
+    }
+
     /// The tier dies here and starts anew.
     pub fn crash(&mut self) {
         match self.random.below(2) {
