@@ -62,7 +62,7 @@ impl Unit {
 
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// It came to nothing.
+    /// Nothing travels: it came to nothing, or is at the origin already.
     Vanished,
     Object {
         make: Option<Making>,
