@@ -273,21 +273,23 @@ impl Draft {
             state.forget_times(self.times);
             full
         };
-        for (number, bytes) in full {
-            self.send(store, turns, number, bytes).await?;
+        // If one of them fails, or the caller goes away, all that are not stored go back.
+        let back = |(number, bytes)| Back { draft: self, number, bytes: Some(bytes) };
+        let all: Vec<Back<'_>> = full.into_iter().map(back).collect();
+        for part in all {
+            self.send(store, turns, part).await?;
         }
         Ok(Wrote::Taken)
     }
 
     /// A part that fails goes back to where it was, so that it can be asked for again.
-    async fn send(&self, store: &dyn Store, turns: &Turns, number: u32, bytes: Bytes) -> Result<()> {
+    async fn send(&self, store: &dyn Store, turns: &Turns, back: Back<'_>) -> Result<()> {
+        let (number, bytes) = (back.number, back.bytes.clone().unwrap_or_default());
         let sent = async {
             let upload = self.upload(store).await?;
             let _turn = turns.take().await;
-            store.part(&upload, number, bytes.clone()).await
+            store.part(&upload, number, bytes).await
         };
-        // The caller may go away in the middle of it.
-        let back = Back { draft: self, number, bytes: Some(bytes.clone()) };
         let part = sent.await?;
         back.stored(part);
         Ok(())

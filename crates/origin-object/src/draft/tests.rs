@@ -188,3 +188,18 @@ async fn parts_that_fill_side_by_side_are_of_one_upload() {
     }
     assert_eq!((*memory.begun.lock().unwrap(), memory.parts.lock().unwrap().len()), (1, 3));
 }
+
+/// The second of them had no bytes any more, and nothing could be completed ever after.
+#[tokio::test]
+async fn of_parts_that_one_write_fills_all_are_here_still_if_the_first_is_refused() {
+    let memory = Arc::new(Memory { refuse: Mutex::new(Some(("part", 1))), ..Memory::default() });
+    let store: Arc<dyn Store> = memory.clone();
+    let (draft, turns) = (draft_of(0), Arc::new(Turns::new()));
+    let two = Bytes::from(vec![1; 2 * PART as usize]);
+    let refused = draft.write(&*store, &turns, 0, &two).await;
+    assert_eq!(refused.err().map(|e| e.kind()), Some(ErrorKind::Unavailable));
+    let again = draft.write(&*store, &turns, 0, &two).await;
+    assert!(matches!(again, Ok(Wrote::Taken)));
+    let completed = draft.complete(&store, &turns, &|_| ()).await.unwrap().expect("changed");
+    assert_eq!((completed.size, memory.object.lock().unwrap().len() as u64), (2 * PART, 2 * PART));
+}
