@@ -35,10 +35,23 @@ struct Extent<R> {
     data: Bytes,
     /// Of the write, in the order of writes.
     sequence: u64,
+    /// The first write that waits for what is here to be stored: the one above, or one whose bytes it replaced before
+    /// they were at the origin.
+    since: u64,
+    /// What was promised to any of these.
     stability: Stability,
     written_ms: u64,
     phase: Phase,
     _room: R,
+}
+
+/// A part under way. Of some of it later bytes may be here by now.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    range: ByteRange,
+    /// As of its extents.
+    since: u64,
+    stability: Stability,
 }
 
 /// To be sent in one call.
@@ -87,10 +100,10 @@ pub struct Lay {
 #[derive(Clone, Debug)]
 struct Kept {
     verifier: WriteVerifier,
-    /// The origin took the last of them as this one.
-    arrival: u64,
-    /// The first write that any of them is of.
-    sequence: u64,
+    /// What it took as which one, and the first write that waits for that.
+    parts: Vec<(u64, u64)>,
+    /// The first of all these.
+    since: u64,
 }
 
 #[derive(Debug)]
@@ -99,11 +112,10 @@ pub struct Extents<R> {
     map: BTreeMap<u64, Extent<R>>,
     /// Offsets of those that wait.
     waiting: BTreeSet<u64>,
-    /// What is in each part under way; of some of it later bytes may be here by now.
-    under_way: BTreeMap<u64, ByteRange>,
+    under_way: BTreeMap<u64, Flight>,
     /// Where bytes that were sent were replaced before the cache had them.
     replaced: Ranges,
-    /// Writes that are not over, and in how many extents.
+    /// Writes that wait for something, and for how many extents.
     open: BTreeMap<u64, usize>,
     /// What the origin keeps and is to commit.
     kept: Option<Kept>,
@@ -192,13 +204,14 @@ impl<R: Clone> Extents<R> {
         room: &R,
     ) {
         let range = ByteRange::new(offset, data.len() as u64);
-        self.clear(range);
+        let (since, promised) = self.clear(range).unwrap_or((sequence, stability));
+        let (since, stability) = (since.min(sequence), stability.max(promised));
         let mut at = offset;
         while at < range.end() {
             let end = (at / self.part_max + 1).saturating_mul(self.part_max).min(range.end());
             let data = data.slice((at - offset) as usize..(end - offset) as usize);
             let (phase, written_ms, _room) = (Phase::Waiting, now_ms, room.clone());
-            self.insert(at, Extent { data, sequence, stability, written_ms, phase, _room });
+            self.insert(at, Extent { data, sequence, since, stability, written_ms, phase, _room });
             at = end;
         }
     }
@@ -208,38 +221,39 @@ impl<R: Clone> Extents<R> {
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        self.over(range).any(|(_, extent)| extent.sequence <= sequence)
+        self.over(range).any(|(_, extent)| extent.since <= sequence)
     }
 
-    /// Is anything of what was written to `range` up to this write not on stable storage at the origin yet?
+    /// Is anything of what was written to `range` up to this write, or over it before it was sent, not on stable storage at
+    /// the origin yet?
     pub fn is_unstored(&self, range: ByteRange, sequence: u64) -> bool {
         // Of what is kept nobody knows where it was.
-        if self.kept.as_ref().is_some_and(|kept| kept.sequence <= sequence) {
+        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) {
+            return true;
+        }
+        if self.under_way.values().any(|part| part.since <= sequence && overlap(&part.range, &range)) {
             return true;
         }
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
         let unstored = |extent: &Extent<R>| !matches!(extent.phase, Phase::Stored | Phase::Laying);
-        self.over(range).any(|(_, extent)| extent.sequence <= sequence && unstored(extent))
+        self.over(range).any(|(_, extent)| extent.since <= sequence && unstored(extent))
     }
 
     /// Are bytes of writes up to this one on their way, or not even that?
     pub fn is_to_arrive(&self, sequence: u64) -> bool {
-        let early = |extent: &Extent<R>| {
-            extent.sequence <= sequence && matches!(extent.phase, Phase::Waiting | Phase::Sending(_))
-        };
-        self.map.values().any(early)
+        let waits = |extent: &Extent<R>| extent.since <= sequence && extent.phase == Phase::Waiting;
+        self.under_way.values().any(|part| part.since <= sequence) || self.map.values().any(waits)
     }
 
     /// Bytes of a write up to this one that the origin has in memory only, or keeps.
     pub fn is_to_commit(&self, sequence: u64) -> bool {
-        if self.kept.as_ref().is_some_and(|kept| kept.sequence <= sequence) {
+        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) {
             return true;
         }
-        let unstable = |extent: &Extent<R>| {
-            extent.sequence <= sequence && matches!(extent.phase, Phase::Unstable { .. })
-        };
+        let unstable =
+            |extent: &Extent<R>| extent.since <= sequence && matches!(extent.phase, Phase::Unstable { .. });
         self.unstable_bytes > 0 && self.map.values().any(unstable)
     }
 
@@ -261,11 +275,11 @@ impl<R: Clone> Extents<R> {
             let run = self.run_from(offset);
             let due = |extent: &Extent<R>| {
                 extent.stability > Stability::Unstable
-                    || extent.sequence <= due.sequence
+                    || extent.since <= due.sequence
                     || extent.written_ms <= due.written_ms
             };
             let full = run.length == self.part_max;
-            let free = !self.under_way.values().any(|other| overlap(other, &run));
+            let free = !self.under_way.values().any(|other| overlap(&other.range, &run));
             if free && (full || self.over(run).any(|(_, extent)| due(extent))) {
                 self.cursor = run.end();
                 return Some(self.start(run));
@@ -293,10 +307,10 @@ impl<R: Clone> Extents<R> {
         self.parts += 1;
         let number = self.parts;
         let mut pieces = Vec::new();
-        let mut stability = Stability::Unstable;
+        let (mut since, mut stability) = (u64::MAX, Stability::Unstable);
         for (offset, extent) in self.map.range_mut(run.offset..run.end()) {
             extent.phase = Phase::Sending(number);
-            stability = stability.max(extent.stability);
+            (since, stability) = (since.min(extent.since), stability.max(extent.stability));
             self.waiting.remove(offset);
             pieces.push(extent.data.clone());
         }
@@ -309,7 +323,7 @@ impl<R: Clone> Extents<R> {
             }
         };
         let part = Part { number, offset: run.offset, data, stability };
-        self.under_way.insert(number, part.range());
+        self.under_way.insert(number, Flight { range: part.range(), since, stability });
         part
     }
 
@@ -330,28 +344,47 @@ impl<R: Clone> Extents<R> {
         let arrival = self.arrivals;
         self.part_is_over(number, |extents, offset| {
             let Some(extent) = extents.map.get(&offset) else { return };
-            let sequence = extent.sequence;
+            let since = extent.since;
             // The verifier of the first: if another has come since, the commit tells that too.
-            let kept = extents.kept.get_or_insert(Kept { verifier, arrival, sequence });
-            (kept.arrival, kept.sequence) = (arrival, kept.sequence.min(sequence));
+            let kept = extents.kept.get_or_insert(Kept { verifier, parts: Vec::new(), since });
+            kept.parts.push((arrival, since));
+            kept.since = kept.since.min(since);
             extents.set_phase(offset, Phase::Stored);
         });
     }
 
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
+        self.owe(number);
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
     }
 
     /// The part will never come through. Returns the writes that it was of, each with what was promised.
     pub fn failed(&mut self, number: u64) -> Vec<(u64, Stability)> {
         let mut lost = Vec::new();
-        self.part_is_over(number, |extents, offset| lost.extend(extents.remove(offset)));
+        // Its bytes may have been replaced meanwhile; who waits for them is told all the same.
+        if let Some(part) = self.under_way.get(&number).filter(|part| part.stability > Stability::Unstable) {
+            lost.push((part.since, part.stability));
+        }
+        self.part_is_over(number, |extents, offset| lost.extend(extents.lose(offset)));
+        lost.dedup();
         lost
     }
 
+    /// What is here of later bytes is what those wait for who wrote what was in this part.
+    fn owe(&mut self, number: u64) {
+        let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
+        let later = |(offset, extent): (u64, &Extent<R>)| (extent.phase == Phase::Waiting).then_some(offset);
+        let later: Vec<u64> = self.over(range).filter_map(later).collect();
+        for offset in later {
+            let Some(mut extent) = self.remove(offset) else { continue };
+            (extent.since, extent.stability) = (extent.since.min(since), extent.stability.max(stability));
+            self.insert(offset, extent);
+        }
+    }
+
     fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
-        let Some(range) = self.under_way.remove(&number) else { return };
+        let Some(Flight { range, .. }) = self.under_way.remove(&number) else { return };
         let of_it =
             |(offset, extent): (u64, &Extent<R>)| (extent.phase == Phase::Sending(number)).then_some(offset);
         let offsets: Vec<u64> = self.over(range).filter_map(of_it).collect();
@@ -365,14 +398,16 @@ impl<R: Clone> Extents<R> {
 
     /// What the origin kept is stored, if it had it still; otherwise it is lost: the writes that it was of.
     pub fn kept_is_committed(&mut self, arrivals: u64, now: WriteVerifier) -> Vec<(u64, Stability)> {
-        match &self.kept {
-            Some(kept) if kept.verifier != now => self.kept_is_lost(),
-            Some(kept) if kept.arrival <= arrivals => {
-                self.kept = None;
-                Vec::new()
-            }
-            _ => Vec::new(),
+        let Some(kept) = &mut self.kept else { return Vec::new() };
+        if kept.verifier != now {
+            return self.kept_is_lost();
         }
+        kept.parts.retain(|(arrival, _)| *arrival > arrivals);
+        match kept.parts.iter().map(|(_, since)| *since).min() {
+            Some(since) => kept.since = since,
+            None => self.kept = None,
+        }
+        Vec::new()
     }
 
     /// With what is here of it and not in the cache.
@@ -381,8 +416,8 @@ impl<R: Clone> Extents<R> {
         let stored =
             |(offset, extent): (&u64, &Extent<R>)| (extent.phase == Phase::Stored).then_some(*offset);
         let offsets: Vec<u64> = self.map.iter().filter_map(stored).collect();
-        let mut lost: Vec<_> = offsets.into_iter().filter_map(|offset| self.remove(offset)).collect();
-        lost.push((kept.sequence, Stability::Unstable));
+        let mut lost: Vec<_> = offsets.into_iter().flat_map(|offset| self.lose(offset)).collect();
+        lost.push((kept.since, Stability::Unstable));
         lost
     }
 
@@ -401,7 +436,7 @@ impl<R: Clone> Extents<R> {
     pub fn commit_failed(&mut self, arrivals: u64) -> Vec<(u64, Stability)> {
         let unstable = self.unstable_up_to(arrivals);
         let mut lost = self.kept_is_lost();
-        lost.extend(unstable.into_iter().filter_map(|(offset, ..)| self.remove(offset)));
+        lost.extend(unstable.into_iter().flat_map(|(offset, ..)| self.lose(offset)));
         lost
     }
 
@@ -475,13 +510,19 @@ impl<R: Clone> Extents<R> {
         self.map.range(first..end.max(first)).map(|(offset, extent)| (*offset, extent))
     }
 
-    /// Take the range out of all extents; one that reaches over both ends is split.
-    fn clear(&mut self, range: ByteRange) {
+    /// Take the range out of all extents; one that reaches over both ends is split. Of those that were not sent: the first
+    /// write that waits for them, and what was promised.
+    fn clear(&mut self, range: ByteRange) -> Option<(u64, Stability)> {
+        let mut owed: Option<(u64, Stability)> = None;
         let touched: Vec<(u64, Extent<R>)> =
             self.over(range).map(|(offset, extent)| (offset, extent.clone())).collect();
         for (offset, extent) in touched {
             self.remove(offset);
             let end = offset + extent.data.len() as u64;
+            if extent.phase == Phase::Waiting {
+                let (since, stability) = owed.unwrap_or((extent.since, extent.stability));
+                owed = Some((since.min(extent.since), stability.max(extent.stability)));
+            }
             if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
                 let from = offset.max(range.offset);
                 self.replaced.add(ByteRange::new(from, end.min(range.end()) - from));
@@ -495,28 +536,36 @@ impl<R: Clone> Extents<R> {
                 self.insert(range.end(), Extent { data, ..extent });
             }
         }
+        owed
     }
 
     fn insert(&mut self, offset: u64, extent: Extent<R>) {
         let length = extent.data.len() as u64;
-        *self.open.entry(extent.sequence).or_default() += 1;
+        *self.open.entry(extent.since).or_default() += 1;
         self.bytes += length;
         self.count(extent.phase, length, true, offset);
         self.map.insert(offset, extent);
     }
 
-    fn remove(&mut self, offset: u64) -> Option<(u64, Stability)> {
+    /// For good: the writes that are to be told, each with what was promised.
+    fn lose(&mut self, offset: u64) -> Vec<(u64, Stability)> {
+        let Some(Extent { sequence, since, stability, .. }) = self.remove(offset) else { return Vec::new() };
+        let earlier = (since < sequence).then_some((since, stability));
+        earlier.into_iter().chain([(sequence, stability)]).collect()
+    }
+
+    fn remove(&mut self, offset: u64) -> Option<Extent<R>> {
         let extent = self.map.remove(&offset)?;
         let length = extent.data.len() as u64;
         self.bytes -= length;
         self.count(extent.phase, length, false, offset);
-        if let Some(pieces) = self.open.get_mut(&extent.sequence) {
+        if let Some(pieces) = self.open.get_mut(&extent.since) {
             *pieces -= 1;
             if *pieces == 0 {
-                self.open.remove(&extent.sequence);
+                self.open.remove(&extent.since);
             }
         }
-        Some((extent.sequence, extent.stability))
+        Some(extent)
     }
 
     fn set_phase(&mut self, offset: u64, phase: Phase) {

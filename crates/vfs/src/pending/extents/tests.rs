@@ -189,3 +189,67 @@ fn random_calls_do_what_an_array_of_bytes_does() {
         assert!(seen == model, "after step {sequence}");
     }
 }
+
+/// What is kept of writes that come while others are committed was taken for as old as the first of all: whoever streams
+/// kept the COMMIT of who asked before from ever ending, and each was followed by the next.
+#[test]
+fn what_the_origin_keeps_is_as_old_as_what_is_not_committed_of_it() {
+    let mut e = extents();
+    let keep = |e: &mut Extents<()>, sequence, offset| {
+        write(e, sequence, offset, 100);
+        let part = e.next_part(ALL).expect("full");
+        e.arrived_to_be_kept(part.number, ONE);
+    };
+    keep(&mut e, 1, 0);
+    let arrivals = e.arrivals();
+    keep(&mut e, 2, 100);
+    assert_eq!(e.kept_is_committed(arrivals, ONE), []);
+    assert!(!e.is_to_commit(1) && e.is_to_commit(2) && e.is_kept());
+    assert!(!e.is_unstored(ByteRange::new(0, 1000), 1) && e.is_unstored(ByteRange::new(0, 1000), 2));
+    assert_eq!(e.kept_is_committed(e.arrivals(), ONE), []);
+    assert!(!e.is_kept() && !e.is_to_commit(2));
+}
+
+/// Who waited for his bytes to be stored was answered when others wrote over them, though neither were.
+#[test]
+fn who_waits_for_bytes_that_others_wrote_over_waits_for_theirs() {
+    let durable = |e: &mut Extents<()>| {
+        e.write(10, &Bytes::from_static(&[1; 50]), 1, Stability::FileSync, 5, &());
+    };
+    let place = ByteRange::new(10, 50);
+    // Before they are sent.
+    let mut e = extents();
+    durable(&mut e);
+    write(&mut e, 2, 0, 100);
+    assert!(e.is_unstored(place, 1) && e.is_open(place, 1));
+    let part = e.next_part(NONE).expect("somebody waits for it");
+    assert_eq!((part.stability, part.data.to_vec()), (Stability::FileSync, vec![2; 100]));
+    e.arrived(part.number, part.stability, ONE);
+    assert!(!e.is_unstored(place, 2));
+    // While they are sent, and arrive; those over them are nobody's concern then.
+    let mut e = extents();
+    durable(&mut e);
+    let part = e.next_part(NONE).expect("somebody waits for it");
+    write(&mut e, 2, 20, 10);
+    assert!(e.is_unstored(place, 1));
+    e.arrived(part.number, part.stability, ONE);
+    assert!(!e.is_unstored(place, 1) && e.is_unstored(place, 2));
+    // While they are sent, and do not arrive.
+    let mut e = extents();
+    durable(&mut e);
+    let part = e.next_part(NONE).expect("somebody waits for it");
+    write(&mut e, 2, 10, 50);
+    e.unsent(part.number);
+    assert!(e.is_unstored(place, 1));
+    let part = e.next_part(NONE).expect("somebody waits for it");
+    assert_eq!((part.stability, part.data.to_vec()), (Stability::FileSync, vec![2; 50]));
+    e.arrived(part.number, part.stability, ONE);
+    assert!(!e.is_unstored(place, 2));
+    // And never will: each is told.
+    let mut e = extents();
+    durable(&mut e);
+    write(&mut e, 2, 10, 50);
+    let part = e.next_part(NONE).expect("somebody waits for it");
+    let lost: Vec<u64> = e.failed(part.number).into_iter().map(|(sequence, _)| sequence).collect();
+    assert_eq!(lost, [1, 2]);
+}
