@@ -68,7 +68,7 @@ pub struct State {
     granted: usize,
     /// Counts how often it was granted to those who wanted it.
     epoch: u64,
-    /// Something was sent since readers had it last: they do not keep writers away for ever.
+    /// Something was sent or committed since readers had it last: they do not keep writers away for ever.
     let_through: bool,
     retry_at_ms: u64,
     pause_ms: u64,
@@ -322,6 +322,10 @@ impl State {
 
     pub fn wait_for(&mut self, file: &Arc<File>, sequence: u64) -> Waiter {
         self.waiting.insert(sequence, None);
+        if self.whole {
+            // Of what the origin keeps nobody knows where it was: it may be over this.
+            self.asked = self.asked.max(sequence);
+        }
         Waiter { file: file.clone(), sequence }
     }
 
@@ -375,25 +379,28 @@ impl State {
         if now < self.retry_at_ms {
             return Step::Wait(Some(self.retry_at_ms - now));
         }
-        if self.wants > 0 && (self.let_through || !self.extents.has_waiting()) {
-            return self.step_for_readers();
-        }
-        if self.laying == Some(Laying::Exact) {
-            return Step::Wait(None);
-        }
         let due = self.commit_due_ms.is_some_and(|due| due <= now);
         // What the origin keeps takes no room here.
         if due || limits.stopping || limits.pressed && !self.whole {
             self.ask_commit();
             self.commit_due_ms = None;
         }
+        let held_up = self.extents.has_waiting() || self.asked > self.target_done;
+        if self.wants > 0 && (self.let_through || !held_up) {
+            return self.step_for_readers();
+        }
+        if self.laying == Some(Laying::Exact) {
+            return Step::Wait(None);
+        }
         // What arrived so far is enough: the line stays full meanwhile, and does not run empty before each commit.
         if !self.committing && self.extents.unstable_bytes() >= limits.unstable_max {
-            self.committing = true;
-            return Step::Commit { arrivals: self.extents.arrivals() };
+            return self.commit();
         }
         if let Some(commit) = self.step_of_commit() {
             return commit;
+        }
+        if self.wants > 0 && !self.extents.has_waiting() && self.asked == self.target_done {
+            return self.step_for_readers(); // there was nothing to commit
         }
         let due = Due { sequence: self.asked, written_ms: now.saturating_sub(GATHER_MS) };
         if self.extents.parts_under_way() < limits.parts_max {
@@ -425,8 +432,7 @@ impl State {
         }
         if self.extents.is_kept() {
             // What the origin shows is not what is written yet.
-            self.committing = true;
-            return Step::Commit { arrivals: self.extents.arrivals() };
+            return self.commit();
         }
         if !self.is_exact() {
             return self.lay_exact();
@@ -436,6 +442,11 @@ impl State {
         // They may have it cached under what it is now.
         (self.let_through, self.looked) = (false, false);
         Step::Granted
+    }
+
+    fn commit(&mut self) -> Step {
+        (self.committing, self.let_through) = (true, true);
+        Step::Commit { arrivals: self.extents.arrivals() }
     }
 
     fn step_of_commit(&mut self) -> Option<Step> {
@@ -451,8 +462,7 @@ impl State {
                 return None;
             }
             if self.extents.is_to_commit(target) {
-                self.committing = true;
-                return Some(Step::Commit { arrivals: self.extents.arrivals() });
+                return Some(self.commit());
             }
             (self.target, self.target_done) = (None, target);
         }

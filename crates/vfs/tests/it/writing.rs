@@ -503,6 +503,18 @@ async fn a_file_longer_than_memory_is_committed_as_a_whole_once() {
     assert_eq!(t.far.calls("read"), 0, "what was written is cached as what the origin has now");
 }
 
+/// It waited for the commit of what nobody asks for, which is the later the longer the file is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_write_after_others_that_the_origin_keeps_is_committed_at_once() {
+    let t = tier_of_whole_files(64 * MIB);
+    let id = file(&t, b"old").await;
+    t.unstable(id, 0, &pattern(1, 2 * MIB)).await;
+    eventually("the origin keeps it", || t.far.calls("write") > 1).await;
+    let durable = t.write(id, 2 * MIB, b"durable", Stability::FileSync);
+    tokio::time::timeout(Duration::from_secs(4), durable).await.expect("not in the commit's time").unwrap();
+    assert_eq!(&t.at_the_origin("file").await[2 << 20..], b"durable");
+}
+
 /// The bytes below are fetched when nothing is in between: what was written and not committed was put in the cache as part
 /// of what the origin had, and was still there after a kill.
 #[tokio::test(flavor = "multi_thread")]

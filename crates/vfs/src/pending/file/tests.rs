@@ -26,20 +26,38 @@ fn attr(seconds: i64) -> Attr {
     }
 }
 
+fn empty_file() -> (Arc<File>, CacheKey) {
+    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
+    (File::new(clean.file, JunctionId(1), clean, 1 << 20, false), clean)
+}
+
+fn room() -> Room {
+    Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"))
+}
+
+const LIMITS: Limits =
+    Limits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
+
+fn write_and_ask(state: &mut State, offset: u64, room: &Room) {
+    let bytes = Bytes::from_static(b"bytes");
+    state.take(&attr(1), (offset, &bytes), Stability::Unstable, (0, None), room);
+    state.ask_commit();
+}
+
+fn send(state: &mut State) {
+    match state.next_step(&LIMITS) {
+        Step::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A time that was set just after a write was told as that of the write, until the file was let go.
 #[test]
 fn a_time_that_was_set_after_the_last_write_is_told() {
-    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-    let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+    let (file, clean) = empty_file();
+    let room = room();
     let mut state = file.lock();
-    state.take(
-        &attr(1),
-        (0, &Bytes::from_static(b"bytes")),
-        Stability::Unstable,
-        (0, Some(at(100))),
-        &Arc::new(room),
-    );
+    state.take(&attr(1), (0, &Bytes::from_static(b"bytes")), Stability::Unstable, (0, Some(at(100))), &room);
     assert_eq!(state.view(&attr(2)).mtime, at(100));
     state.found(clean);
     assert_eq!(state.view(&attr(2)).mtime, at(100), "its bytes are still to be sent");
@@ -54,9 +72,8 @@ fn a_time_that_was_set_after_the_last_write_is_told() {
 /// time, and seemed to become older when the origin was asked.
 #[test]
 fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
-    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-    let room: Room = Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
+    let (file, _) = empty_file();
+    let room = room();
     let mut state = file.lock();
     let ahead = Attr { mtime: at(1_000_000), ..attr(1) };
     let bytes = Bytes::from_static(b"bytes");
@@ -70,12 +87,11 @@ fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
 /// Until the sender had let go of the file it was told with the time of before, and then with another one.
 #[test]
 fn what_is_stored_is_told_as_the_origin_has_it() {
-    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-    let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free");
+    let (file, clean) = empty_file();
+    let room = room();
     let mut state = file.lock();
     let bytes = Bytes::from_static(b"bytes");
-    state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &Arc::new(room));
+    state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
     let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
     state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
     assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
@@ -88,29 +104,41 @@ fn what_is_stored_is_told_as_the_origin_has_it() {
 /// the COMMIT was answered when somebody wrote to the file again. Found by random writers with little room.
 #[test]
 fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
-    let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-    let file = File::new(clean.file, JunctionId(1), clean, 1 << 20, false);
-    let room: Room = Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"));
+    let (file, clean) = empty_file();
+    let room = room();
     let mut state = file.lock();
-    let limits = Limits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
-    let write_and_ask = |state: &mut State, offset| {
-        let bytes = Bytes::from_static(b"bytes");
-        state.take(&attr(1), (offset, &bytes), Stability::Unstable, (0, None), &room);
-        state.ask_commit();
-    };
-    let send = |state: &mut State| match state.next_step(&limits) {
-        Step::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
-        other => panic!("{other:?}"),
-    };
-    write_and_ask(&mut state, 0);
-    assert!(matches!(state.next_step(&limits), Step::Look));
+    write_and_ask(&mut state, 0, &room);
+    assert!(matches!(state.next_step(&LIMITS), Step::Look));
     state.looked(clean.version, clean);
     send(&mut state);
-    let Step::Commit { arrivals } = state.next_step(&limits) else { panic!("all has arrived") };
-    write_and_ask(&mut state, 100);
+    let Step::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
+    write_and_ask(&mut state, 100, &room);
     send(&mut state);
     assert_eq!(state.extents.committed(arrivals, [0; 8]), 0);
     state.commit_is_over();
-    let next = state.next_step(&limits);
+    let next = state.next_step(&LIMITS);
     assert!(matches!(next, Step::Commit { .. }), "{next:?}");
+}
+
+/// Two that read what is not here, one beginning before the other ends, had the file for themselves without an end.
+#[test]
+fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
+    let (file, clean) = empty_file();
+    let room = room();
+    let mut state = file.lock();
+    write_and_ask(&mut state, 0, &room);
+    assert!(matches!(state.next_step(&LIMITS), Step::Look));
+    state.looked(clean.version, clean);
+    send(&mut state);
+    for _ in 0..5 {
+        // One more wants it, and the one before is done.
+        state.wants += 1;
+        state.granted = 0;
+        match state.next_step(&LIMITS) {
+            Step::Granted => {}
+            Step::Commit { .. } => return,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("never committed");
 }
