@@ -53,6 +53,8 @@ pub struct State {
     tainted: bool,
     /// It was made sure that `clean` is what the origin has, before the first write since.
     looked: bool,
+    /// It was not left to the answers to say so.
+    asked_before: bool,
     /// Of the last write.
     sequence: u64,
     /// Writes up to this one are to be stored.
@@ -120,6 +122,7 @@ pub enum Step {
         old: CacheKey,
         base: Version,
         links: Vec<Link>,
+        asked_before: bool,
         unsure: bool,
         lay: Lay,
     },
@@ -148,6 +151,7 @@ impl File {
             unsure: false,
             tainted: false,
             looked: false,
+            asked_before: false,
             sequence: 0,
             asked: 0,
             target: None,
@@ -440,7 +444,7 @@ impl State {
         self.granted = std::mem::take(&mut self.wants);
         self.epoch += 1;
         // They may have it cached under what it is now.
-        (self.let_through, self.looked) = (false, false);
+        (self.let_through, self.looked, self.asked_before) = (false, false, false);
         Step::Granted
     }
 
@@ -490,7 +494,14 @@ impl State {
         self.laying = Some(Laying::Exact);
         let (links, unsure) = (std::mem::take(&mut self.links), std::mem::take(&mut self.unsure));
         let lay = self.extents.lay(true);
-        Step::LayExact { old: self.clean, base: self.base, links, unsure, lay }
+        Step::LayExact {
+            old: self.clean,
+            base: self.base,
+            links,
+            asked_before: self.asked_before,
+            unsure,
+            lay,
+        }
     }
 
     /// When something is to be done though nothing happens.
@@ -506,9 +517,9 @@ impl State {
     }
 
     /// The origin has this version, and what is in the cache of it is under `clean`.
-    pub fn looked(&mut self, base: Version, clean: CacheKey) {
+    pub fn looked(&mut self, base: Version, clean: CacheKey, asked: bool) {
         self.laying = None;
-        (self.base, self.clean) = (base, clean);
+        (self.base, self.clean, self.asked_before) = (base, clean, asked);
     }
 
     pub fn looked_in_vain(&mut self) {
@@ -544,7 +555,8 @@ impl State {
     pub fn laid(&mut self, clean: CacheKey) {
         let is_exact = self.laying.take() == Some(Laying::Exact);
         if is_exact {
-            (self.base, self.looked, self.tainted) = (clean.version, false, false);
+            (self.base, self.tainted) = (clean.version, false);
+            (self.looked, self.asked_before) = (false, false);
         }
         self.extents.laid();
         self.clean = clean;

@@ -24,9 +24,9 @@ pub struct Verdict {
 /// `base` is what the file was known to be before the first of them; all of them are over. Answers to calls that were
 /// under way together may come in any order.
 ///
-/// An origin that is silent about `before` (Linux's NFS server is, of writes) is taken to tell of nobody else: who
-/// relies on that has looked at the file just before the first of them.
-pub fn judge(base: Version, links: &[Link]) -> Verdict {
+/// An origin that is silent about `before` (Linux's NFS server is, of writes) is taken to tell of nobody else if it was
+/// `looked` at the file just before the first of them, and else of somebody.
+pub fn judge(base: Version, links: &[Link], looked: bool) -> Verdict {
     let told = || links.iter().filter_map(|link| link.after.as_ref());
     let silent = links.iter().any(|link| link.before.is_none() || link.after.is_none());
     let mut steps: Vec<(Version, Version)> = links
@@ -44,7 +44,7 @@ pub fn judge(base: Version, links: &[Link]) -> Verdict {
     let time = |object: &&Object| (object.attr.ctime, object.attr.mtime, object.attr.size);
     let last = end.or_else(|| told().max_by_key(time)).cloned();
     // With silent ones in between, the row has gaps that are perhaps theirs.
-    let alone = silent || is_row;
+    let alone = is_row || silent && looked;
     Verdict { last, alone }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         Object { reference, identity, attr, version: Version::from_attr(&attr) }
     }
 
-    fn verdict(base: u32, links: &[(u32, u32)]) -> (bool, Option<Version>) {
+    fn verdict(base: u32, links: &[(u32, u32)], looked: bool) -> (bool, Option<Version>) {
         let links: Vec<_> = links
             .iter()
             .map(|(before, after)| Link {
@@ -85,7 +85,7 @@ mod tests {
                 after: (*after > 0).then(|| object(*after)),
             })
             .collect();
-        let verdict = judge(object(base).version, &links);
+        let verdict = judge(object(base).version, &links, looked);
         (verdict.alone, verdict.last.map(|last| last.version))
     }
 
@@ -104,10 +104,17 @@ mod tests {
             (1, &[(1, 2), (2, 3), (4, 4)], false, 4),
             // The origin does not tell.
             (1, &[(0, 2), (0, 3)], true, 3),
+            (1, &[(1, 2), (0, 3)], true, 3),
         ] {
             let last = Some(object(last).version);
-            assert_eq!(verdict(base, links), (alone, last), "{base} {links:?}");
+            assert_eq!(verdict(base, links, true), (alone, last), "{base} {links:?}");
+            let silent = links.iter().any(|(before, _)| *before == 0);
+            assert_eq!(
+                verdict(base, links, false),
+                (alone && !silent, last),
+                "not looked at: {base} {links:?}"
+            );
         }
-        assert_eq!(verdict(1, &[]), (true, None));
+        assert_eq!(verdict(1, &[], false), (true, None));
     }
 }

@@ -31,9 +31,17 @@ const HEALS_MAX: usize = 3;
 
 /// What became of a step.
 enum Done {
-    Looked(Result<(Version, CacheKey)>),
-    Sent { number: u64, stability: Stability, answer: Result<Written> },
-    Committed { arrivals: u64, answer: Result<Committed> },
+    /// What it is, where that is in the cache, and whether it was asked for.
+    Looked(Result<(Version, CacheKey, bool)>),
+    Sent {
+        number: u64,
+        stability: Stability,
+        answer: Result<Written>,
+    },
+    Committed {
+        arrivals: u64,
+        answer: Result<Committed>,
+    },
     Laid(Result<CacheKey>, Vec<Link>),
 }
 
@@ -146,8 +154,8 @@ impl Pending {
                 self.cache.succeed(old, draft, lay.written, lay.unknown).await;
                 Done::Laid(Ok(draft), Vec::new())
             }
-            Step::LayExact { old, base, links, unsure, lay } => {
-                let verdict = if unsure { None } else { Some(judge(base, &links)) };
+            Step::LayExact { old, base, links, asked_before, unsure, lay } => {
+                let verdict = if unsure { None } else { Some(judge(base, &links, asked_before)) };
                 // Nothing was sent: then it is to be what it was.
                 let base = links.is_empty().then_some(base);
                 Done::Laid(self.lay(file.id, asked, (old, base), verdict, lay).await, links)
@@ -187,18 +195,18 @@ impl Pending {
     /// What the origin has now, before it is written to, and where that is in the cache: under a made-up version until our
     /// writes are over. The clock of an origin may stand still between two changes of a file (4 ms and more on Linux
     /// before 6.13): if this tier ends in the middle of a write, what was cached before it must not pass for what is
-    /// there after it, under the same version.
-    async fn look(&self, file: &File) -> Result<(Version, CacheKey)> {
+    /// there after it, under the same version. Whether that is known, or left to what the answers tell, is the third.
+    async fn look(&self, file: &File) -> Result<(Version, CacheKey, bool)> {
         let clean = file.lock().clean;
-        let now =
-            if self.tells_before(file.junction) { clean } else { key_of(&self.lately(file.id).await?)? };
+        let asked = !self.tells_before(file.junction);
+        let now = if asked { key_of(&self.lately(file.id).await?)? } else { clean };
         // Of most files that are written to.
         if !self.cache.has(&now) {
-            return Ok((now.version, now));
+            return Ok((now.version, now, asked));
         }
         let aside = self.draft(&now, now.size);
         self.cache.succeed(now, aside, Vec::new(), Vec::new()).await;
-        Ok((now.version, aside))
+        Ok((now.version, aside, asked))
     }
 
     /// What the origin has now, or had lately: others may have learnt it since the file was taken in.
@@ -240,7 +248,7 @@ impl Pending {
 
     fn note(&self, file: &Arc<File>, done: Done) {
         match done {
-            Done::Looked(Ok((base, clean))) => file.lock().looked(base, clean),
+            Done::Looked(Ok((base, clean, asked))) => file.lock().looked(base, clean, asked),
             Done::Looked(Err(e)) => {
                 let mut state = file.lock();
                 if may_pass(&e) {

@@ -135,3 +135,24 @@ async fn what_others_wrote_and_a_listing_told_is_not_covered_by_what_was_cached(
     assert!(t.read_path(b"/file").await.unwrap() == model);
     assert!(t.at_the_origin("file").await == model);
 }
+
+/// As Azure Files, which tells it of a write that is alone: nobody had looked at the file, and what was cached before passed
+/// for what others had written since.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_wrote_is_not_covered_by_what_was_cached_if_the_origin_stops_telling() {
+    let t = tier_to_write(Mode::Cached);
+    t.far.memory.write_file(b"other", b"").unwrap();
+    let id = file(&t, &pattern(1, 100_000)).await;
+    t.read_path(b"/file").await.unwrap();
+    let other = t.id(b"/other").await;
+    t.unstable(other, 0, b"so that it is known to tell").await;
+    t.commit(other).await.unwrap();
+    t.pass(Duration::from_secs(10));
+    let mut model = pattern(2, 100_000);
+    t.far.memory.write_file(b"file", &model).unwrap();
+    t.far.be_silent();
+    t.unstable(id, 5000, b"ours").await;
+    model[5000..5004].copy_from_slice(b"ours");
+    t.commit(id).await.unwrap();
+    assert!(t.read_path(b"/file").await.unwrap() == model);
+}

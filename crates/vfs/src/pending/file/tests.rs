@@ -109,7 +109,7 @@ fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
     let mut state = file.lock();
     write_and_ask(&mut state, 0, &room);
     assert!(matches!(state.next_step(&LIMITS), Step::Look));
-    state.looked(clean.version, clean);
+    state.looked(clean.version, clean, true);
     send(&mut state);
     let Step::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
     write_and_ask(&mut state, 100, &room);
@@ -128,7 +128,7 @@ fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
     let mut state = file.lock();
     write_and_ask(&mut state, 0, &room);
     assert!(matches!(state.next_step(&LIMITS), Step::Look));
-    state.looked(clean.version, clean);
+    state.looked(clean.version, clean, true);
     send(&mut state);
     for _ in 0..5 {
         // One more wants it, and the one before is done.
