@@ -143,9 +143,7 @@ impl Namespace {
 
     /// Milliseconds since the origin last vouched for this object, and the rule it falls under.
     pub fn age(&self, node: &Node) -> Result<(u64, Freshness)> {
-        let listed = self.listing_of(node.record.parent)?.map_or(0, |l| l.listed_ms);
-        let vouched = if node.attr().is_dir() { node.checked_ms() } else { node.checked_ms().max(listed) };
-        let age = self.clock.now_ms().saturating_sub(vouched);
+        let age = self.clock.now_ms().saturating_sub(self.vouched_for(node));
         Ok((age, self.junction(node.junction())?.rule_for(node)))
     }
 }

@@ -28,7 +28,7 @@ impl Namespace {
     }
 
     /// When the origin last told of this object: by itself, or in a listing of its directory.
-    fn vouched_for(&self, node: &Node) -> u64 {
+    pub(crate) fn vouched_for(&self, node: &Node) -> u64 {
         let checked_ms = node.checked_ms();
         if node.attr().is_dir() || checked_ms == 0 {
             return checked_ms;
