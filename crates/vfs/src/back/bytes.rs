@@ -35,11 +35,12 @@ impl Vfs {
         let file = back.locks.objects(&[], &[id]).await;
         let node = self.object(id, Ask::Use).await?;
         let before: Option<WeakAttr> = Some(node.attr.weak());
-        let (mut sequence, mut size_before, base) = (0, node.attr.size, back.base(id));
+        let (mut sequence, mut size_before) = (0, node.attr.size);
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(DATA_MAX as usize));
             let end = offset + piece.len() as u64;
-            let action = Action::Write { file: id, offset, size_before, base };
+            // What was written just now may be at the origin already.
+            let action = Action::Write { file: id, offset, size_before, base: back.base(id) };
             sequence = back.record(node.junction, (back.stamp(), action), piece, &[]).await?.sequence;
             (offset, size_before) = (end, size_before.max(end));
         }
