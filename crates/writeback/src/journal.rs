@@ -268,8 +268,10 @@ impl Journal {
             self.want(sequence);
         }
         loop {
+            // Looked at first: whoever latches after that wakes us.
+            let is_durable = *durable.borrow_and_update() >= sequence;
             self.log.usable()?;
-            if *durable.borrow_and_update() >= sequence {
+            if is_durable {
                 break;
             }
             durable.changed().await.expect("the log outlives the journal");
