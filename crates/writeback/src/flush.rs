@@ -319,7 +319,10 @@ impl Shared {
         let tries = {
             let mut outages = self.outages();
             let tries = outages.entry(unit.junction).or_default();
-            *tries = tries.saturating_add(1);
+            // What fails together fails once.
+            if *tries == 0 || !self.plan().is_held(unit.junction, now) {
+                *tries = tries.saturating_add(1);
+            }
             *tries
         };
         let back_off = BACK_OFF_MIN.saturating_mul(1 << (tries - 1).min(10)).min(BACK_OFF_MAX);

@@ -228,6 +228,11 @@ impl Plan {
         }
     }
 
+    /// The junction's origin is out of reach, and is not tried.
+    pub fn is_held(&self, junction: JunctionId, now: Duration) -> bool {
+        self.queues.get(&junction).is_some_and(|queue| queue.held_until > now)
+    }
+
     /// The origin could not be reached: nothing of that junction is tried before `until`.
     pub fn hold(&mut self, unit: &Unit, until: Duration) {
         self.give_back(unit);

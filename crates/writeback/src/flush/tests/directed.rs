@@ -282,6 +282,30 @@ fn an_outage_is_waited_out() {
     assert_eq!(world.at_origin("/new").unwrap(), b"ours");
 }
 
+/// Each of those that failed together doubled the pause: of 64, the first moment without the origin took half a minute.
+#[test]
+fn what_fails_together_is_one_failure() {
+    let mut together = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, Sabotage(None), ConflictPolicy::KeepBoth);
+        for n in 0..10 {
+            make(&mut world, &format!("new{n}"));
+        }
+        world.clock.pass(3600);
+        *world.home.refuses.lock().unwrap() = Some(ErrorKind::Unavailable);
+        while world.flush_step() {}
+        together = together.max(world.metrics().retries.get());
+        *world.home.refuses.lock().unwrap() = None;
+        let waiting = world.pending();
+        world.clock.pass(2);
+        for _ in 0..100 {
+            world.flush_step();
+        }
+        assert!(world.pending() < waiting, "seed {seed}");
+    }
+    assert!(together > 2, "several at a time");
+}
+
 mod waiting {
     use std::sync::Arc;
     use std::time::Duration;
