@@ -89,7 +89,7 @@ impl ObjectOrigin {
         let held = self.hold_object("write to", reference).await?;
         let written = self.write_held(reference, offset, data, stability).await?;
         drop(held);
-        self.make_room().await?;
+        self.make_room(HELD_MAX, reference).await?;
         Ok(written)
     }
 
@@ -215,21 +215,34 @@ impl ObjectOrigin {
         }
     }
 
-    async fn make_room(&self) -> Result<()> {
+    /// What was written to another object than `mine` and cannot be stored is not told to who wrote to that: its own
+    /// writers are told, by another verifier.
+    pub(crate) async fn make_room(&self, held_max: u64, mine: &Reference) -> Result<()> {
         let fullest = {
             let drafts = self.drafts();
             let held: Vec<_> = drafts.iter().map(|(path, draft)| (draft.held(), path, draft)).collect();
-            if held.iter().map(|(bytes, ..)| bytes).sum::<u64>() <= HELD_MAX {
+            if held.iter().map(|(bytes, ..)| bytes).sum::<u64>() <= held_max {
                 return Ok(());
             }
             let fullest = held.into_iter().max_by_key(|(bytes, ..)| *bytes);
             fullest.map(|(_, path, _)| Reference(path.clone()))
         };
-        if let Some(reference) = fullest {
-            let _held = self.hold("store", &reference).await?;
-            if let Some(draft) = self.draft(&reference) {
-                self.complete(&reference, &draft).await?;
-            }
+        let Some(reference) = fullest else { return Ok(()) };
+        let Err(e) = self.store_draft(&reference).await else { return Ok(()) };
+        if reference == *mine || e.is_retryable() || e.kind() == ErrorKind::OutcomeUnknown {
+            return Err(e);
+        }
+        if self.draft(&reference).is_some() {
+            self.drop_draft(&reference).await;
+            self.lose(&reference);
+        }
+        Ok(())
+    }
+
+    async fn store_draft(&self, reference: &Reference) -> Result<()> {
+        let _held = self.hold("store", reference).await?;
+        if let Some(draft) = self.draft(reference) {
+            self.complete(reference, &draft).await?;
         }
         Ok(())
     }

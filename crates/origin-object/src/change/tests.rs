@@ -38,8 +38,8 @@ struct Shelf {
     stop: Mutex<Option<Stop>>,
     /// Calls take turns at random by this.
     random: Mutex<Option<u64>>,
-    /// The next call of this name fails.
-    fails: Mutex<Option<&'static str>>,
+    /// The next call of this name fails like that.
+    fails: Mutex<Option<(&'static str, ErrorKind)>>,
 }
 
 fn at(seconds: u64) -> Timestamp {
@@ -75,8 +75,8 @@ impl Shelf {
         for _ in 0..turns {
             tokio::task::yield_now().await;
         }
-        match self.fails.lock().unwrap().take_if(|fails| *fails == call) {
-            Some(_) => Err(Error::new(ErrorKind::Unavailable, call, "the test")),
+        match self.fails.lock().unwrap().take_if(|(fails, _)| *fails == call) {
+            Some((_, kind)) => Err(Error::new(kind, call, "the test")),
             None => Ok(()),
         }
     }
@@ -499,7 +499,7 @@ async fn what_was_written_stays_where_a_removal_or_a_rename_over_it_fails() {
     for (change, call) in [(rename("f", "d/x"), "copy"), (removal, "delete")] {
         let (shelf, origin) = tree().await;
         let written = write(&origin, "d/x", b"new", Stability::Unstable).await.expect("written");
-        *shelf.fails.lock().unwrap() = Some(call);
+        *shelf.fails.lock().unwrap() = Some((call, ErrorKind::Unavailable));
         origin.change(&change).await.expect_err("the store did not answer");
         let told = origin.commit(&reference("d/x"), ALL).await.expect("committed");
         assert_eq!(told.verifier, written.verifier);
@@ -578,5 +578,24 @@ async fn at_random_what_was_acknowledged_is_where_its_directory_went() {
         for key in ["b/x", "b/y"] {
             assert_eq!(shelf.bytes(key).expect("there"), "019", "seed {seed}, {key}");
         }
+    }
+}
+
+/// What is wrong with one object was told to whoever wrote to another when memory was full.
+#[tokio::test]
+async fn what_cannot_be_stored_to_make_room_is_told_to_its_own_writers() {
+    for refused in [ErrorKind::AccessDenied, ErrorKind::VersionChanged] {
+        let (shelf, origin) = tree().await;
+        let first = write(&origin, "f", b"long bytes", Stability::Unstable).await.unwrap();
+        let mine = reference("d/x");
+        write(&origin, "d/x", b"few", Stability::Unstable).await.unwrap();
+        *shelf.fails.lock().unwrap() = Some(("put", refused));
+        origin.make_room(12, &mine).await.unwrap();
+        let after = origin.commit(&reference("f"), ALL).await.unwrap();
+        assert_ne!(after.verifier, first.verifier, "its writers send it again: {refused:?}");
+        origin.make_room(12, &mine).await.expect("there is room now");
+        // What is wrong with one's own is.
+        *shelf.fails.lock().unwrap() = Some(("put", ErrorKind::AccessDenied));
+        assert_eq!(kind(origin.make_room(2, &mine).await), ErrorKind::AccessDenied);
     }
 }
