@@ -365,7 +365,8 @@ impl State {
             || self.committing
     }
 
-    fn is_quiet(&self) -> bool {
+    /// No step is under way.
+    pub fn is_quiet(&self) -> bool {
         self.extents.parts_under_way() == 0 && !self.committing && self.laying.is_none()
     }
 

@@ -15,10 +15,19 @@ pub struct Link {
 /// What all answers together say.
 #[derive(Debug)]
 pub struct Verdict {
-    /// The file now, if some answer told.
+    /// The file now, if it is known which answer was the last.
     pub last: Option<Object>,
     /// Nobody else changed it, as far as answers can tell.
     pub alone: bool,
+    /// What it may be then.
+    ends: Vec<Version>,
+}
+
+impl Verdict {
+    /// The file is this now. Is that what we left, and nobody else?
+    pub fn is_ours(&self, now: Version) -> bool {
+        self.alone && self.ends.contains(&now)
+    }
 }
 
 /// `base` is what the file was known to be before the first of them; all of them are over. Answers to calls that were
@@ -39,13 +48,21 @@ pub fn judge(base: Version, links: &[Link], looked: bool) -> Verdict {
         row.push(steps.swap_remove(next).1);
     }
     let is_row = !silent && steps.is_empty() && told().all(|object| row.contains(&object.version));
-    // Of answers that do not make a row, times say which is the last.
+    // Of answers that do not make a row, times say which is the last, and so does which came last; if these differ, they
+    // were under way together, or the origin's clock was set back.
     let end = told().find(|object| is_row && row.last() == Some(&object.version));
     let time = |object: &&Object| (object.attr.ctime, object.attr.mtime, object.attr.size);
-    let last = end.or_else(|| told().max_by_key(time)).cloned();
+    let came_last =
+        told().last().filter(|last| told().max_by_key(time).map(|o| o.version) == Some(last.version));
+    let last = end.or(came_last).cloned();
     // With silent ones in between, the row has gaps that are perhaps theirs.
     let alone = is_row || silent && looked;
-    Verdict { last, alone }
+    let ends = match &last {
+        Some(last) => vec![last.version],
+        None if links.is_empty() => vec![base],
+        None => told().map(|object| object.version).collect(),
+    };
+    Verdict { last, alone, ends }
 }
 
 #[cfg(test)]
@@ -87,6 +104,22 @@ mod tests {
             .collect();
         let verdict = judge(object(base).version, &links, looked);
         (verdict.alone, verdict.last.map(|last| last.version))
+    }
+
+    #[test]
+    fn which_of_silent_answers_was_the_last_is_asked_if_they_do_not_agree() {
+        let links = |links: &[u32]| -> Vec<Link> {
+            links.iter().map(|after| Link { before: None, after: Some(object(*after)) }).collect()
+        };
+        // The clock was set back, or the answers came in another order.
+        let verdict = judge(object(1).version, &links(&[3, 2]), true);
+        assert!(verdict.last.is_none() && verdict.alone);
+        assert!(verdict.is_ours(object(2).version) && verdict.is_ours(object(3).version));
+        assert!(!verdict.is_ours(object(4).version) && !verdict.is_ours(object(1).version));
+        let verdict = judge(object(1).version, &links(&[2, 3]), true);
+        assert!(verdict.is_ours(object(3).version) && !verdict.is_ours(object(2).version));
+        let verdict = judge(object(1).version, &[], true);
+        assert!(!verdict.is_ours(object(2).version));
     }
 
     #[test]

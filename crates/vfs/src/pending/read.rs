@@ -17,7 +17,8 @@ use crate::read::key_of;
 
 /// Longest pause of a sender that is waited for; then the reader is told to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Plans that come to nothing because the cache was given other bytes meanwhile, or the origin has another version.
+/// Plans that come to nothing because the cache was given other bytes meanwhile (then the sender is held up all the same),
+/// and as many because the origin has another version.
 const PLANS_MAX: usize = 8;
 /// Zeros are not more memory than this, however many are read.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -29,7 +30,8 @@ impl Vfs {
         file: &Arc<File>,
         range: ByteRange,
     ) -> Result<Option<Vec<Piece>>> {
-        for _ in 0..PLANS_MAX {
+        let (mut relaid, mut changed) = (0, 0);
+        while changed < PLANS_MAX {
             let (places, clean, is_readable) = {
                 let state = file.lock();
                 if state.closed {
@@ -41,7 +43,8 @@ impl Vfs {
                 return Ok(Some(data));
             }
             // What was here is being given to the cache, or was: no need to hold up the sender.
-            if file.lays_anew(clean).await {
+            if relaid < PLANS_MAX && file.lays_anew(clean).await {
+                relaid += 1;
                 continue;
             }
             let held = tokio::time::timeout(PATIENCE, file.hold()).await;
@@ -55,6 +58,7 @@ impl Vfs {
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {
                     let now = self.namespace.refresh_changed(file.id).await?;
                     file.lock().found(key_of(&now)?);
+                    changed += 1;
                 }
                 Err(e) => return Err(e),
             }

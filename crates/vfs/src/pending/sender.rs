@@ -45,6 +45,19 @@ enum Done {
     Laid(Result<CacheKey>, Vec<Link>),
 }
 
+impl Done {
+    /// What becomes of a step that panics: nobody knows what it did, and it is done again.
+    fn failed(step: &Step) -> Done {
+        let e = Error::new(ErrorKind::OutcomeUnknown, "write to the origin:", "a fault in this program");
+        match step {
+            Step::Look => Done::Looked(Err(e)),
+            Step::Send(part) => Done::Sent { number: part.number, stability: part.stability, answer: Err(e) },
+            Step::Commit { arrivals } => Done::Committed { arrivals: *arrivals, answer: Err(e) },
+            _ => Done::Laid(Err(e), Vec::new()),
+        }
+    }
+}
+
 pub fn start(pending: &Arc<Pending>, file: &Arc<File>) {
     let (pending, file) = (pending.clone(), file.clone());
     tokio::spawn(async move { run(&pending, &file).await });
@@ -56,7 +69,13 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
     let mut asked = pending.namespace.asking();
     loop {
         let limits = pending.limits(file);
-        let step = file.lock().next_step(&limits);
+        let step = {
+            let mut state = file.lock();
+            if state.is_exact() && state.is_quiet() {
+                asked = pending.namespace.asking();
+            }
+            state.next_step(&limits)
+        };
         let wait = match step {
             Step::Over if pending.close(file) => return,
             Step::Over => continue,
@@ -66,21 +85,26 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
             }
             Step::Wait(wait) => wait,
             other => {
-                let (pending, file) = (pending.clone(), file.clone());
-                tasks.spawn(async move { pending.act(&file, asked, other).await });
+                let failed = Done::failed(&other);
+                let task = {
+                    let (pending, file) = (pending.clone(), file.clone());
+                    tokio::spawn(async move { pending.act(&file, asked, other).await })
+                };
+                let id = file.id;
+                tasks.spawn(async move {
+                    task.await.unwrap_or_else(|e| {
+                        error!(file = %id, "a step of writing to the origin failed: {e}");
+                        failed
+                    })
+                });
                 continue;
             }
         };
         let timer = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(u64::from(u32::MAX))));
         tokio::select! {
             Some(done) = tasks.join_next() => match done {
-                Ok(done) => {
-                    pending.note(file, done);
-                    if file.lock().is_exact() {
-                        asked = pending.namespace.asking();
-                    }
-                }
-                Err(e) => error!(file = %file.id, "a step of writing to the origin failed: {e}"),
+                Ok(done) => pending.note(file, done),
+                Err(e) => error!(file = %file.id, "what became of a step of writing is not known: {e}"),
             },
             () = file.poke.notified() => {}
             () = timer => {}
@@ -156,9 +180,12 @@ impl Pending {
             }
             Step::LayExact { old, base, links, asked_before, unsure, lay } => {
                 let verdict = if unsure { None } else { Some(judge(base, &links, asked_before)) };
-                // Nothing was sent: then it is to be what it was.
-                let base = links.is_empty().then_some(base);
-                Done::Laid(self.lay(file.id, asked, (old, base), verdict, lay).await, links)
+                let laid = self.lay(file.id, asked, old, verdict, lay).await;
+                if laid.as_ref().is_err_and(|e| !may_pass(e)) {
+                    // What was stored is not kept here for it, and is not to read as what was before.
+                    self.cache.forget(old).await;
+                }
+                Done::Laid(laid, links)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
         }
@@ -224,7 +251,7 @@ impl Pending {
         &self,
         id: FileId,
         asked: Asked,
-        (old, base): (CacheKey, Option<Version>),
+        old: CacheKey,
         verdict: Option<Verdict>,
         lay: Lay,
     ) -> Result<CacheKey> {
@@ -234,9 +261,7 @@ impl Pending {
             None => self.namespace.refresh_changed(id).await?,
         };
         let new = key_of(&known)?;
-        let expected = last.map(|last| last.version).or(base);
-        let seen = expected.is_none_or(|version| version == new.version);
-        if seen && verdict.is_some_and(|verdict| verdict.alone) {
+        if verdict.is_some_and(|verdict| verdict.is_ours(new.version)) {
             self.cache.succeed(old, new, lay.written, lay.unknown).await;
         } else {
             debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
@@ -271,7 +296,7 @@ impl Pending {
                 if may_pass(&e) {
                     self.postpone(&mut state, &e);
                 } else {
-                    // The file is gone, and what was stored of it too.
+                    // The file is gone, or is not ours to see any more: what was stored of it is for others to tell.
                     state.gone();
                 }
             }

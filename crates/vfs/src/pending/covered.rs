@@ -1,0 +1,67 @@
+//! Bytes that the origin has in memory, and that were replaced here: who wrote them waits until they are stored there, or
+//! later ones over them are.
+
+use types::{ByteRange, Stability, WriteVerifier};
+
+use super::extents::overlap;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    pub range: ByteRange,
+    /// The first write that waits for this.
+    pub since: u64,
+    /// What was promised to any that do.
+    pub stability: Stability,
+    pub verifier: WriteVerifier,
+    /// The origin took it as this one.
+    pub arrival: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Covered(Vec<Piece>);
+
+impl Covered {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Pieces.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn add(&mut self, piece: Piece) {
+        self.0.push(piece);
+    }
+
+    /// Of writes up to this one.
+    pub fn has(&self, sequence: u64) -> bool {
+        self.0.iter().any(|piece| piece.since <= sequence)
+    }
+
+    pub fn has_in(&self, range: &ByteRange, sequence: u64) -> bool {
+        self.0.iter().any(|piece| piece.since <= sequence && overlap(&piece.range, range))
+    }
+
+    /// Nobody waits for what is in this range any more.
+    pub fn take_out(&mut self, range: ByteRange) {
+        let touched: Vec<Piece> = self.0.extract_if(.., |piece| overlap(&piece.range, &range)).collect();
+        for piece in touched {
+            let (from, to) = (piece.range.offset, piece.range.end());
+            for (from, to) in [(from, range.offset.min(to)), (range.end().max(from), to)] {
+                if from < to {
+                    self.0.push(Piece { range: ByteRange::new(from, to - from), ..piece });
+                }
+            }
+        }
+    }
+
+    /// What arrived up to there: a commit is over that was about it.
+    pub fn take_up_to(&mut self, arrivals: u64) -> Vec<Piece> {
+        self.0.extract_if(.., |piece| piece.arrival <= arrivals).collect()
+    }
+
+    pub fn append(&mut self, other: Covered) {
+        self.0.extend(other.0);
+    }
+}
