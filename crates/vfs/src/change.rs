@@ -7,6 +7,7 @@ use types::{
     SetAttr, Timestamp, WeakAttr,
 };
 
+use crate::read::key_of;
 use crate::{Node, Vfs, access};
 
 /// An object just before and just after a change, as far as both are known: a client that knew it as it was before
@@ -165,10 +166,21 @@ impl Vfs {
             self.settle(id).await?;
         }
         // What is written meanwhile waits.
-        let held = self.hold(id).await?;
-        let altered = self.namespace.set(id, asked, guard).await?;
+        let cuts = set.size.is_some() && node.attr.is_file();
+        let held = if cuts { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
+        let altered = match (self.namespace.set(id, asked, guard).await, &held) {
+            (Ok(altered), _) => altered,
+            (Err(e), Some(held)) if cuts && e.kind() == ErrorKind::OutcomeUnknown => {
+                held.may_be_cut();
+                return Err(e);
+            }
+            (Err(e), _) => return Err(e),
+        };
         let known = altered.known.map(Found::Node);
-        self.renewed(known.as_ref(), &altered.found, held).await;
+        self.renewed(known.as_ref(), &altered.found).await;
+        if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
+            if cuts { held.is_cut(new) } else { held.is_now(new) }
+        }
         Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
     }
 

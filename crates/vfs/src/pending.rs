@@ -4,6 +4,7 @@
 //!
 //! What is to be done next, and what readers see, is decided in `file.rs` and `extents.rs`, which are pure.
 
+mod covered;
 mod extents;
 mod file;
 mod links;
@@ -160,6 +161,20 @@ impl Pending {
             }
             file.poke.notify_one();
             return Ok((file, taken.0, taken.1));
+        }
+    }
+
+    /// To have a file alone at the origin, whether anything of it is pending or not.
+    pub fn want(self: &Arc<Self>, id: FileId) -> Result<Held> {
+        loop {
+            let (file, _, fresh) = self.file(id)?;
+            let wanted = file.want();
+            if fresh {
+                sender::start(self, &file);
+            }
+            if let Some(wanted) = wanted {
+                return Ok(wanted);
+            }
         }
     }
 

@@ -21,17 +21,25 @@ impl Vfs {
         tokio::time::timeout(PATIENCE, file.hold()).await.map_err(|_| Vfs::busy(id))
     }
 
+    /// Likewise, also if none are: what is written meanwhile waits too.
+    pub(crate) async fn hold_all(&self, id: FileId) -> Result<Held> {
+        loop {
+            let wanted = self.pending.want(id)?;
+            let held = tokio::time::timeout(PATIENCE, wanted.granted()).await.map_err(|_| Vfs::busy(id))?;
+            if let Some(held) = held {
+                return Ok(held);
+            }
+        }
+    }
+
     /// The file is `new` now. If it was `old` before, and nobody else changed it: bytes up to the smaller of the two sizes
     /// are the same, those between are zeros, and the cache keeps what it has.
-    pub(crate) async fn renewed(&self, old: Option<&Found>, new: &Found, held: Option<Held>) {
+    pub(crate) async fn renewed(&self, old: Option<&Found>, new: &Found) {
         let Ok(new) = key_of(new) else { return }; // no file
         if let Some(Ok(old)) = old.map(key_of)
             && old != new
         {
             self.cache.succeed(old, new, Vec::new(), Vec::new()).await;
-        }
-        if let Some(held) = held {
-            held.is_now(new);
         }
     }
 

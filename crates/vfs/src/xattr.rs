@@ -13,6 +13,7 @@ use crate::access;
 use crate::back::Back;
 use crate::back::locks::Held;
 use crate::change::Altered;
+use crate::read::key_of;
 use crate::{Vfs, WritePolicy};
 
 /// For what is to go home first; then the caller is told to try again.
@@ -51,7 +52,10 @@ impl Vfs {
         let held = self.hold(id).await?;
         let altered = self.namespace.set_xattr(id, name, set).await?;
         let known = altered.known.map(Found::Node);
-        self.renewed(known.as_ref(), &altered.found, held).await;
+        self.renewed(known.as_ref(), &altered.found).await;
+        if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
+            held.is_now(new);
+        }
         Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
     }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 use types::{ByteRange, Stability, WriteVerifier};
 
+use super::covered::{Covered, Piece};
 use super::ranges::Ranges;
 
 /// How far some bytes have come.
@@ -113,6 +114,7 @@ pub struct Extents<R> {
     /// Offsets of those that wait.
     waiting: BTreeSet<u64>,
     under_way: BTreeMap<u64, Flight>,
+    covered: Covered,
     /// Where bytes that were sent were replaced before the cache had them.
     replaced: Ranges,
     /// Writes that wait for something, and for how many extents.
@@ -136,6 +138,7 @@ impl<R: Clone> Extents<R> {
             map: BTreeMap::new(),
             waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
+            covered: Covered::default(),
             replaced: Ranges::default(),
             open: BTreeMap::new(),
             kept: None,
@@ -150,7 +153,12 @@ impl<R: Clone> Extents<R> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty() && self.under_way.is_empty() && self.kept.is_none()
+        self.map.is_empty() && self.under_way.is_empty() && self.covered.is_empty() && self.kept.is_none()
+    }
+
+    /// Pieces that were replaced here and are not committed at the origin.
+    pub fn covered(&self) -> usize {
+        self.covered.count()
     }
 
     /// Is something at the origin that it will show only after a commit?
@@ -231,14 +239,15 @@ impl<R: Clone> Extents<R> {
         if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) {
             return true;
         }
-        if self.under_way.values().any(|part| part.since <= sequence && overlap(&part.range, &range)) {
+        if self.under_way.values().any(|part| part.since <= sequence && overlap(&part.range, &range))
+            || self.covered.has_in(&range, sequence)
+        {
             return true;
         }
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        let unstored = |extent: &Extent<R>| !matches!(extent.phase, Phase::Stored | Phase::Laying);
-        self.over(range).any(|(_, extent)| extent.since <= sequence && unstored(extent))
+        self.over(range).any(|(_, extent)| extent.since <= sequence && !is_stored(extent))
     }
 
     /// Are bytes of writes up to this one on their way, or not even that?
@@ -249,7 +258,7 @@ impl<R: Clone> Extents<R> {
 
     /// Bytes of a write up to this one that the origin has in memory only, or keeps.
     pub fn is_to_commit(&self, sequence: u64) -> bool {
-        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) {
+        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) || self.covered.has(sequence) {
             return true;
         }
         let unstable =
@@ -332,8 +341,14 @@ impl<R: Clone> Extents<R> {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let phase = match stability {
-            Stability::Unstable => Phase::Unstable { verifier, arrival },
-            Stability::DataSync | Stability::FileSync => Phase::Stored,
+            Stability::Unstable => {
+                self.cover_what_is_replaced(number, verifier, arrival);
+                Phase::Unstable { verifier, arrival }
+            }
+            Stability::DataSync | Stability::FileSync => {
+                self.uncover(number);
+                Phase::Stored
+            }
         };
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, phase));
     }
@@ -342,20 +357,40 @@ impl<R: Clone> Extents<R> {
     pub fn arrived_to_be_kept(&mut self, number: u64, verifier: WriteVerifier) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        self.part_is_over(number, |extents, offset| {
-            let Some(extent) = extents.map.get(&offset) else { return };
-            let since = extent.since;
+        if let Some(&Flight { since, .. }) = self.under_way.get(&number) {
             // The verifier of the first: if another has come since, the commit tells that too.
-            let kept = extents.kept.get_or_insert(Kept { verifier, parts: Vec::new(), since });
+            let kept = self.kept.get_or_insert(Kept { verifier, parts: Vec::new(), since });
             kept.parts.push((arrival, since));
             kept.since = kept.since.min(since);
-            extents.set_phase(offset, Phase::Stored);
-        });
+        }
+        self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Stored));
+    }
+
+    /// What of the part was replaced while it was under way.
+    fn cover_what_is_replaced(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
+        let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
+        let mut there = Covered::default();
+        there.add(Piece { range, since, stability, verifier, arrival });
+        let still = |(offset, extent): (u64, &Extent<R>)| {
+            let range = ByteRange::new(offset, extent.data.len() as u64);
+            (extent.phase == Phase::Sending(number)).then_some(range)
+        };
+        self.over(range).filter_map(still).for_each(|range| there.take_out(range));
+        self.covered.append(there);
+    }
+
+    /// The part is stored: nobody waits for what was there before.
+    fn uncover(&mut self, number: u64) {
+        if let Some(Flight { range, .. }) = self.under_way.get(&number) {
+            self.covered.take_out(*range);
+        }
     }
 
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
-        self.owe(number);
+        if let Some(part) = self.under_way.get(&number).copied() {
+            self.owe(part);
+        }
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
     }
 
@@ -371,10 +406,12 @@ impl<R: Clone> Extents<R> {
         lost
     }
 
-    /// What is here of later bytes is what those wait for who wrote what was in this part.
-    fn owe(&mut self, number: u64) {
-        let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
-        let later = |(offset, extent): (u64, &Extent<R>)| (extent.phase == Phase::Waiting).then_some(offset);
+    /// What is here of later bytes, and not stored, is what those wait for who wrote what was there.
+    fn owe(&mut self, Flight { range, since, stability }: Flight) {
+        for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
+            (part.since, part.stability) = (part.since.min(since), part.stability.max(stability));
+        }
+        let later = |(offset, extent): (u64, &Extent<R>)| (!is_stored(extent)).then_some(offset);
         let later: Vec<u64> = self.over(range).filter_map(later).collect();
         for offset in later {
             let Some(mut extent) = self.remove(offset) else { continue };
@@ -424,6 +461,9 @@ impl<R: Clone> Extents<R> {
     /// What arrived up to there is stored, if the origin had it still; otherwise it is to be sent again. Bytes of those.
     pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> u64 {
         let mut again = 0;
+        for piece in self.covered.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
+            self.owe(Flight { range: piece.range, since: piece.since, stability: piece.stability });
+        }
         for (offset, length, verifier) in self.unstable_up_to(arrivals) {
             let kept = verifier == now;
             again += if kept { 0 } else { length };
@@ -436,6 +476,7 @@ impl<R: Clone> Extents<R> {
     pub fn commit_failed(&mut self, arrivals: u64) -> Vec<(u64, Stability)> {
         let unstable = self.unstable_up_to(arrivals);
         let mut lost = self.kept_is_lost();
+        lost.extend(self.covered.take_up_to(arrivals).iter().map(|piece| (piece.since, piece.stability)));
         lost.extend(unstable.into_iter().flat_map(|(offset, ..)| self.lose(offset)));
         lost
     }
@@ -483,6 +524,26 @@ impl<R: Clone> Extents<R> {
             .for_each(|extent| extent.phase = Phase::Stored);
     }
 
+    /// What is at the origin may be there no more. No part is under way.
+    pub fn send_again(&mut self) {
+        let all = self.over(ByteRange::new(0, u64::MAX));
+        let all: Vec<u64> = all.filter(|(_, extent)| there(extent)).map(|(offset, _)| offset).collect();
+        all.into_iter().for_each(|offset| self.set_phase(offset, Phase::Waiting));
+    }
+
+    /// The origin has cut the file, and what it had behind that. No part is under way.
+    pub fn cut(&mut self, size: u64) {
+        let behind = self.over(ByteRange::new(size, u64::MAX - size));
+        let behind: Vec<u64> = behind.filter(|(_, extent)| there(extent)).map(|(offset, _)| offset).collect();
+        for offset in behind {
+            let Some(mut extent) = self.remove(offset) else { continue };
+            if offset < size {
+                extent.data.truncate((size - offset) as usize);
+                self.insert(offset, extent);
+            }
+        }
+    }
+
     /// The bytes of `range` in order.
     pub fn places(&self, range: ByteRange) -> Vec<Place> {
         let mut places = Vec::new();
@@ -523,9 +584,14 @@ impl<R: Clone> Extents<R> {
                 let (since, stability) = owed.unwrap_or((extent.since, extent.stability));
                 owed = Some((since.min(extent.since), stability.max(extent.stability)));
             }
+            let from = offset.max(range.offset);
+            let piece = ByteRange::new(from, end.min(range.end()) - from);
             if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
-                let from = offset.max(range.offset);
-                self.replaced.add(ByteRange::new(from, end.min(range.end()) - from));
+                self.replaced.add(piece);
+            }
+            if let Phase::Unstable { verifier, arrival } = extent.phase {
+                let (since, stability) = (extent.since, extent.stability);
+                self.covered.add(Piece { range: piece, since, stability, verifier, arrival });
             }
             if offset < range.offset {
                 let data = extent.data.slice(..(range.offset - offset) as usize);
@@ -589,7 +655,15 @@ impl<R: Clone> Extents<R> {
     }
 }
 
-fn overlap(one: &ByteRange, other: &ByteRange) -> bool {
+fn is_stored<R>(extent: &Extent<R>) -> bool {
+    matches!(extent.phase, Phase::Stored | Phase::Laying)
+}
+
+fn there<R>(extent: &Extent<R>) -> bool {
+    is_stored(extent) || matches!(extent.phase, Phase::Unstable { .. })
+}
+
+pub fn overlap(one: &ByteRange, other: &ByteRange) -> bool {
     one.offset < other.end() && other.offset < one.end()
 }
 

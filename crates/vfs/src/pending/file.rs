@@ -19,6 +19,8 @@ const COMMIT_AFTER_MS: u64 = 5_000;
 /// Where a commit costs as much as the file is long, it is later by as much again for each so many bytes of it: then all
 /// commits of a file that grows cost a few times its length, and not its square.
 const COMMIT_LATER_BY: u64 = 64 << 20;
+/// So many pieces that were replaced here while the origin had them in memory are enough for a commit.
+const COVERED_MAX: usize = 64;
 /// Pause after the first failure, doubled with each; the retry wrapper below has tried for seconds by then.
 const PAUSE_FIRST_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
@@ -217,7 +219,11 @@ impl File {
     /// Wait until nothing of ours is under way at the origin, and what the origin has is what `clean` says. It stays so
     /// until the guard is dropped. `None` if nothing is pending any more.
     pub async fn hold(self: &Arc<Self>) -> Option<Held> {
-        let mut progress = self.progress.subscribe();
+        self.want()?.granted().await
+    }
+
+    /// The first half of [`File::hold`]: from now on it is not closed.
+    pub fn want(self: &Arc<Self>) -> Option<Held> {
         let epoch = {
             let mut state = self.lock();
             if state.closed {
@@ -226,17 +232,8 @@ impl File {
             state.wants += 1;
             state.epoch
         };
-        let held = Held { file: self.clone(), epoch };
         self.poke.notify_one();
-        loop {
-            progress.borrow_and_update();
-            if self.lock().epoch > epoch {
-                return Some(held);
-            }
-            if progress.changed().await.is_err() {
-                return None;
-            }
-        }
+        Some(Held { file: self.clone(), epoch })
     }
 }
 
@@ -247,9 +244,35 @@ pub struct Held {
 }
 
 impl Held {
+    /// The second half of [`File::hold`].
+    pub async fn granted(self) -> Option<Held> {
+        let mut progress = self.file.progress.subscribe();
+        loop {
+            progress.borrow_and_update();
+            if self.file.lock().epoch > self.epoch {
+                return Some(self);
+            }
+            if progress.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
     /// It was changed at the origin under this guard: this is what it is.
     pub fn is_now(&self, clean: CacheKey) {
         self.file.lock().found(clean);
+    }
+
+    /// Likewise, and its size was set. What is written and not at the origin yet comes after that.
+    pub fn is_cut(&self, clean: CacheKey) {
+        let mut state = self.file.lock();
+        state.extents.cut(clean.size);
+        state.found(clean);
+    }
+
+    /// Whether it was cut nobody knows: what is written comes after that, also what the origin had.
+    pub fn may_be_cut(&self) {
+        self.file.lock().extents.send_again();
     }
 }
 
@@ -398,7 +421,9 @@ impl State {
             return Step::Wait(None);
         }
         // What arrived so far is enough: the line stays full meanwhile, and does not run empty before each commit.
-        if !self.committing && self.extents.unstable_bytes() >= limits.unstable_max {
+        let much =
+            self.extents.unstable_bytes() >= limits.unstable_max || self.extents.covered() > COVERED_MAX;
+        if !self.committing && much {
             return self.commit();
         }
         if let Some(commit) = self.step_of_commit() {
@@ -409,10 +434,8 @@ impl State {
         }
         let due = Due { sequence: self.asked, written_ms: now.saturating_sub(GATHER_MS) };
         if self.extents.parts_under_way() < limits.parts_max {
-            if self.extents.has_waiting() && self.is_exact() && !self.looked && self.is_quiet() {
-                self.looked = true;
-                self.laying = Some(Laying::Exact);
-                return Step::Look;
+            if self.extents.has_waiting() && !self.looked {
+                return self.step_before_sending();
             }
             if let Some(part) = self.extents.next_part(due) {
                 self.let_through = true;
@@ -447,6 +470,19 @@ impl State {
         // They may have it cached under what it is now.
         (self.let_through, self.looked, self.asked_before) = (false, false, false);
         Step::Granted
+    }
+
+    /// Nothing was sent since the file was laid last, or left to readers. It was committed, perhaps.
+    fn step_before_sending(&mut self) -> Step {
+        if !self.is_quiet() {
+            return Step::Wait(None);
+        }
+        if !self.is_exact() {
+            return self.lay_exact();
+        }
+        self.looked = true;
+        self.laying = Some(Laying::Exact);
+        Step::Look
     }
 
     fn commit(&mut self) -> Step {

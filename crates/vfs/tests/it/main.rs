@@ -5,6 +5,7 @@ mod back_model;
 mod changes;
 mod changes_model;
 mod copies;
+mod cuts_model;
 mod foreign_model;
 mod harness;
 mod model;

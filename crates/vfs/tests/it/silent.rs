@@ -156,3 +156,33 @@ async fn what_others_wrote_is_not_covered_by_what_was_cached_if_the_origin_stops
     t.commit(id).await.unwrap();
     assert!(t.read_path(b"/file").await.unwrap() == model);
 }
+
+/// A write was taken while the origin cut the file: what was cached of before the cut passed for what lies below it, where
+/// the origin does not tell what was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_a_file_is_cut_does_not_lie_on_what_was_before_the_cut() {
+    let t = Arc::new(tier_to_write(Mode::Cached));
+    t.far.be_silent();
+    let id = file(&t, &pattern(1, 100_000)).await;
+    t.unstable(id, 0, b"so that it is known to be silent").await;
+    t.commit(id).await.unwrap();
+    t.read_path(b"/file").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    t.far.forget_calls();
+    t.far.answer_late(Duration::from_millis(300));
+    let cut = {
+        let t = t.clone();
+        let set = SetAttr { size: Some(10), ..SetAttr::default() };
+        tokio::spawn(async move { t.vfs.setattr(&Caller::root(), id, set, None).await })
+    };
+    eventually("it is being cut", || t.far.calls("set") == 1).await;
+    t.unstable(id, 50_000, b"ours").await;
+    tokio::time::timeout(DEADLINE, cut).await.expect("answered").unwrap().unwrap();
+    t.commit(id).await.unwrap();
+    let there = t.at_the_origin("file").await;
+    assert!(
+        there.len() == 50_004 && there[10..50_000].iter().all(|byte| *byte == 0),
+        "cut, and then written"
+    );
+    assert!(t.read_path(b"/file").await.unwrap() == there);
+}

@@ -314,6 +314,56 @@ async fn what_the_origin_refuses_for_good_is_told_once_and_by_another_verifier()
     }
 }
 
+/// What was stored and could not be looked at was let go, and while more was pending readers saw what was before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_and_cannot_be_looked_at_does_not_read_as_before() {
+    let t = Arc::new(tier_to_write(Mode::NoReadahead));
+    let mut model = pattern(1, 100_000);
+    let id = file(&t, &model).await;
+    assert_eq!(t.read_path(b"/file").await.unwrap(), model);
+    t.far.lose_an_answer();
+    t.far.fail("getattr", ErrorKind::AccessDenied, 1);
+    let (go, wait) = std::sync::mpsc::sync_channel::<()>(1);
+    t.far.before("getattr", move || wait.recv().unwrap());
+    t.unstable(id, 10, b"stored").await;
+    let committed = {
+        let t = t.clone();
+        tokio::spawn(async move { t.commit(id).await })
+    };
+    eventually("its state is asked for", || t.far.calls("getattr") == 1).await;
+    t.far.fail("write", ErrorKind::Unavailable, 20);
+    t.unstable(id, 1000, b"pending").await;
+    go.send(()).unwrap();
+    committed.await.unwrap().unwrap();
+    eventually("it is tried", || t.far.calls("write") > 2).await;
+    model[10..16].copy_from_slice(b"stored");
+    model[1000..1007].copy_from_slice(b"pending");
+    assert!(t.read_path(b"/file").await.unwrap() == model);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_while_there_is_no_room_is_served() {
+    let t = Arc::new(writable_tier(Mode::NoReadahead, MIB, |_| {}));
+    t.far.set_distance(types::Distance { latency: Duration::from_millis(1), rate: 1_000_000_000 });
+    let length = 64 * MIB;
+    let id = file(&t, &pattern(1, length)).await;
+    let writer = {
+        let t = t.clone();
+        tokio::spawn(async move {
+            for at in (0..length / 2).step_by(64 << 10) {
+                t.unstable(id, at, &pattern(at, 64 << 10)).await;
+            }
+        })
+    };
+    let mut at = length / 2;
+    while !writer.is_finished() && at < length {
+        let read = t.read(id, at, 64 << 10).await.unwrap();
+        assert!(joined(&read) == origin::memory::generated(1, ByteRange::new(at, 64 << 10)));
+        at += 64 << 10;
+    }
+    tokio::time::timeout(DEADLINE, writer).await.expect("goes on").unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_wait_while_too_much_is_pending_and_go_on_when_it_is_stored() {
     let t = Arc::new(writable_tier(Mode::Cached, 2 * MIB, |_| {}));

@@ -253,3 +253,75 @@ fn who_waits_for_bytes_that_others_wrote_over_waits_for_theirs() {
     let lost: Vec<u64> = e.failed(part.number).into_iter().map(|(sequence, _)| sequence).collect();
     assert_eq!(lost, [1, 2]);
 }
+
+/// It was answered when the origin had the bytes in memory only, if others had written over them by then.
+#[test]
+fn who_waits_for_bytes_that_were_replaced_waits_until_the_origin_has_stored_them() {
+    let all = ByteRange::new(0, 100);
+    // Replaced after they arrived, and on their way.
+    for late in [true, false] {
+        let mut e = extents();
+        write(&mut e, 1, 0, 100);
+        let part = e.next_part(ALL).unwrap();
+        if late {
+            e.arrived(part.number, Stability::Unstable, ONE);
+        }
+        write(&mut e, 2, 0, 60);
+        if !late {
+            e.arrived(part.number, Stability::Unstable, ONE);
+        }
+        assert!(e.is_unstored(ByteRange::new(0, 60), 1) && e.is_to_commit(1), "{late}");
+        let arrivals = e.arrivals();
+        // Somebody writes there all the time.
+        let part = e.next_part(ALL).unwrap();
+        e.arrived(part.number, Stability::Unstable, ONE);
+        write(&mut e, 3, 0, 60);
+        assert_eq!(e.committed(arrivals, ONE), 0);
+        assert!(!e.is_unstored(all, 1) && e.is_unstored(all, 2), "{late}");
+        // Whoever has its own bytes stored there needs no commit.
+        write(&mut e, 4, 0, 60);
+        let part = e.next_part(ALL).unwrap();
+        e.arrived(part.number, Stability::FileSync, ONE);
+        assert!(!e.is_unstored(all, 4) && !e.is_to_commit(4), "{late}");
+    }
+    // What the origin has lost, those must be for who wrote over it.
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let part = e.next_part(ALL).unwrap();
+    e.arrived(part.number, Stability::Unstable, ONE);
+    write(&mut e, 2, 0, 100);
+    e.committed(e.arrivals(), TWO);
+    assert!(e.is_unstored(all, 1) && e.is_to_arrive(1));
+    let part = e.next_part(Due { sequence: 1, written_ms: 0 }).expect("due: somebody waits for it");
+    e.arrived(part.number, Stability::FileSync, TWO);
+    assert!(!e.is_unstored(all, 2));
+}
+
+/// What the origin was given and keeps was not to be committed, if all of it had been replaced by the time it arrived.
+#[test]
+fn what_the_origin_keeps_of_replaced_bytes_is_committed_too() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let part = e.next_part(ALL).unwrap();
+    write(&mut e, 2, 0, 100);
+    e.arrived_to_be_kept(part.number, ONE);
+    assert!(e.is_kept() && e.is_to_commit(1));
+}
+
+/// What the origin had when it cut the file is gone there, and what is to be sent comes after it.
+#[test]
+fn a_cut_takes_what_the_origin_had() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    write(&mut e, 2, 100, 100);
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        let part = e.next_part(ALL).unwrap();
+        e.arrived(part.number, stability, ONE);
+    }
+    write(&mut e, 3, 150, 20);
+    write(&mut e, 4, 300, 10);
+    e.cut(30);
+    let shown: Vec<_> = e.map.iter().map(|(offset, extent)| (*offset, extent.data.len())).collect();
+    assert_eq!(shown, [(0, 30), (150, 20), (300, 10)]);
+    assert_eq!((e.unstable_bytes(), e.stored_bytes(), e.bytes()), (30, 0, 60));
+}

@@ -1,6 +1,7 @@
 use types::FileKind;
 
 use super::*;
+use crate::pending::Place;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
@@ -141,4 +142,34 @@ fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
         }
     }
     panic!("never committed");
+}
+
+/// What the origin was sent between the question who writes and the cut was shown, and cached, behind the cut.
+#[tokio::test]
+async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
+    let (file, clean) = empty_file();
+    let room = room();
+    let wanted = {
+        let mut state = file.lock();
+        write_and_ask(&mut state, 0, &room);
+        assert!(matches!(state.next_step(&LIMITS), Step::Look));
+        state.looked(clean.version, clean, true);
+        send(&mut state);
+        state.note(Link { before: Some(clean.version), after: None });
+        drop(state);
+        file.want().expect("open")
+    };
+    {
+        let mut state = file.lock();
+        assert!(matches!(state.next_step(&LIMITS), Step::LayExact { .. }), "readers were let through");
+    }
+    file.lock().laid(CacheKey { size: 5, ..clean });
+    assert!(matches!(file.lock().next_step(&LIMITS), Step::Granted));
+    let held = wanted.granted().await.expect("granted");
+    file.lock().take(&attr(1), (100, &Bytes::from_static(b"later")), Stability::Unstable, (0, None), &room);
+    held.is_cut(CacheKey { size: 2, ..clean });
+    let state = file.lock();
+    let places = state.extents.places(ByteRange::new(0, state.size()));
+    let here = |bytes: &'static [u8]| Place::Here(Bytes::from_static(bytes));
+    assert_eq!(places, [here(b"by"), Place::Below(ByteRange::new(2, 98)), here(b"later")]);
 }
