@@ -2,7 +2,7 @@
 //! under one budget, sent by one sender for each file (`sender.rs`), kept until they are stored, and then given to the
 //! cache. A file of which nothing is pending leaves no trace here.
 //!
-//! What is to be done next, and what readers see, is decided in `file.rs` and `extents.rs`, which are pure.
+//! What is to be done next, and what readers see, is decided in `state.rs` and `extents.rs`, which are pure.
 
 mod covered;
 mod extents;
@@ -12,6 +12,7 @@ mod metrics;
 mod ranges;
 mod read;
 mod sender;
+mod state;
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -28,10 +29,12 @@ use types::{
 };
 
 pub use extents::Place;
-pub use file::{File, Held, after};
-use file::{Room, Taken, Waiter};
+pub use file::{File, Held};
+use file::{Room, Waiter};
 use metrics::Metrics;
 pub use read::zeros;
+use state::Taken;
+pub use state::after;
 
 use crate::read::key_of;
 
@@ -153,7 +156,8 @@ impl Pending {
                 }
                 let times = (self.now_ms(), self.origin_clock(file.junction));
                 let taken = state.take(found.attr(), (offset, data), stability, times, room);
-                let waiter = (stability > Stability::Unstable).then(|| state.wait_for(&file, taken.sequence));
+                let waiter =
+                    (stability > Stability::Unstable).then(|| Waiter::new(&file, &mut state, taken.sequence));
                 (taken, waiter)
             };
             if fresh {

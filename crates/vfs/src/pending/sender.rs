@@ -1,4 +1,4 @@
-//! The sender of one file: does what `file.rs` says is next, many parts at a time, and ends when nothing is pending.
+//! The sender of one file: does what `state.rs` says is next, many parts at a time, and ends when nothing is pending.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Ve
 
 use super::Pending;
 use super::extents::{Lay, Part};
-use super::file::{File, Limits, Step};
+use super::file::File;
 use super::links::{Link, Verdict, judge};
+use super::state::{Limits, State, Step};
 use crate::read::key_of;
 
 /// Bytes of one file on their way to an origin of which nobody knows how far it is: 2.4 Gbit/s at 221 ms.
@@ -304,7 +305,7 @@ impl Pending {
         file.progress.send_replace(());
     }
 
-    fn postpone(&self, state: &mut super::file::State, error: &Error) {
+    fn postpone(&self, state: &mut State, error: &Error) {
         debug!("writing to the origin is tried again later: {error}");
         state.later(self.now_ms());
     }
@@ -365,7 +366,7 @@ impl Pending {
         }
     }
 
-    fn lose(&self, id: FileId, state: &mut super::file::State, lost: &[(u64, Stability)], e: &Error) {
+    fn lose(&self, id: FileId, state: &mut State, lost: &[(u64, Stability)], e: &Error) {
         self.metrics.lost_writes.inc_by(lost.len() as u64);
         // Of a file that is gone nobody can be told that it is well: every call about it says that it is gone.
         if state.lost(lost, e) && e.kind() != ErrorKind::Stale {

@@ -1,6 +1,9 @@
-use types::FileKind;
+use std::sync::Arc;
+
+use types::{FileId, FileKind, JunctionId};
 
 use super::*;
+use crate::pending::File;
 use crate::pending::Place;
 
 fn at(seconds: i64) -> Timestamp {
