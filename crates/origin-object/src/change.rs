@@ -219,7 +219,7 @@ impl ObjectOrigin {
     }
 
     /// What was written to an object that goes, goes with it.
-    pub(crate) async fn drop_draft(&self, file: &Reference) {
+    async fn drop_draft(&self, file: &Reference) {
         if let Some(draft) = self.draft(file) {
             draft.give_up(&*self.store).await;
             self.forget(file, &draft);

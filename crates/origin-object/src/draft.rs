@@ -417,6 +417,20 @@ impl Draft {
         stat.metadata.get(name) == Some(value)
     }
 
+    /// What was written to it is lost, which `lost` tells before anybody finds the draft over.
+    pub async fn abandon(&self, store: &dyn Store, lost: impl FnOnce()) {
+        {
+            let _gate = self.gate.write().await;
+            let mut state = self.state();
+            if state.over {
+                return;
+            }
+            lost();
+            state.over = true;
+        }
+        self.give_up(store).await;
+    }
+
     /// Take the store's memory of it away.
     pub async fn give_up(&self, store: &dyn Store) {
         let upload = {

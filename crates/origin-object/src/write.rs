@@ -225,25 +225,19 @@ impl ObjectOrigin {
                 return Ok(());
             }
             let fullest = held.into_iter().max_by_key(|(bytes, ..)| *bytes);
-            fullest.map(|(_, path, _)| Reference(path.clone()))
+            fullest.map(|(_, path, draft)| (Reference(path.clone()), draft.clone()))
         };
-        let Some(reference) = fullest else { return Ok(()) };
-        let Err(e) = self.store_draft(&reference).await else { return Ok(()) };
+        let Some((reference, draft)) = fullest else { return Ok(()) };
+        let stored = async {
+            let _held = self.hold("store", &reference).await?;
+            self.complete(&reference, &draft).await.map(drop)
+        };
+        let Err(e) = stored.await else { return Ok(()) };
         if reference == *mine || e.is_retryable() || e.kind() == ErrorKind::OutcomeUnknown {
             return Err(e);
         }
-        if self.draft(&reference).is_some() {
-            self.drop_draft(&reference).await;
-            self.lose(&reference);
-        }
-        Ok(())
-    }
-
-    async fn store_draft(&self, reference: &Reference) -> Result<()> {
-        let _held = self.hold("store", reference).await?;
-        if let Some(draft) = self.draft(reference) {
-            self.complete(reference, &draft).await?;
-        }
+        draft.abandon(&*self.store, || self.lose(&reference)).await;
+        self.forget(&reference, &draft);
         Ok(())
     }
 }

@@ -316,16 +316,13 @@ impl Shared {
     fn hold(&self, unit: &Unit, error: &Error) {
         self.metrics.retries.inc();
         let now = self.clock.now().steady;
-        let tries = {
-            let mut outages = self.outages();
-            let tries = outages.entry(unit.junction).or_default();
-            // What fails together fails once.
-            if *tries == 0 || !self.plan().is_held(unit.junction, now) {
-                *tries = tries.saturating_add(1);
-            }
-            *tries
-        };
-        let back_off = BACK_OFF_MIN.saturating_mul(1 << (tries - 1).min(10)).min(BACK_OFF_MAX);
+        let mut outages = self.outages();
+        let tries = outages.entry(unit.junction).or_default();
+        // What fails together fails once.
+        if *tries == 0 || !self.plan().is_held(unit.junction, now) {
+            *tries = tries.saturating_add(1);
+        }
+        let back_off = BACK_OFF_MIN.saturating_mul(1 << (*tries - 1).min(10)).min(BACK_OFF_MAX);
         tracing::info!("flush of file {} waits for {back_off:?}: {error}", unit.object);
         self.plan().hold(unit, now + back_off);
     }
