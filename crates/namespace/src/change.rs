@@ -246,7 +246,12 @@ impl Namespace {
         guard: Option<Timestamp>,
     ) -> Result<Altered> {
         let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
-        self.alter(id, build).await
+        let altered = self.alter(id, build).await;
+        // What is cached of before is not to be taken for what is there now.
+        if set.size.is_some() && altered.as_ref().is_err_and(Error::may_have_happened) {
+            self.load(id)?.distrust();
+        }
+        altered
     }
 
     pub async fn set_xattr(
@@ -263,18 +268,21 @@ impl Namespace {
     }
 
     async fn alter(self: &Arc<Self>, id: FileId, build: impl Fn() -> Result<Change>) -> Result<Altered> {
-        let old = self.load(id)?;
-        let junction = self.junction(old.junction())?;
-        let Answer { asked, told } = match self.carry_out(junction, &[id], build).await {
-            Ok(answer) => answer,
-            Err(e) => {
-                if e.kind() == ErrorKind::OutcomeUnknown {
-                    old.distrust();
-                    let _ = self.refresh_changed(id).await;
-                }
-                return Err(e);
-            }
-        };
+        let altered = self.alter_known(id, build).await;
+        if altered.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutcomeUnknown) {
+            self.load(id)?.distrust();
+            let _ = self.refresh_changed(id).await;
+        }
+        altered
+    }
+
+    async fn alter_known(
+        self: &Arc<Self>,
+        id: FileId,
+        build: impl Fn() -> Result<Change>,
+    ) -> Result<Altered> {
+        let junction = self.junction(self.load(id)?.junction())?;
+        let Answer { asked, told } = self.carry_out(junction, &[id], build).await?;
         let object = match told.object {
             Some(object) => object,
             None => self.ask_origin(junction, id).await?,

@@ -142,6 +142,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Busy)
     }
+
+    /// Of a change: it is no refusal, and an earlier attempt whose answer nobody heard may have made it.
+    pub fn may_have_happened(&self) -> bool {
+        self.is_retryable() || matches!(self.kind, ErrorKind::OutcomeUnknown | ErrorKind::Io)
+    }
 }
 
 /// `read cache file /x/y: not found: No such file or directory (os error 2)`

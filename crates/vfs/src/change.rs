@@ -166,11 +166,11 @@ impl Vfs {
             self.settle(id).await?;
         }
         // What is written meanwhile waits.
-        let cuts = set.size.is_some() && node.attr.is_file();
-        let held = if cuts { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
+        let cut = set.size.filter(|_| node.attr.is_file());
+        let held = if cut.is_some() { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
         let altered = match (self.namespace.set(id, asked, guard).await, &held) {
             (Ok(altered), _) => altered,
-            (Err(e), Some(held)) if cuts && e.kind() == ErrorKind::OutcomeUnknown => {
+            (Err(e), Some(held)) if cut.is_some() && e.may_have_happened() => {
                 held.may_be_cut();
                 return Err(e);
             }
@@ -179,7 +179,7 @@ impl Vfs {
         let known = altered.known.map(Found::Node);
         self.renewed(known.as_ref(), &altered.found).await;
         if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
-            if cuts { held.is_cut(new) } else { held.is_now(new) }
+            cut.map_or_else(|| held.is_now(new), |size| held.is_cut(size, new));
         }
         Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
     }

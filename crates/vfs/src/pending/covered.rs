@@ -30,8 +30,16 @@ impl Covered {
         self.0.len()
     }
 
+    /// What arrived together and touches is one piece.
     pub fn add(&mut self, piece: Piece) {
-        self.0.push(piece);
+        match self.0.last_mut() {
+            Some(last) if last.arrival == piece.arrival && last.range.end() == piece.range.offset => {
+                last.range.length += piece.range.length;
+                (last.since, last.stability) =
+                    (last.since.min(piece.since), last.stability.max(piece.stability));
+            }
+            _ => self.0.push(piece),
+        }
     }
 
     /// Of writes up to this one.

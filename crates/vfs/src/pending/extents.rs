@@ -388,36 +388,47 @@ impl<R: Clone> Extents<R> {
 
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
-        if let Some(part) = self.under_way.get(&number).copied() {
-            self.owe(part);
+        if let Some(&Flight { range, since, stability }) = self.under_way.get(&number) {
+            self.owe(Piece { range, since, stability, verifier: [0; 8], arrival: 0 });
         }
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
     }
 
     /// The part will never come through. Returns the writes that it was of, each with what was promised.
     pub fn failed(&mut self, number: u64) -> Vec<(u64, Stability)> {
-        let mut lost = Vec::new();
         // Its bytes may have been replaced meanwhile; who waits for them is told all the same.
-        if let Some(part) = self.under_way.get(&number).filter(|part| part.stability > Stability::Unstable) {
-            lost.push((part.since, part.stability));
-        }
+        let part = self.under_way.get(&number).map(|part| (part.since, part.stability));
+        let mut lost: Vec<_> = part.into_iter().collect();
         self.part_is_over(number, |extents, offset| lost.extend(extents.lose(offset)));
+        lost.sort_unstable();
         lost.dedup();
         lost
     }
 
-    /// What is here of later bytes, and not stored, is what those wait for who wrote what was there.
-    fn owe(&mut self, Flight { range, since, stability }: Flight) {
+    /// What is here of later bytes, and not stored, is what those wait for who wrote what was there. False if of some of
+    /// that nothing is here.
+    fn owe(&mut self, piece: Piece) -> bool {
+        let Piece { range, since, stability, .. } = piece;
+        let mut open = Covered::default();
+        open.add(piece);
         for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
             (part.since, part.stability) = (part.since.min(since), part.stability.max(stability));
+            open.take_out(part.range);
         }
-        let later = |(offset, extent): (u64, &Extent<R>)| (!is_stored(extent)).then_some(offset);
-        let later: Vec<u64> = self.over(range).filter_map(later).collect();
-        for offset in later {
+        let later = |(offset, extent): (u64, &Extent<R>)| {
+            (offset, ByteRange::new(offset, extent.data.len() as u64), is_stored(extent))
+        };
+        let later: Vec<_> = self.over(range).map(later).collect();
+        for (offset, range, is_stored) in later {
+            open.take_out(range);
+            if is_stored {
+                continue;
+            }
             let Some(mut extent) = self.remove(offset) else { continue };
             (extent.since, extent.stability) = (extent.since.min(since), extent.stability.max(stability));
             self.insert(offset, extent);
         }
+        open.is_empty()
     }
 
     fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
@@ -458,18 +469,21 @@ impl<R: Clone> Extents<R> {
         lost
     }
 
-    /// What arrived up to there is stored, if the origin had it still; otherwise it is to be sent again. Bytes of those.
-    pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> u64 {
-        let mut again = 0;
+    /// What arrived up to there is stored, if the origin had it still; otherwise it is to be sent again. Bytes of those;
+    /// and the writes of which nothing is here any more.
+    pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> (u64, Vec<(u64, Stability)>) {
+        let (mut again, mut lost) = (0, Vec::new());
         for piece in self.covered.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
-            self.owe(Flight { range: piece.range, since: piece.since, stability: piece.stability });
+            if !self.owe(piece) {
+                lost.push((piece.since, piece.stability));
+            }
         }
         for (offset, length, verifier) in self.unstable_up_to(arrivals) {
             let kept = verifier == now;
             again += if kept { 0 } else { length };
             self.set_phase(offset, if kept { Phase::Stored } else { Phase::Waiting });
         }
-        again
+        (again, lost)
     }
 
     /// What arrived up to there cannot be stored, ever.
@@ -533,7 +547,9 @@ impl<R: Clone> Extents<R> {
 
     /// The origin has cut the file, and what it had behind that. No part is under way.
     pub fn cut(&mut self, size: u64) {
-        let behind = self.over(ByteRange::new(size, u64::MAX - size));
+        let behind = ByteRange::new(size, u64::MAX - size);
+        self.covered.take_out(behind);
+        let behind = self.over(behind);
         let behind: Vec<u64> = behind.filter(|(_, extent)| there(extent)).map(|(offset, _)| offset).collect();
         for offset in behind {
             let Some(mut extent) = self.remove(offset) else { continue };

@@ -117,16 +117,16 @@ impl Held {
         self.file.lock().found(clean);
     }
 
-    /// Likewise, and its size was set. What is written and not at the origin yet comes after that.
-    pub fn is_cut(&self, clean: CacheKey) {
+    /// Likewise, and its size was set to this. What is written and not at the origin yet comes after that.
+    pub fn is_cut(&self, size: u64, clean: CacheKey) {
         let mut state = self.file.lock();
-        state.extents.cut(clean.size);
+        state.extents.cut(size);
         state.found(clean);
     }
 
     /// Whether it was cut nobody knows: what is written comes after that, also what the origin had.
     pub fn may_be_cut(&self) {
-        self.file.lock().extents.send_again();
+        self.file.lock().send_again();
     }
 }
 

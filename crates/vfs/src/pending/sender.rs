@@ -347,7 +347,15 @@ impl Pending {
                     let e = Error::new(ErrorKind::VersionChanged, "commit what was written to", file.id);
                     self.lose(file.id, &mut state, &lost, &e);
                 }
-                let again = state.extents.committed(arrivals, committed.verifier);
+                let (again, lost) = state.extents.committed(arrivals, committed.verifier);
+                if !lost.is_empty() {
+                    let e = Error::new(
+                        ErrorKind::Io,
+                        "store what was written over and refused since, in",
+                        file.id,
+                    );
+                    self.lose(file.id, &mut state, &lost, &e);
+                }
                 if again > 0 {
                     warn!(file = %file.id, "the origin has lost {again} bytes that it had not stored: sending them again");
                     self.metrics.again_bytes.inc_by(again);

@@ -253,8 +253,11 @@ impl State {
 
     /// See [`super::File::over`].
     pub fn is_over(&self, range: ByteRange, sequence: u64) -> bool {
-        if self.closed || self.extents.is_unstored(range, sequence) {
-            return self.closed;
+        if self.closed || self.told(sequence).is_some() {
+            return true;
+        }
+        if self.extents.is_unstored(range, sequence) {
+            return false;
         }
         !self.extents.is_open(range, sequence) || self.is_writing()
     }
@@ -456,6 +459,12 @@ impl State {
     /// A part was sent, and whether the origin has it nobody knows.
     pub fn doubt(&mut self) {
         self.unsure = true;
+    }
+
+    /// What is at the origin may be there no more.
+    pub fn send_again(&mut self) {
+        self.extents.send_again();
+        self.commit_due_ms.get_or_insert(0);
     }
 
     pub fn later(&mut self, now_ms: u64) {

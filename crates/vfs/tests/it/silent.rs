@@ -186,3 +186,30 @@ async fn what_is_written_while_a_file_is_cut_does_not_lie_on_what_was_before_the
     );
     assert!(t.read_path(b"/file").await.unwrap() == there);
 }
+
+/// A cut whose answer is lost, beside a writer whose bytes the origin has in memory: they were cached as what it had after
+/// the cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_had_before_a_cut_without_an_answer_is_sent_again() {
+    for answer in [ErrorKind::Unavailable, ErrorKind::OutcomeUnknown, ErrorKind::Io] {
+        let t = Arc::new(tier_to_write(Mode::Cached));
+        t.far.be_silent();
+        let id = file(&t, &pattern(1, 100_000)).await;
+        t.unstable(id, 0, b"so that it is known to be silent").await;
+        t.commit(id).await.unwrap();
+        t.read_path(b"/file").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // While the cut is to be made, others write; and it is made, and not answered.
+        t.far.fail("set", answer, 1);
+        let (tier, memory) = (t.clone(), t.far.memory.clone());
+        t.far.before("set", move || memory.write_file(b"file", b"").unwrap());
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        let cut = tokio::spawn(async move { tier.vfs.setattr(&Caller::root(), id, cut, None).await });
+        assert_eq!(kind(cut.await.unwrap()), Some(answer));
+        t.unstable(id, 50_000, b"ours").await;
+        t.commit(id).await.unwrap();
+        let there = t.at_the_origin("file").await;
+        assert_eq!(there.len(), 50_004);
+        assert!(t.read_path(b"/file").await.unwrap() == there, "{answer:?}");
+    }
+}

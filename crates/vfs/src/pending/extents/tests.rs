@@ -98,9 +98,9 @@ fn a_commit_is_about_what_arrived_before_it_and_another_verifier_sends_again() {
     assert!(e.is_to_arrive(2) && !e.is_to_arrive(1) && e.is_to_commit(1));
     let arrivals = e.arrivals();
     e.arrived(two.number, Stability::Unstable, ONE);
-    assert_eq!(e.committed(arrivals, ONE), 0);
+    assert_eq!(e.committed(arrivals, ONE), (0, Vec::new()));
     assert_eq!((e.stored_bytes(), e.unstable_bytes()), (100, 100));
-    assert_eq!(e.committed(e.arrivals(), TWO), 100);
+    assert_eq!(e.committed(e.arrivals(), TWO), (100, Vec::new()));
     assert_eq!(e.next_part(NONE).map(|part| part.offset), Some(100));
 }
 
@@ -276,7 +276,7 @@ fn who_waits_for_bytes_that_were_replaced_waits_until_the_origin_has_stored_them
         let part = e.next_part(ALL).unwrap();
         e.arrived(part.number, Stability::Unstable, ONE);
         write(&mut e, 3, 0, 60);
-        assert_eq!(e.committed(arrivals, ONE), 0);
+        assert_eq!(e.committed(arrivals, ONE), (0, Vec::new()));
         assert!(!e.is_unstored(all, 1) && e.is_unstored(all, 2), "{late}");
         // Whoever has its own bytes stored there needs no commit.
         write(&mut e, 4, 0, 60);
@@ -290,7 +290,7 @@ fn who_waits_for_bytes_that_were_replaced_waits_until_the_origin_has_stored_them
     let part = e.next_part(ALL).unwrap();
     e.arrived(part.number, Stability::Unstable, ONE);
     write(&mut e, 2, 0, 100);
-    e.committed(e.arrivals(), TWO);
+    assert_eq!(e.committed(e.arrivals(), TWO), (0, Vec::new()));
     assert!(e.is_unstored(all, 1) && e.is_to_arrive(1));
     let part = e.next_part(Due { sequence: 1, written_ms: 0 }).expect("due: somebody waits for it");
     e.arrived(part.number, Stability::FileSync, TWO);
@@ -324,4 +324,47 @@ fn a_cut_takes_what_the_origin_had() {
     let shown: Vec<_> = e.map.iter().map(|(offset, extent)| (*offset, extent.data.len())).collect();
     assert_eq!(shown, [(0, 30), (150, 20), (300, 10)]);
     assert_eq!((e.unstable_bytes(), e.stored_bytes(), e.bytes()), (30, 0, 60));
+}
+
+/// Nobody was told, if others had written over all of it meanwhile: COMMIT said that it was stored.
+#[test]
+fn who_wrote_what_was_refused_and_replaced_is_told() {
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let part = e.next_part(ALL).unwrap();
+    write(&mut e, 2, 0, 100);
+    assert_eq!(e.failed(part.number), [(1, Stability::Unstable)]);
+    // The origin has the first in memory, refuses the second, and loses the first.
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let part = e.next_part(ALL).unwrap();
+    e.arrived(part.number, Stability::Unstable, ONE);
+    write(&mut e, 2, 40, 100);
+    while let Some(part) = e.next_part(ALL) {
+        assert_eq!(e.failed(part.number), [(2, Stability::Unstable)]);
+    }
+    let (again, lost) = e.committed(e.arrivals(), TWO);
+    assert_eq!((again, lost), (40, vec![(1, Stability::Unstable)]));
+    // What was cut is not lost.
+    let mut e = extents();
+    write(&mut e, 1, 0, 100);
+    let part = e.next_part(ALL).unwrap();
+    e.arrived(part.number, Stability::Unstable, ONE);
+    write(&mut e, 2, 40, 20);
+    e.cut(0);
+    let part = e.next_part(ALL).unwrap();
+    e.failed(part.number);
+    assert_eq!(e.committed(e.arrivals(), TWO), (0, Vec::new()));
+}
+
+/// A commit for each large write over small ones.
+#[test]
+fn small_writes_that_arrived_together_are_covered_as_one() {
+    let mut e = extents();
+    (0..10).for_each(|n| write(&mut e, n + 1, n * 10, 10));
+    let part = e.next_part(ALL).unwrap();
+    e.arrived(part.number, Stability::Unstable, ONE);
+    write(&mut e, 11, 0, 100);
+    assert_eq!(e.covered(), 1);
+    assert!(e.is_unstored(ByteRange::new(90, 10), 1));
 }
