@@ -6,6 +6,7 @@
 //! flushes tells `namespace` first.
 
 mod alteration;
+mod changes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,6 +14,7 @@ use types::{Attr, FileId, Name, Timestamp};
 
 pub use alteration::Local;
 use alteration::{Alteration, made};
+use changes::Changes;
 
 use crate::dirty::Overlay;
 use crate::index::Position;
@@ -38,7 +40,7 @@ enum Trace {
 #[derive(Default)]
 struct Object {
     made: Option<(u64, Local)>,
-    changes: BTreeMap<u64, Alteration>,
+    changes: Changes,
     /// Of a file with operations on its bytes.
     overlay: Option<Overlay>,
     /// Operations that concern it as their object, with the times of their acknowledgement.
@@ -111,7 +113,7 @@ impl Names {
 
     fn alter(&mut self, sequence: u64, id: FileId, alteration: Alteration) {
         let object = self.object(sequence, id);
-        object.changes.entry(sequence).or_default().join(&alteration);
+        object.changes.add(sequence, &alteration);
     }
 
     fn bind(
@@ -171,7 +173,7 @@ impl Names {
     pub fn attr(&self, id: FileId, origin: Option<&Attr>) -> Option<Attr> {
         let Some(object) = self.objects.get(&id) else { return origin.copied() };
         let mut attr = object.made.as_ref().map(|(_, local)| local.attr).or(origin.copied())?;
-        object.changes.values().for_each(|alteration| alteration.apply(&mut attr));
+        object.changes.all().apply(&mut attr);
         if let Some(overlay) = &object.overlay {
             attr.size = overlay.size();
             attr.used = attr.used.max(overlay.dirty_bytes());
@@ -238,11 +240,11 @@ impl Names {
         let Some(object) = self.objects.get_mut(&id) else { return };
         object.own.remove(&sequence);
         object.made = object.made.take().filter(|(made, _)| *made != sequence);
-        let bytes = object.changes.remove(&sequence).is_some_and(|alteration| alteration.bytes);
+        let bytes = object.changes.remove(sequence).is_some_and(|alteration| alteration.bytes);
         if bytes && let Some(overlay) = &mut object.overlay {
             overlay.flushed(sequence, size.unwrap_or(overlay.size()));
         }
-        if !object.changes.values().any(|alteration| alteration.bytes) {
+        if !object.changes.all().bytes {
             object.overlay = None;
         }
     }

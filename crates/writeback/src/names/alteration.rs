@@ -14,7 +14,7 @@ pub struct Local {
     pub target: Option<Bytes>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alteration {
     pub set: Attributes,
     /// Names that are left, of what is no directory.
@@ -40,7 +40,15 @@ impl Alteration {
         Alteration { links: Some(links), ctime: Some(now), ..Alteration::default() }
     }
 
-    /// Of the same operation: a rename within one directory alters it twice.
+    /// After it only this is left of an earlier one, but for the number of subdirectories.
+    pub fn covers(&self, earlier: &Alteration) -> bool {
+        earlier.set.then(&self.set) == self.set
+            && earlier.links.is_none_or(|_| self.links.is_some())
+            && earlier.ctime.is_none_or(|_| self.ctime.is_some())
+            && (self.bytes || !earlier.bytes)
+    }
+
+    /// A later one, or another of the same operation: a rename within one directory alters it twice.
     pub fn join(&mut self, other: &Alteration) {
         self.set = self.set.then(&other.set);
         self.links = other.links.or(self.links);
