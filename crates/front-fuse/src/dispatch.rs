@@ -1,5 +1,5 @@
-//! From the kernel's request to its answer. The threads that take requests never wait: what is not answered at once, from
-//! memory, is handed on to a task. How many requests there are at a time is bounded by the kernel: one for each waiting
+//! From the kernel's request to its answer. The threads that take requests do not wait, but for one of them at a time, and
+//! for the journal's disk: what is not answered at once, from memory, is handed on to a task. How many requests there are at a time is bounded by the kernel: one for each waiting
 //! process, and `background_max` of its own.
 //!
 //! A request that is interrupted is not cut short: the work is wanted by whoever asks next. A process that is killed

@@ -1,6 +1,6 @@
 //! Making durable: the group commit, and the step from one segment to the next.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use types::Result;
@@ -20,7 +20,17 @@ impl Log {
     /// One fdatasync for all that has been written until now; returns the sequence up to which all is durable.
     /// Appends go on meanwhile.
     pub fn commit(&self) -> Result<u64> {
-        let _commits = self.commits.lock().expect("nobody panics in a commit");
+        let commits = self.commits.lock().expect("nobody panics in a commit");
+        self.commit_alone(&commits)
+    }
+
+    /// The same; `None` if another is under way.
+    pub fn try_commit(&self) -> Option<Result<u64>> {
+        let commits = self.commits.try_lock().ok()?;
+        Some(self.commit_alone(&commits))
+    }
+
+    fn commit_alone(&self, _commits: &MutexGuard<'_, ()>) -> Result<u64> {
         let (file, number, end, last) = {
             let mut writer = self.writer();
             self.usable()?;
