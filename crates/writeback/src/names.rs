@@ -8,7 +8,7 @@
 mod alteration;
 mod changes;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use types::{Attr, FileId, Name, Timestamp};
 
@@ -204,20 +204,30 @@ impl Names {
 
     /// These are at the origin, or came to nothing; `size` is the file's there now, if it is one.
     pub fn flushed(&mut self, sequences: &[u64], size: Option<u64>) {
-        let mut touched = HashSet::new();
+        // Each with the last of these that was about its bytes.
+        let mut touched: HashMap<FileId, Option<u64>> = HashMap::new();
         for sequence in sequences {
             for trace in self.traces.remove(sequence).unwrap_or_default() {
                 match trace {
                     Trace::Name(dir, name) => self.unbind(*sequence, dir, &name),
                     Trace::Object(id) => {
-                        self.forget(*sequence, id, size);
-                        touched.insert(id);
+                        let bytes = self.forget(*sequence, id).then_some(*sequence);
+                        let last = touched.entry(id).or_default();
+                        *last = bytes.max(*last);
                     }
                 }
             }
         }
-        for id in touched {
-            if self.objects.get(&id).is_some_and(Object::is_empty) {
+        for (id, bytes) in touched {
+            let Some(object) = self.objects.get_mut(&id) else { continue };
+            object.changes.settle();
+            if let (Some(last), Some(overlay)) = (bytes, &mut object.overlay) {
+                overlay.flushed(last, size.unwrap_or(overlay.size()));
+            }
+            if !object.changes.all().bytes {
+                object.overlay = None;
+            }
+            if object.is_empty() {
                 self.objects.remove(&id);
             }
         }
@@ -236,17 +246,12 @@ impl Names {
         }
     }
 
-    fn forget(&mut self, sequence: u64, id: FileId, size: Option<u64>) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
+    /// Returns whether it was about the object's bytes.
+    fn forget(&mut self, sequence: u64, id: FileId) -> bool {
+        let Some(object) = self.objects.get_mut(&id) else { return false };
         object.own.remove(&sequence);
         object.made = object.made.take().filter(|(made, _)| *made != sequence);
-        let bytes = object.changes.remove(sequence).is_some_and(|alteration| alteration.bytes);
-        if bytes && let Some(overlay) = &mut object.overlay {
-            overlay.flushed(sequence, size.unwrap_or(overlay.size()));
-        }
-        if !object.changes.all().bytes {
-            object.overlay = None;
-        }
+        object.changes.remove(sequence).is_some_and(|alteration| alteration.bytes)
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Changes {
     /// By sequence.
     each: BTreeMap<u64, Alteration>,
     all: Alteration,
+    /// `all` is of more than there is.
+    stale: bool,
 }
 
 impl Changes {
@@ -17,7 +19,9 @@ impl Changes {
         self.each.is_empty()
     }
 
+    /// After a removal to be asked for when that is settled.
     pub fn all(&self) -> &Alteration {
+        debug_assert!(!self.stale);
         &self.all
     }
 
@@ -38,12 +42,20 @@ impl Changes {
             Some((last, alteration)) if *last > sequence && alteration.covers(&removed) => {
                 self.all.subdirs -= removed.subdirs;
             }
-            _ => self.sum_up(),
+            _ => self.stale = true,
         }
         Some(removed)
     }
 
+    /// Once for all that was removed together.
+    pub fn settle(&mut self) {
+        if self.stale {
+            self.sum_up();
+        }
+    }
+
     fn sum_up(&mut self) {
+        self.stale = false;
         self.all = Alteration::default();
         self.each.values().for_each(|alteration| self.all.join(alteration));
     }
@@ -83,10 +95,15 @@ mod tests {
                     changes.add(sequence, &some(&mut random));
                 } else {
                     changes.remove(random.below(n + 1));
+                    if random.below(2) == 0 {
+                        continue;
+                    }
+                    changes.settle();
                 }
                 let mut all = Alteration::default();
                 changes.each.values().for_each(|alteration| all.join(alteration));
-                assert_eq!(changes.all, all);
+                changes.settle();
+                assert_eq!(*changes.all(), all);
             }
         }
     }
