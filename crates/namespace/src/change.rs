@@ -248,8 +248,11 @@ impl Namespace {
         let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
         let altered = self.alter(id, build).await;
         // What is cached of before is not to be taken for what is there now.
-        if set.size.is_some() && altered.as_ref().is_err_and(Error::may_have_happened) {
-            self.load(id)?.distrust();
+        if set.size.is_some()
+            && altered.as_ref().is_err_and(Error::may_have_happened)
+            && let Ok(node) = self.load(id)
+        {
+            node.distrust();
         }
         altered
     }
@@ -270,7 +273,9 @@ impl Namespace {
     async fn alter(self: &Arc<Self>, id: FileId, build: impl Fn() -> Result<Change>) -> Result<Altered> {
         let altered = self.alter_known(id, build).await;
         if altered.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutcomeUnknown) {
-            self.load(id)?.distrust();
+            if let Ok(node) = self.load(id) {
+                node.distrust();
+            }
             let _ = self.refresh_changed(id).await;
         }
         altered

@@ -68,8 +68,4 @@ impl Covered {
     pub fn take_up_to(&mut self, arrivals: u64) -> Vec<Piece> {
         self.0.extract_if(.., |piece| piece.arrival <= arrivals).collect()
     }
-
-    pub fn append(&mut self, other: Covered) {
-        self.0.extend(other.0);
-    }
 }

@@ -46,6 +46,12 @@ struct Extent<R> {
     _room: R,
 }
 
+impl<R> Extent<R> {
+    fn range(&self, offset: u64) -> ByteRange {
+        ByteRange::new(offset, self.data.len() as u64)
+    }
+}
+
 /// A part under way. Of some of it later bytes may be here by now.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
@@ -369,14 +375,13 @@ impl<R: Clone> Extents<R> {
     /// What of the part was replaced while it was under way.
     fn cover_what_is_replaced(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
         let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
-        let mut there = Covered::default();
-        there.add(Piece { range, since, stability, verifier, arrival });
-        let still = |(offset, extent): (u64, &Extent<R>)| {
-            let range = ByteRange::new(offset, extent.data.len() as u64);
-            (extent.phase == Phase::Sending(number)).then_some(range)
-        };
-        self.over(range).filter_map(still).for_each(|range| there.take_out(range));
-        self.covered.append(there);
+        let mut replaced = Ranges::default();
+        replaced.add(range);
+        let still = |(_, extent): &(u64, &Extent<R>)| extent.phase == Phase::Sending(number);
+        self.over(range).filter(still).for_each(|(offset, extent)| replaced.remove(extent.range(offset)));
+        for range in replaced.take() {
+            self.covered.add(Piece { range, since, stability, verifier, arrival });
+        }
     }
 
     /// The part is stored: nobody waits for what was there before.
@@ -388,8 +393,8 @@ impl<R: Clone> Extents<R> {
 
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
-        if let Some(&Flight { range, since, stability }) = self.under_way.get(&number) {
-            self.owe(Piece { range, since, stability, verifier: [0; 8], arrival: 0 });
+        if let Some(part) = self.under_way.get(&number).copied() {
+            self.owe(part);
         }
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
     }
@@ -407,28 +412,22 @@ impl<R: Clone> Extents<R> {
 
     /// What is here of later bytes, and not stored, is what those wait for who wrote what was there. False if of some of
     /// that nothing is here.
-    fn owe(&mut self, piece: Piece) -> bool {
-        let Piece { range, since, stability, .. } = piece;
-        let mut open = Covered::default();
-        open.add(piece);
+    fn owe(&mut self, Flight { range, since, stability }: Flight) -> bool {
+        let mut gone = Ranges::default();
+        gone.add(range);
         for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
             (part.since, part.stability) = (part.since.min(since), part.stability.max(stability));
-            open.take_out(part.range);
+            gone.remove(part.range);
         }
-        let later = |(offset, extent): (u64, &Extent<R>)| {
-            (offset, ByteRange::new(offset, extent.data.len() as u64), is_stored(extent))
-        };
-        let later: Vec<_> = self.over(range).map(later).collect();
-        for (offset, range, is_stored) in later {
-            open.take_out(range);
-            if is_stored {
-                continue;
-            }
+        self.over(range).for_each(|(offset, extent)| gone.remove(extent.range(offset)));
+        let later = |(offset, extent): (u64, &Extent<R>)| (!is_stored(extent)).then_some(offset);
+        let later: Vec<u64> = self.over(range).filter_map(later).collect();
+        for offset in later {
             let Some(mut extent) = self.remove(offset) else { continue };
             (extent.since, extent.stability) = (extent.since.min(since), extent.stability.max(stability));
             self.insert(offset, extent);
         }
-        open.is_empty()
+        gone.take().is_empty()
     }
 
     fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
@@ -474,8 +473,9 @@ impl<R: Clone> Extents<R> {
     pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> (u64, Vec<(u64, Stability)>) {
         let (mut again, mut lost) = (0, Vec::new());
         for piece in self.covered.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
-            if !self.owe(piece) {
-                lost.push((piece.since, piece.stability));
+            let Piece { range, since, stability, .. } = piece;
+            if !self.owe(Flight { range, since, stability }) {
+                lost.push((since, stability));
             }
         }
         for (offset, length, verifier) in self.unstable_up_to(arrivals) {

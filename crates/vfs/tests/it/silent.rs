@@ -4,10 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{Caller, ErrorKind, SetAttr, Stability};
+use types::{Caller, ErrorKind, FileId, SetAttr, Stability};
 
-use crate::harness::{DEADLINE, Mode, joined, kind, writable_tier};
+use crate::harness::{DEADLINE, Mode, Tier, joined, kind, writable_tier};
 use crate::writing::{MIB, eventually, file, pattern, tier_to_write};
+
+/// By its answer to a write: that it is silent.
+async fn is_known(t: &Tier, id: FileId) {
+    t.unstable(id, 0, b"so that it is known to be silent").await;
+    t.commit(id).await.unwrap();
+}
 
 /// Of an origin that does not tell what was before, nobody can see in the next answer that something was.
 #[tokio::test(flavor = "multi_thread")]
@@ -17,8 +23,7 @@ async fn what_was_written_without_an_answer_is_not_covered_by_what_was_cached() 
         let t = tier_to_write(Mode::NoReadahead);
         t.far.be_silent();
         let id = file(&t, &pattern(1, 50_000)).await;
-        t.unstable(id, 0, b"so that it is known to be silent").await;
-        t.commit(id).await.unwrap();
+        is_known(&t, id).await;
         let mut model = t.read_path(b"/file").await.unwrap();
         t.far.forget_calls();
         let hung = t.far.gate.write().await;
@@ -101,8 +106,7 @@ async fn a_write_behind_what_others_added_does_not_cover_it_with_zeros() {
     t.far.be_silent();
     t.far.memory.write_file(b"new", b"").unwrap();
     let id = file(&t, b"").await;
-    t.unstable(id, 0, b"so that it is known to be silent").await;
-    t.commit(id).await.unwrap();
+    is_known(&t, id).await;
     let new = t.id(b"/new").await;
     t.pass(Duration::from_secs(10));
     t.far.memory.write_file(b"new", b"by others").unwrap();
@@ -119,8 +123,7 @@ async fn what_others_wrote_and_a_listing_told_is_not_covered_by_what_was_cached(
     let t = tier_to_write(Mode::Cached);
     t.far.be_silent();
     let id = file(&t, &pattern(1, 100_000)).await;
-    t.unstable(id, 0, b"so that it is known to be silent").await;
-    t.commit(id).await.unwrap();
+    is_known(&t, id).await;
     t.read_path(b"/file").await.unwrap();
     let mut model = pattern(2, 100_000);
     t.pass(Duration::from_secs(10));
@@ -164,8 +167,7 @@ async fn what_is_written_while_a_file_is_cut_does_not_lie_on_what_was_before_the
     let t = Arc::new(tier_to_write(Mode::Cached));
     t.far.be_silent();
     let id = file(&t, &pattern(1, 100_000)).await;
-    t.unstable(id, 0, b"so that it is known to be silent").await;
-    t.commit(id).await.unwrap();
+    is_known(&t, id).await;
     t.read_path(b"/file").await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     t.far.forget_calls();
@@ -187,19 +189,17 @@ async fn what_is_written_while_a_file_is_cut_does_not_lie_on_what_was_before_the
     assert!(t.read_path(b"/file").await.unwrap() == there);
 }
 
-/// A cut whose answer is lost, beside a writer whose bytes the origin has in memory: they were cached as what it had after
-/// the cut.
+/// A cut whose answer is lost was taken for not made: what was cached of before it lay below what was written after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_origin_had_before_a_cut_without_an_answer_is_sent_again() {
+async fn what_was_cached_before_a_cut_without_an_answer_does_not_lie_below_what_is_written_after_it() {
     for answer in [ErrorKind::Unavailable, ErrorKind::OutcomeUnknown, ErrorKind::Io] {
         let t = Arc::new(tier_to_write(Mode::Cached));
         t.far.be_silent();
         let id = file(&t, &pattern(1, 100_000)).await;
-        t.unstable(id, 0, b"so that it is known to be silent").await;
-        t.commit(id).await.unwrap();
+        is_known(&t, id).await;
         t.read_path(b"/file").await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // While the cut is to be made, others write; and it is made, and not answered.
+        // It is made, and not answered.
         t.far.fail("set", answer, 1);
         let (tier, memory) = (t.clone(), t.far.memory.clone());
         t.far.before("set", move || memory.write_file(b"file", b"").unwrap());

@@ -3,8 +3,7 @@ use std::sync::Arc;
 use types::{FileId, FileKind, JunctionId};
 
 use super::*;
-use crate::pending::File;
-use crate::pending::Place;
+use crate::pending::{File, Place};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
@@ -53,6 +52,13 @@ fn send(state: &mut State) {
         Step::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
         other => panic!("{other:?}"),
     }
+}
+
+fn write_look_and_send(state: &mut State, clean: CacheKey, room: &Room) {
+    write_and_ask(state, 0, room);
+    assert!(matches!(state.next_step(&LIMITS), Step::Look));
+    state.looked(clean.version, clean, true);
+    send(state);
 }
 
 /// A time that was set just after a write was told as that of the write, until the file was let go.
@@ -111,10 +117,7 @@ fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
     let (file, clean) = empty_file();
     let room = room();
     let mut state = file.lock();
-    write_and_ask(&mut state, 0, &room);
-    assert!(matches!(state.next_step(&LIMITS), Step::Look));
-    state.looked(clean.version, clean, true);
-    send(&mut state);
+    write_look_and_send(&mut state, clean, &room);
     let Step::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
     write_and_ask(&mut state, 100, &room);
     send(&mut state);
@@ -130,10 +133,7 @@ fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
     let (file, clean) = empty_file();
     let room = room();
     let mut state = file.lock();
-    write_and_ask(&mut state, 0, &room);
-    assert!(matches!(state.next_step(&LIMITS), Step::Look));
-    state.looked(clean.version, clean, true);
-    send(&mut state);
+    write_look_and_send(&mut state, clean, &room);
     for _ in 0..5 {
         // One more wants it, and the one before is done.
         state.wants += 1;
@@ -154,10 +154,7 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let room = room();
     let wanted = {
         let mut state = file.lock();
-        write_and_ask(&mut state, 0, &room);
-        assert!(matches!(state.next_step(&LIMITS), Step::Look));
-        state.looked(clean.version, clean, true);
-        send(&mut state);
+        write_look_and_send(&mut state, clean, &room);
         state.note(Link { before: Some(clean.version), after: None });
         drop(state);
         file.want().expect("open")
@@ -176,4 +173,23 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let places = state.extents.places(ByteRange::new(0, state.size()));
     let here = |bytes: &'static [u8]| Place::Here(Bytes::from_static(bytes));
     assert_eq!(places, [here(b"by"), Place::Below(ByteRange::new(2, 98)), here(b"later")]);
+}
+
+/// It was believed to be there still, and nobody would have sent or committed it again.
+#[test]
+fn what_the_origin_had_when_it_was_perhaps_cut_is_sent_again_and_committed() {
+    let (file, clean) = empty_file();
+    let room = room();
+    let mut state = file.lock();
+    write_look_and_send(&mut state, clean, &room);
+    state.send_again();
+    assert_eq!(state.extents.unstable_bytes(), 0);
+    let again = state.next_step(&LIMITS);
+    assert!(
+        matches!(&again, Step::Send(part) if (part.offset, &part.data[..]) == (0, b"bytes")),
+        "{again:?}"
+    );
+    let Step::Send(part) = again else { return };
+    state.extents.arrived(part.number, Stability::Unstable, [0; 8]);
+    assert!(matches!(state.next_step(&LIMITS), Step::Commit { .. }));
 }
