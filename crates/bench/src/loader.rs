@@ -33,7 +33,7 @@ use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{DataSet, Line, Stage, is_bucket, tier_url};
+use crate::stage::{DataSet, Line, Stage, is_http_store, tier_url};
 use crate::value::PriceArgs;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -48,7 +48,7 @@ const FAITHFUL_SMALL: f64 = 3e-5;
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
-/// Of an object that is read directly by NFS, at least: one to open it, one to read it.
+/// Of an object that is read directly as a file, at least: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
 const GET_MAX: u64 = 64 << 20;
@@ -56,8 +56,9 @@ const GET_MAX: u64 = 64 << 20;
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
     /// Where the objects are: a directory of this machine (a NAS is put in front of it), or nfs://host/export or
-    /// s3://bucket?endpoint=http://host:port, or az:// or gs:// with one, that can be written; a temporary directory if
-    /// absent. A bucket's objects are read by GET, directly and from the tier's S3 front
+    /// s3://bucket?endpoint=http://host:port, or az://, gs:// or azfile:// with one, that can be written; a temporary directory
+    /// if absent. A bucket's objects are read by GET, directly and from the tier's S3 front; a share's by its REST interface
+    /// directly
     #[arg(long, value_name = "DIR|URL")]
     origin: Option<String>,
     /// Round trip to the storage
@@ -82,7 +83,7 @@ pub struct LoaderArgs {
     /// Bytes of each [default: the study's 10 MiB, at small scale 1 MiB unless --faithful]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
-    /// Bytes of one read [default: 1MiB; of a bucket a whole object, at most 64MiB]
+    /// Bytes of one read [default: 1MiB; of a bucket or share a whole object, at most 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     block: Option<u64>,
     #[command(flatten)]
@@ -128,7 +129,7 @@ impl Plan {
                 objects, args.common.byte_budget
             ));
         }
-        let by_s3 = args.origin.as_deref().is_some_and(is_bucket);
+        let by_s3 = args.origin.as_deref().is_some_and(is_http_store);
         let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
         if block == 0 || block > 1 << 30 {
             return refuse("loader: --block is from 1 byte to 1GiB");
@@ -155,7 +156,7 @@ impl Plan {
 
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = Plan::of(&args)?;
-    let of_others = |origin: &str| origin.starts_with("nfs://") || is_bucket(origin);
+    let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
     if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
         return refuse(
             "loader: --limits are for a directory as --origin; the server's own stand in any case",
@@ -163,7 +164,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     if let Some(other) = args.origin.as_deref().filter(|url| url.contains("://") && !of_others(url)) {
         return refuse(format!(
-            "loader: --origin {other}: expected a directory, nfs://host/export, s3://bucket, az://account/container or gs://bucket; what \
+            "loader: --origin {other}: expected a directory, nfs://host/export, s3://bucket, az://account/container, gs://bucket or azfile://account/share; what \
              else there is can be measured as it is with bench load or shapes"
         ));
     }
@@ -194,7 +195,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
     let data = DataSet { layout: plan.layout.clone(), content };
     let stage = match args.origin.as_deref() {
         Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-        Some(url) if is_bucket(url) => Stage::in_bucket(url, data).await?,
+        Some(url) if is_http_store(url) => Stage::in_http_store(url, data).await?,
         other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
     let measured = unless_interrupted(all(crew, &stage, plan, args)).await;

@@ -1,5 +1,6 @@
 //! Far storage with a data set on it, and lines of several lengths that lead there. The storage is a directory of
-//! this machine behind a NAS process of ours, or an NFS server or a bucket of the user's; each line measures itself.
+//! this machine behind a NAS process of ours, or an NFS server, a bucket or a share of Azure Files of the user's; each line
+//! measures itself.
 
 mod bucket;
 
@@ -25,8 +26,8 @@ use crate::quantity::Rate;
 use crate::relay::{self, Relay, measure_http, measure_null};
 use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
 
-use bucket::Bucket;
-pub use bucket::{is_bucket, is_http_store};
+use bucket::HttpStore;
+pub use bucket::is_http_store;
 
 /// Round trips by which a line measures itself.
 const SAMPLES: usize = 11;
@@ -58,7 +59,7 @@ pub struct Stage {
 /// What the storage is to its clients.
 enum Place {
     Nfs { export: String, ports: Ports },
-    Bucket(Bucket),
+    Http(HttpStore),
 }
 
 /// A way to the storage with a length of its own.
@@ -97,13 +98,13 @@ impl Stage {
         Ok(Stage { data, dir, writers, place, nas: Some(nas), scratch })
     }
 
-    /// In a bucket that can be written, below a key that this run makes.
-    pub async fn in_bucket(url: &str, data: DataSet) -> Result<Stage> {
-        let bucket = Bucket::of(url).await?;
+    /// In a bucket or share that can be written, below a key or directory that this run makes.
+    pub async fn in_http_store(url: &str, data: DataSet) -> Result<Stage> {
+        let store = HttpStore::of(url).await?;
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Stage { data, dir, writers, place: Place::Bucket(bucket), nas: None, scratch })
+        Ok(Stage { data, dir, writers, place: Place::Http(store), nas: None, scratch })
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
@@ -123,10 +124,10 @@ impl Stage {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (export, ports) = match &self.place {
             Place::Nfs { export, ports } => (export, ports),
-            Place::Bucket(bucket) => {
-                let relay = Relay::bind(any, bucket.address, config)?;
+            Place::Http(store) => {
+                let relay = Relay::bind(any, store.address, config)?;
                 let rtt_ms = measure_http(relay.local_addr(), SAMPLES).await?.median() * 1000.0;
-                let url = bucket.at(relay.local_addr());
+                let url = store.at(relay.local_addr());
                 return Ok(Line { nominal: rtt, rtt_ms, relays: vec![relay], url });
             }
         };
@@ -149,7 +150,7 @@ impl Stage {
             Place::Nfs { export, ports } => {
                 format!("nfs://{}{export}?mountport={}", ports.nfs, ports.mount.port())
             }
-            Place::Bucket(bucket) => bucket.at(bucket.address),
+            Place::Http(store) => store.at(store.address),
         }
     }
 
@@ -160,15 +161,15 @@ impl Stage {
 
     /// The same with a cache of a size of its own, bytes.
     pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<Tier> {
-        let by_s3 = self.is_bucket();
+        let by_s3 = matches!(self.place, Place::Http(_));
         let origin = if by_s3 { line.url.clone() } else { format!("{}&nconnect=4", line.url) };
         let scratch = self.scratch.path().to_owned();
         Tier::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: Write::ReadOnly })
     }
 
-    /// Clients read objects, directly and through the tier's S3 front.
+    /// Clients read objects directly, too, and not only through the tier's S3 front.
     pub fn is_bucket(&self) -> bool {
-        matches!(self.place, Place::Bucket(_))
+        matches!(&self.place, Place::Http(store) if store.is_bucket())
     }
 
     /// A phase with its own result.

@@ -1,4 +1,5 @@
-//! A bucket of the user's as the far storage: where its store listens, and the same bucket by way of a relay.
+//! A bucket, or a share of Azure Files, of the user's as the far storage: where its store listens, and the same by way of a
+//! relay.
 
 use std::net::SocketAddr;
 
@@ -9,8 +10,10 @@ use crate::cli::refuse;
 
 /// Schemes of stores of objects.
 const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
+/// What only the bench's own clients take.
+const OURS: [&str; 5] = ["part=", "rsize=", "wsize=", "readahead=", "writebehind="];
 
-pub struct Bucket {
+pub struct HttpStore {
     /// Without its query.
     place: String,
     /// But for the endpoint and what only the bench's own client takes.
@@ -31,10 +34,14 @@ pub fn is_http_store(url: &str) -> bool {
     is_bucket(url) || url.starts_with("azfile://")
 }
 
-impl Bucket {
+impl HttpStore {
+    pub fn is_bucket(&self) -> bool {
+        is_bucket(&self.place)
+    }
+
     /// The relay stands in front of the endpoint, so that has to be in the URL, and must not be one of TLS: there is no
     /// certificate for a relay.
-    pub async fn of(url: &str) -> Result<Bucket> {
+    pub async fn of(url: &str) -> Result<HttpStore> {
         from_url(url)?;
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options: Vec<String> =
@@ -52,7 +59,7 @@ impl Bucket {
                 "{url}: by way of a relay a bucket is addressed in the path; leave addressing out"
             ));
         }
-        options.retain(|pair| !pair.starts_with("part="));
+        options.retain(|pair| !OURS.iter().any(|ours| pair.starts_with(ours)));
         let (host, path) = host.split_once('/').unwrap_or((host, ""));
         let with_port = match host.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
@@ -63,10 +70,10 @@ impl Bucket {
         let none = || Error::new(ErrorKind::Unavailable, "find host", format!("{host}: it has no address"));
         let address = found.next().ok_or_else(none)?;
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };
-        Ok(Bucket { place: place.to_owned(), options, address, path })
+        Ok(HttpStore { place: place.to_owned(), options, address, path })
     }
 
-    /// The same bucket, its store being reached at another address.
+    /// The same, its store being reached at another address.
     pub fn at(&self, address: SocketAddr) -> String {
         let mut url = format!("{}?endpoint=http://{address}{}", self.place, self.path);
         for pair in &self.options {
@@ -84,13 +91,22 @@ mod tests {
     #[tokio::test]
     async fn a_bucket_behind_a_relay_differs_in_its_endpoint_alone() {
         let url = "s3://bucket/a/b?region=eu&endpoint=http://127.0.0.1:9000&part=16m&credentials=/keys";
-        let bucket = Bucket::of(url).await.expect("a bucket");
+        let bucket = HttpStore::of(url).await.expect("a bucket");
         assert_eq!(bucket.address, SocketAddr::from(([127, 0, 0, 1], 9000)));
         assert_eq!(
             bucket.at(SocketAddr::from(([127, 0, 0, 1], 77))),
             "s3://bucket/a/b?endpoint=http://127.0.0.1:77&region=eu&credentials=/keys"
         );
-        let bucket = Bucket::of("az://account/container?endpoint=http://127.0.0.1:10000").await.expect("one");
+        assert!(bucket.is_bucket());
+        let url = "azfile://account/share/dir?endpoint=http://127.0.0.1:9000&rsize=1m&credentials=/keys";
+        let share = HttpStore::of(url).await.expect("a share");
+        assert_eq!(
+            share.at(SocketAddr::from(([127, 0, 0, 1], 77))),
+            "azfile://account/share/dir?endpoint=http://127.0.0.1:77&credentials=/keys"
+        );
+        assert!(!share.is_bucket());
+        let bucket =
+            HttpStore::of("az://account/container?endpoint=http://127.0.0.1:10000").await.expect("one");
         assert_eq!(
             bucket.at(SocketAddr::from(([127, 0, 0, 1], 77))),
             "az://account/container?endpoint=http://127.0.0.1:77"
@@ -105,7 +121,7 @@ mod tests {
             ("s3://bucket?endpoint=http://127.0.0.1:9&addressing=virtual", "in the path"),
             ("s3://b?endpoint=http://127.0.0.1:9", "is no bucket"),
         ] {
-            let error = Bucket::of(url).await.map(drop).expect_err(url);
+            let error = HttpStore::of(url).await.map(drop).expect_err(url);
             let text = error.to_string();
             assert!(
                 error.kind() == ErrorKind::Config && text.contains(told) && !text.contains('\n'),

@@ -87,6 +87,32 @@ async fn shapes_measure_a_share_of_azure_files_directly_and_through_forebay() {
     tokio::task::spawn_blocking(move || shapes_through(&room, &url)).await.expect("measured");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loader_reads_a_share_of_azure_files_directly_cold_and_warm() {
+    let (stand_in, dir) = (StandIn::start(&["share"]).await, tempfile::tempdir().expect("made"));
+    let url = stand_in.url("share", &format!("&credentials={}", credentials(dir.path()).display()));
+    let room = Room::new();
+    let (loaded, room) = tokio::task::spawn_blocking(move || {
+        let mut run = vec!["loader", "--origin", &url, "--rtt", "10ms", "-n", "1", "--json"];
+        run.extend(["--clients", "2", "--workers", "4", "--objects", "8", "--object-size", "6MiB"]);
+        (result(room.bench(&run)), room)
+    })
+    .await
+    .expect("measured");
+    let epochs = table(&loaded, "Epochs");
+    assert_eq!(faults(epochs), Vec::<&str>::new(), "the counters prove the states");
+    let from_the_store = |state: &str| {
+        let at =
+            column(epochs, "Metric").iter().position(|cell| cell["text"] == "Bytes from the storage (GiB)");
+        column(epochs, state)[at.expect("a row")]["estimate"]["median"].as_f64().expect("a median")
+    };
+    let unique = 48.0 / 1024.0;
+    assert!((from_the_store("Direct") - 2.0 * unique).abs() < 1e-9);
+    assert!((from_the_store("Cold") - unique).abs() < unique * 0.05);
+    assert_eq!(from_the_store("Warm"), 0.0);
+    room.assert_nothing_is_left();
+}
+
 fn shapes_through(room: &Room, url: &str) {
     let mut run = vec!["shapes", "--target", url, "--through", "--sizes", "1MiB,6MiB", "-n", "1"];
     run.extend(["--nodes", "2", "--workers", "2", "--fleets", "1x2", "--json"]);
