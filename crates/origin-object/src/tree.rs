@@ -9,7 +9,7 @@ use types::{Error, ErrorKind, Name, Result};
 
 use crate::keys::{Shown, What, child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Listed, Stat};
+use crate::store::{Listed, Page, Stat};
 use crate::times::{Names, now};
 use crate::url::Attributes;
 
@@ -96,13 +96,31 @@ impl ObjectOrigin {
     /// A directory is there as long as any key begins with it.
     pub(crate) async fn look_at_directory(&self, reference: &Reference) -> Result<Option<Object>> {
         let key = self.base.key(reference)?;
-        let page = self.store.list(&key, false, None, 1).await?;
+        let page = self.keys(&key, None, 1).await?;
         let Some(first) = page.objects.first() else { return Ok(None) };
         if first.key != key || self.config.attributes == Attributes::Listed {
             return Ok(Some(self.directory(reference, None)));
         }
         let marker = self.store.head(&key).await?;
         Ok(Some(self.directory(reference, marker.as_ref())))
+    }
+
+    /// The keys that begin with this one, itself among them.
+    pub(crate) async fn keys(&self, key: &str, after: Option<&str>, most: u32) -> Result<Page> {
+        self.page(key, false, after, most).await
+    }
+
+    /// Empty only where nothing is left: a store may have looked at many keys that are not there any more and tell of
+    /// none of them, but where to go on.
+    async fn page(&self, key: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+        let mut page = self.store.list(key, by_directory, after, most).await?;
+        while page.objects.is_empty()
+            && page.prefixes.is_empty()
+            && let Some(after) = page.next
+        {
+            page = self.store.list(key, by_directory, Some(&after), most).await?;
+        }
+        Ok(page)
     }
 
     pub(crate) async fn list_page(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -117,7 +135,7 @@ impl ObjectOrigin {
             }
         };
         let key = self.base.key(dir)?;
-        let page = self.store.list(&key, true, token.as_deref(), PAGE).await?;
+        let page = self.page(&key, true, token.as_deref(), PAGE).await?;
         let empty = page.objects.is_empty() && page.prefixes.is_empty();
         if empty && token.is_none() && !dir.0.is_empty() {
             return Err(self.gone("list", dir));
