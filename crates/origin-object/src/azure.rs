@@ -165,8 +165,9 @@ impl Store for Azure {
         self.rest.stored("store", key, answer.headers(), header::LAST_MODIFIED)
     }
 
-    async fn delete(&self, key: &str) -> Result<()> {
-        self.rest.delete(Ask::new("remove", Method::DELETE, key)).await
+    async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
+        let ask = Ask::new("remove", Method::DELETE, key);
+        self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
     }
 
     async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {

@@ -2,33 +2,27 @@
 //!
 //! - a directory that is made has a marker, an empty object whose key ends with a slash; others are there as long as a
 //!   key begins with them, and get a marker when the last one goes
-//! - a rename is a copy of each object and then the removal of the old ones; who looks in between sees both, and who
-//!   wants to put something there waits (`gate.rs`)
+//! - a rename is copies and removals (`change/rename.rs`)
 //! - attributes are stored with an object by copying it onto itself
 
 use ::origin::change::check_target;
-use ::origin::{Before, Change, Changed, Copied, Object, Reference};
+use ::origin::{Before, Change, Changed, Object, Reference};
 use bytes::Bytes;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
-use crate::attributes::{Stored, version};
+use crate::attributes::Stored;
 use crate::draft::Draft;
 use crate::gate::{Fate, Held};
 use crate::keys::{What, child, what};
 use crate::origin::ObjectOrigin;
 use crate::store::{Condition, Made, Metadata, Source, Stat};
 use crate::times::now;
-use crate::together::some_at_a_time;
 use crate::url::Attributes;
+
+mod rename;
 
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
-
-/// `None`: a copy has the same ETag at this store.
-fn copied(reference: Reference, from: Source<'_>, etag: &str) -> Option<Copied> {
-    let (before, after) = (version(from.etag, from.size), version(etag, from.size));
-    (before != after).then_some(Copied { reference, before, after })
-}
 
 impl ObjectOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
@@ -212,7 +206,7 @@ impl ObjectOrigin {
             };
             return Err(Error::new(kind, "remove", self.place(&file)));
         }
-        self.store.delete(&self.base.key(&file)?).await?;
+        self.store.delete(&self.base.key(&file)?, None).await?;
         self.known.changed(&file.0);
         self.drop_draft(&file).await;
         self.keep_directory(dir).await
@@ -240,7 +234,7 @@ impl ObjectOrigin {
     async fn rmdir(&self, dir: &Reference, name: &Name) -> Result<()> {
         let gone = child(&self.base, dir, name, What::Directory)?;
         let key = self.base.key(&gone)?;
-        let page = self.store.list(&key, false, None, 2).await?;
+        let page = self.keys(&key, None, 2).await?;
         if page.objects.iter().any(|object| object.key != key) {
             return Err(Error::new(ErrorKind::NotEmpty, "remove directory", self.place(&gone)));
         }
@@ -251,54 +245,8 @@ impl ObjectOrigin {
             };
             return Err(Error::new(kind, "remove directory", self.place(&gone)));
         }
-        self.store.delete(&key).await?;
+        self.store.delete(&key, None).await?;
         self.keep_directory(dir).await
-    }
-
-    async fn rename(
-        &self,
-        from: (&Reference, &Name),
-        to: (&Reference, &Name),
-        held: &Held<'_>,
-        copied: &mut Vec<Copied>,
-    ) -> Result<Object> {
-        let old = self.find(from.0, from.1).await?;
-        self.is_there(to.0).await?;
-        let new = match self.find(to.0, to.1).await {
-            Ok(new) => Some(new),
-            Err(e) if e.kind() == ErrorKind::NotFound => None,
-            Err(e) => return Err(e),
-        };
-        if new.as_ref().is_some_and(|new| new.reference == old.reference) {
-            return Ok(old);
-        }
-        let refuse = |kind| Err(Error::new(kind, "rename", self.place(&old.reference)));
-        let is_dir = old.attr.is_dir();
-        match &new {
-            Some(new) if is_dir && !new.attr.is_dir() => return refuse(ErrorKind::NotADirectory),
-            Some(new) if !is_dir && new.attr.is_dir() => return refuse(ErrorKind::IsADirectory),
-            Some(new) if is_dir => {
-                let key = self.base.key(&new.reference)?;
-                let page = self.store.list(&key, false, None, 2).await?;
-                if page.objects.iter().any(|object| object.key != key) {
-                    return refuse(ErrorKind::NotEmpty);
-                }
-            }
-            _ => {}
-        }
-        let to = child(&self.base, to.0, to.1, what(&old.reference))?;
-        if is_dir && to.0.starts_with(&old.reference.0) {
-            return refuse(ErrorKind::InvalidArgument);
-        }
-        self.lost_goes_along(&old.reference, &to);
-        if is_dir {
-            *copied = self.move_directory(&old.reference, &to, held).await?;
-        } else {
-            copied.extend(self.move_file(&old.reference, &to, held).await?);
-            self.drop_draft(&to).await;
-        }
-        self.keep_directory(from.0).await?;
-        self.getattr_of(&to).await
     }
 
     async fn getattr_of(&self, reference: &Reference) -> Result<Object> {
@@ -307,78 +255,6 @@ impl ObjectOrigin {
             What::Directory => self.look_at_directory(reference).await?,
         };
         found.ok_or_else(|| self.gone("look at", reference))
-    }
-
-    /// What is being written to it is completed first, and goes with it.
-    async fn move_file(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Option<Copied>> {
-        if let Some(draft) = self.draft(from) {
-            self.complete(from, &draft).await?;
-        }
-        let stat = self.stat(from).await?;
-        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        if stat.size > self.store.copy_max() {
-            let most = self.store.copy_max() >> 30;
-            let context = format!("{}: the store copies {most} GiB at most", self.place(from));
-            return Err(Error::new(ErrorKind::CrossDevice, "rename", context));
-        }
-        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
-        held.copies();
-        let etag = self.store.copy(source, &to_key, None).await;
-        self.known.changed(&to.0);
-        let etag = etag?;
-        held.removes();
-        let removed = self.store.delete(&key).await;
-        self.known.changed(&from.0);
-        removed?;
-        Ok(copied(to.clone(), source, &etag))
-    }
-
-    async fn move_directory(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
-        let under_way: Vec<_> =
-            self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
-        for file in under_way {
-            if let Some(draft) = self.draft(&file) {
-                self.complete(&file, &draft).await?;
-            }
-        }
-        let moved = self.move_keys(from, to, held).await;
-        self.known.all_changed();
-        moved
-    }
-
-    /// All copies first: whatever happens on the way, nothing is lost.
-    async fn move_keys(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
-        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        let (mut moved, mut renewed) = (Vec::new(), Vec::new());
-        let mut after = None;
-        held.copies();
-        loop {
-            let page = self.store.list(&key, false, after.as_deref(), 1000).await?;
-            let copies = page.objects.iter().map(|object| {
-                let (store, from) = (self.store.clone(), object.clone());
-                let below = &object.key[key.len()..];
-                let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
-                let to = format!("{to_key}{below}");
-                async move {
-                    let source = Source { key: &from.key, etag: &from.etag, size: from.size };
-                    let etag = store.copy(source, &to, None).await?;
-                    Ok(copied(reference, source, &etag))
-                }
-            });
-            renewed.extend(some_at_a_time(copies).await?.into_iter().flatten());
-            moved.extend(page.objects.into_iter().map(|object| object.key));
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        held.removes_directory();
-        some_at_a_time(moved.into_iter().map(|key| {
-            let store = self.store.clone();
-            async move { store.delete(&key).await }
-        }))
-        .await?;
-        Ok(renewed)
     }
 
     async fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {

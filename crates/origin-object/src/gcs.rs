@@ -134,7 +134,7 @@ async fn remove_all(bucket: &Arc<Bucket>, prefix: &str) -> Result<()> {
         let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
         let removed = page.objects.into_iter().map(|object| {
             let bucket = bucket.clone();
-            async move { bucket.delete(&object.key).await }
+            async move { bucket.delete(&object.key, Condition::Always).await }
         });
         some_at_a_time(removed).await?;
         after = page.next;
@@ -205,8 +205,8 @@ impl Store for Gcs {
         self.bucket.put(key, data, metadata, condition).await.map(|(_, made)| made)
     }
 
-    async fn delete(&self, key: &str) -> Result<()> {
-        self.bucket.delete(key).await
+    async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
+        self.bucket.delete(key, Condition::unchanged(etag)).await
     }
 
     async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {

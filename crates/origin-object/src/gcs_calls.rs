@@ -176,10 +176,7 @@ impl Bucket {
             .at(self.object(key))
             .query("alt", "media")
             .header(header::ACCEPT_ENCODING, "gzip")?;
-        let ask = match etag {
-            Some(etag) => self.unchanged(ask, key, "", etag)?,
-            None => ask,
-        };
+        let ask = self.condition(ask, key, Condition::unchanged(etag))?;
         let (headers, size, data) = self.rest.ask_range(ask, range).await?;
         let told = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
         let generation = told("x-goog-generation")
@@ -264,8 +261,9 @@ impl Bucket {
     }
 
     /// Without an error where nothing has the key.
-    pub async fn delete(&self, key: &str) -> Result<()> {
-        self.rest.delete(Ask::new("remove", Method::DELETE, key).at(self.object(key))).await
+    pub async fn delete(&self, key: &str, condition: Condition<'_>) -> Result<()> {
+        let ask = Ask::new("remove", Method::DELETE, key).at(self.object(key));
+        self.rest.delete(self.condition(ask, key, condition)?).await
     }
 
     /// The store copies it without moving bytes, as long as both are stored alike; else in some calls.

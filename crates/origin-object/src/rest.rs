@@ -205,10 +205,7 @@ impl Rest {
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
     /// of these contents only.
     pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
-        let mut ask = Ask::new("read", Method::GET, key);
-        if let Some(etag) = etag {
-            ask = ask.condition(Condition::Unchanged(etag))?;
-        }
+        let ask = Ask::new("read", Method::GET, key).condition(Condition::unchanged(etag))?;
         let (headers, size, data) = self.ask_range(ask, range).await?;
         Ok(Got { etag: self.etag_of("read", key, &headers)?, size, data })
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
-use types::{ByteRange, Result};
+use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::errors::garbled;
 use crate::http::Http;
@@ -113,8 +113,17 @@ impl Store for S3 {
         self.rest.stored("store", key, answer.headers(), header::DATE)
     }
 
-    async fn delete(&self, key: &str) -> Result<()> {
-        self.rest.delete(Ask::new("remove", Method::DELETE, key)).await
+    /// Stores that do not know the condition of a removal remove whatever is there: it is looked at before.
+    async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
+        if let Some(etag) = etag {
+            match self.rest.head(key).await? {
+                None => return Ok(()),
+                Some(stat) if stat.etag == etag => {}
+                Some(_) => return Err(Error::new(ErrorKind::VersionChanged, "remove", self.rest.place(key))),
+            }
+        }
+        let ask = Ask::new("remove", Method::DELETE, key);
+        self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
     }
 
     async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {

@@ -48,8 +48,9 @@ pub trait Store: Send + Sync {
         condition: Condition<'_>,
     ) -> Result<Made>;
 
-    /// Without an error where nothing has the key.
-    async fn delete(&self, key: &str) -> Result<()>;
+    /// Without an error where nothing has the key. With `etag` these contents only; where nothing has the key, that may be
+    /// `VersionChanged`.
+    async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()>;
 
     /// The copy's ETag, made by the store. The source's metadata goes with it, unless other is given.
     async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String>;
@@ -150,6 +151,12 @@ pub enum Condition<'a> {
     Absent,
     /// The object still is what this names.
     Unchanged(&'a str),
+}
+
+impl<'a> Condition<'a> {
+    pub fn unchanged(etag: Option<&'a str>) -> Condition<'a> {
+        etag.map_or(Condition::Always, Condition::Unchanged)
+    }
 }
 
 /// An object, as long as it still is what the ETag names.

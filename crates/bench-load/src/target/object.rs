@@ -273,7 +273,7 @@ impl Client for ObjectClient {
 
     async fn remove(&self, path: &str) -> Result<()> {
         let key = self.0.key(path)?;
-        self.0.by.call("DELETE", self.0.store().delete(&key)).await?;
+        self.0.by.call("DELETE", self.0.store().delete(&key, None)).await?;
         self.0.stored(path, None);
         Ok(())
     }
@@ -281,7 +281,7 @@ impl Client for ObjectClient {
     /// Its marker, which others may have made: without one, and without objects, there is no directory any more.
     async fn rmdir(&self, path: &str) -> Result<()> {
         let prefix = self.0.prefix(path)?;
-        self.0.by.call("DELETE", self.0.store().delete(&prefix)).await
+        self.0.by.call("DELETE", self.0.store().delete(&prefix, None)).await
     }
 
     async fn forget(&self) -> Result<Forgot> {

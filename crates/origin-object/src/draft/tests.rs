@@ -73,7 +73,7 @@ impl Store for Memory {
     async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Condition<'_>) -> Result<Made> {
         unreachable!()
     }
-    async fn delete(&self, _: &str) -> Result<()> {
+    async fn delete(&self, _: &str, _: Option<&str>) -> Result<()> {
         unreachable!()
     }
     async fn copy(&self, _: Source<'_>, _: &str, _: Option<&Metadata>) -> Result<String> {

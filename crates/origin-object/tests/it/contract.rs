@@ -72,7 +72,7 @@ async fn pages(store: &dyn Store, prefix: &str, by_directory: bool, most: u32) -
 async fn a_change_is_made_only_where_its_condition_holds() {
     on_each_store("a_change_is_made_only_where_its_condition_holds", |store| async move {
         let key = "condition";
-        store.delete(key).await.expect("nothing to remove");
+        store.delete(key, None).await.expect("nothing to remove");
         assert_eq!(store.head(key).await.expect("answered"), None);
         let none = Metadata::new();
         let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
@@ -107,10 +107,13 @@ async fn a_change_is_made_only_where_its_condition_holds() {
         let third =
             store.complete(&upload, &parts, Condition::Unchanged(&second)).await.expect("completed").etag;
         let told = store.head(key).await.expect("answered").expect("there");
-        assert_eq!((told.size, told.etag), (5, third));
+        assert_eq!((told.size, &told.etag), (5, &third));
         store.abort(&upload).await.expect("over");
-        store.delete(key).await.expect("removed");
+        assert_eq!(kind(store.delete(key, Some(&second)).await), ErrorKind::VersionChanged);
+        store.delete(key, Some(&told.etag)).await.expect("removed");
         assert_eq!(kind(store.get(key, None, all).await), ErrorKind::NotFound);
+        let nothing = store.delete(key, Some(&told.etag)).await;
+        assert!(nothing.is_ok() || kind(nothing) == ErrorKind::VersionChanged);
     })
     .await;
 }

@@ -60,7 +60,7 @@ async fn the_calls_of_google_are_understood_by_an_emulator_of_others() {
     let page = store.list("", true, None, 1000).await.expect("listed");
     let keys: Vec<_> = page.objects.iter().map(|one| one.key.as_str()).collect();
     assert_eq!((keys, page.prefixes), (vec!["copy", "large"], vec!["dir/".to_owned()]));
-    store.delete("large").await.expect("removed");
-    store.delete("large").await.expect("nothing to remove");
+    store.delete("large", None).await.expect("removed");
+    store.delete("large", None).await.expect("nothing to remove");
     assert_eq!(store.head("large").await.expect("answered"), None);
 }

@@ -1,0 +1,178 @@
+//! A rename is a copy of each object and then the removal of the old ones. Who looks in between sees both, and who wants to
+//! put something there by this tier waits (`gate.rs`). What others put there between its copy and its removal goes along.
+
+use std::sync::Arc;
+
+use ::origin::{Copied, Object, Reference};
+use bytes::Bytes;
+use types::{Error, ErrorKind, Name, Result};
+
+use crate::attributes::version;
+use crate::gate::Held;
+use crate::keys::{child, what};
+use crate::origin::ObjectOrigin;
+use crate::store::{Source, Store};
+use crate::together::some_at_a_time;
+
+/// How often an object that others keep changing is copied.
+const COPIES_MAX: usize = 8;
+
+/// An object on its way.
+struct Move {
+    store: Arc<dyn Store>,
+    /// What it is called when it is there.
+    reference: Reference,
+    key: String,
+    to: String,
+    /// Of what is at the old key.
+    etag: String,
+    size: u64,
+}
+
+impl Move {
+    fn demand_copyable(&self) -> Result<()> {
+        let most = self.store.copy_max();
+        if self.size <= most {
+            return Ok(());
+        }
+        let context = format!("{}: the store copies {} GiB at most", self.key, most >> 30);
+        Err(Error::new(ErrorKind::CrossDevice, "rename", context))
+    }
+
+    /// The copy's ETag.
+    async fn copy(&self) -> Result<String> {
+        self.demand_copyable()?;
+        let source = Source { key: &self.key, etag: &self.etag, size: self.size };
+        self.store.copy(source, &self.to, None).await
+    }
+
+    /// Removes what was copied. Where it is something else now, that is copied first; where nothing is, others removed it.
+    async fn remove(mut self, mut copy: String) -> Result<Option<Copied>> {
+        for _ in 0..COPIES_MAX {
+            match self.store.delete(&self.key, Some(&self.etag)).await {
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {}
+                removed => return removed.map(|()| self.copied(&copy)),
+            }
+            let Some(now) = self.store.head(&self.key).await? else { return Ok(self.copied(&copy)) };
+            (self.etag, self.size) = (now.etag, now.size);
+            match self.copy().await {
+                Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {}
+                made => copy = made?,
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "rename what others keep changing,", &self.key))
+    }
+
+    /// `None`: the copy has the same ETag.
+    fn copied(self, copy: &str) -> Option<Copied> {
+        let (before, after) = (version(&self.etag, self.size), version(copy, self.size));
+        (before != after).then_some(Copied { reference: self.reference, before, after })
+    }
+}
+
+impl ObjectOrigin {
+    pub(super) async fn rename(
+        &self,
+        from: (&Reference, &Name),
+        to: (&Reference, &Name),
+        held: &Held<'_>,
+        copied: &mut Vec<Copied>,
+    ) -> Result<Object> {
+        let old = self.find(from.0, from.1).await?;
+        self.is_there(to.0).await?;
+        let new = match self.find(to.0, to.1).await {
+            Ok(new) => Some(new),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        if new.as_ref().is_some_and(|new| new.reference == old.reference) {
+            return Ok(old);
+        }
+        let refuse = |kind| Err(Error::new(kind, "rename", self.place(&old.reference)));
+        let is_dir = old.attr.is_dir();
+        match &new {
+            Some(new) if is_dir && !new.attr.is_dir() => return refuse(ErrorKind::NotADirectory),
+            Some(new) if !is_dir && new.attr.is_dir() => return refuse(ErrorKind::IsADirectory),
+            Some(new) if is_dir => {
+                let key = self.base.key(&new.reference)?;
+                let page = self.keys(&key, None, 2).await?;
+                if page.objects.iter().any(|object| object.key != key) {
+                    return refuse(ErrorKind::NotEmpty);
+                }
+            }
+            _ => {}
+        }
+        let to = child(&self.base, to.0, to.1, what(&old.reference))?;
+        if is_dir && to.0.starts_with(&old.reference.0) {
+            return refuse(ErrorKind::InvalidArgument);
+        }
+        self.lost_goes_along(&old.reference, &to);
+        if is_dir {
+            *copied = self.move_directory(&old.reference, &to, held).await?;
+        } else {
+            copied.extend(self.move_file(&old.reference, &to, held).await?);
+            self.drop_draft(&to).await;
+        }
+        self.keep_directory(from.0).await?;
+        self.getattr_of(&to).await
+    }
+
+    /// What is being written to it is completed first, and goes with it.
+    async fn move_file(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Option<Copied>> {
+        if let Some(draft) = self.draft(from) {
+            self.complete(from, &draft).await?;
+        }
+        let stat = self.stat(from).await?;
+        let (store, reference) = (self.store.clone(), to.clone());
+        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
+        let one = Move { store, reference, key, to: to_key, etag: stat.etag.clone(), size: stat.size };
+        held.copies();
+        let copy = one.copy().await;
+        self.known.changed(&to.0);
+        let copy = copy?;
+        held.removes();
+        let removed = one.remove(copy).await;
+        self.known.changed(&from.0);
+        self.known.changed(&to.0);
+        removed
+    }
+
+    async fn move_directory(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
+        let under_way: Vec<_> =
+            self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
+        for file in under_way {
+            if let Some(draft) = self.draft(&file) {
+                self.complete(&file, &draft).await?;
+            }
+        }
+        let moved = self.move_keys(from, to, held).await;
+        self.known.all_changed();
+        moved
+    }
+
+    /// All copies first: whatever happens on the way, nothing is lost.
+    async fn move_keys(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
+        let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
+        let (mut moves, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.keys(&key, after.as_deref(), 1000).await?;
+            moves.extend(page.objects.into_iter().map(|object| {
+                let below = &object.key[key.len()..];
+                let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
+                let (store, to) = (self.store.clone(), format!("{to_key}{below}"));
+                Move { store, reference, to, key: object.key, etag: object.etag, size: object.size }
+            }));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        moves.iter().try_for_each(Move::demand_copyable)?;
+        held.copies();
+        let copies = moves.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
+        let copies = some_at_a_time(copies).await?;
+        held.removes_directory();
+        let removals = copies.into_iter().map(|(one, copy)| one.remove(copy));
+        Ok(some_at_a_time(removals).await?.into_iter().flatten().collect())
+    }
+}
