@@ -57,24 +57,16 @@ impl Azure {
     }
 
     /// In one call, of what is not too long for it.
-    async fn copy_at_once(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+    async fn copy_at_once(&self, from: Source<'_>, to: &str) -> Result<String> {
         let ask = Ask::new("copy", Method::PUT, to)
             .header(HeaderName::from_static("x-ms-requires-sync"), "true")?;
-        let ask = self.copies(ask, from).await?;
-        let ask = match metadata {
-            Some(metadata) => ask.metadata(META, metadata)?,
-            None => ask,
-        };
-        let answer = self.rest.ask(ask).await?;
+        let answer = self.rest.ask(self.copies(ask, from).await?).await?;
         self.rest.etag_of("copy", to, answer.headers())
     }
 
     /// One after the other: the bytes stay at the store.
-    async fn copy_in_parts(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
-        let metadata = match metadata {
-            Some(metadata) => metadata.clone(),
-            None => self.head(from.key).await?.map(|stat| stat.metadata).unwrap_or_default(),
-        };
+    async fn copy_in_parts(&self, from: Source<'_>, to: &str) -> Result<String> {
+        let metadata = self.head(from.key).await?.map(|stat| stat.metadata).unwrap_or_default();
         let upload = self.begin(to, &metadata).await?;
         let (mut parts, mut at) = (Vec::new(), 0);
         while at < from.size {
@@ -170,11 +162,11 @@ impl Store for Azure {
         self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
         if from.size <= COPY_AT_ONCE {
-            self.copy_at_once(from, to, metadata).await
+            self.copy_at_once(from, to).await
         } else {
-            self.copy_in_parts(from, to, metadata).await
+            self.copy_in_parts(from, to).await
         }
     }
 

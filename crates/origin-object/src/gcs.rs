@@ -209,8 +209,8 @@ impl Store for Gcs {
         self.bucket.delete(key, Condition::unchanged(etag)).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
-        self.bucket.rewrite(from, to, metadata).await.map(|word| word.etag())
+    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
+        self.bucket.rewrite(from, to).await.map(|word| word.etag())
     }
 
     async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
@@ -239,7 +239,7 @@ impl Store for Gcs {
         let dir = self.dir(upload);
         if range == ByteRange::new(0, from.size) {
             let key = piece_key(&dir, number)?;
-            let word = self.bucket.rewrite(from, &key, None).await?;
+            let word = self.bucket.rewrite(from, &key).await?;
             return Ok(part_of_pieces(number, &dir, &[Piece { key, generation: word.generation }]));
         }
         let (mut pieces, mut at) = (Vec::new(), range.offset);

@@ -267,24 +267,21 @@ impl Bucket {
     }
 
     /// The store copies it without moving bytes, as long as both are stored alike; else in some calls.
-    pub async fn rewrite(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<Word> {
+    pub async fn rewrite(&self, from: Source<'_>, to: &str) -> Result<Word> {
         let path = format!("{}/rewriteTo/b/{}/o/{}", self.object(from.key), self.name, encoded(to));
-        let body = metadata.map(|metadata| json!({ "contentType": BYTES, "metadata": metadata }).to_string());
-        let body = Bytes::from(body.unwrap_or_default());
         let mut token: Option<String> = None;
         loop {
             let ask = Ask::new("copy", Method::POST, to)
                 .at(path.clone())
                 .query("maxBytesRewrittenPerCall", &COPY_AT_ONCE.to_string())
                 .query("fields", "rewriteToken,resource(generation,metageneration)")
-                .header(header::CONTENT_TYPE, JSON)?
-                .header(header::CONTENT_LENGTH, &body.len().to_string())?;
+                .header(header::CONTENT_LENGTH, "0")?;
             let ask = self.unchanged(ask, from.key, "Source", from.etag)?;
             let ask = match &token {
                 Some(token) => ask.query("rewriteToken", token),
                 None => ask,
             };
-            let told: RewriteJson = self.rest.ask_json(ask.data(body.clone())).await?;
+            let told: RewriteJson = self.rest.ask_json(ask).await?;
             match (told.resource, told.rewrite_token) {
                 (Some(copy), _) => return Ok(copy.word()),
                 (None, Some(next)) => token = Some(next),

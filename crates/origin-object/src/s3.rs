@@ -21,6 +21,20 @@ use crate::url::{Addressing, Config};
 const META: &str = "x-amz-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
+/// What a store knows of an object besides its bytes, and forgets when it gets other metadata.
+const KEPT: [&str; 11] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-bucket-key-enabled",
+    "x-amz-storage-class",
+    "x-amz-website-redirect-location",
+];
 /// Longest object that a store copies in one call.
 const COPY_MAX: u64 = 5 << 30;
 
@@ -47,8 +61,11 @@ impl S3 {
         Ok(S3 { rest, bucket: bucket.clone() })
     }
 
-    fn source(&self, key: &str) -> String {
-        format!("/{}/{}", self.bucket, utf8_percent_encode(key, PATH))
+    fn copies<'a>(&self, operation: &'static str, from: Source<'_>, to: &'a str) -> Result<Ask<'a>> {
+        let source = format!("/{}/{}", self.bucket, utf8_percent_encode(from.key, PATH));
+        Ask::new(operation, Method::PUT, to)
+            .header(COPY_SOURCE, &source)?
+            .header(COPY_SOURCE_IF_MATCH, from.etag)
     }
 }
 
@@ -126,14 +143,23 @@ impl Store for S3 {
         self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
-        let mut ask = Ask::new("copy", Method::PUT, to)
-            .header(COPY_SOURCE, &self.source(from.key))?
-            .header(COPY_SOURCE_IF_MATCH, from.etag)?;
-        if let Some(metadata) = metadata {
-            ask = ask
-                .header(HeaderName::from_static("x-amz-metadata-directive"), "REPLACE")?
-                .metadata(META, metadata)?;
+    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
+        let told: CopyAnswer = self.rest.ask_xml(self.copies("copy", from, to)?).await?;
+        Ok(told.e_tag)
+    }
+
+    /// A copy of it onto itself.
+    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+        let ask = Ask::new("look at", Method::HEAD, object.key);
+        let known = self.rest.ask(ask.condition(Condition::Unchanged(object.etag))?).await?;
+        let mut ask = self
+            .copies("describe", object, object.key)?
+            .header(HeaderName::from_static("x-amz-metadata-directive"), "REPLACE")?
+            .metadata(META, metadata)?;
+        for name in KEPT.map(HeaderName::from_static) {
+            if let Some(value) = known.headers().get(&name).and_then(|value| value.to_str().ok()) {
+                ask = ask.header(name, value)?;
+            }
         }
         let told: CopyAnswer = self.rest.ask_xml(ask).await?;
         Ok(told.e_tag)
@@ -161,11 +187,10 @@ impl Store for S3 {
         from: Source<'_>,
         range: ByteRange,
     ) -> Result<Part> {
-        let ask = Ask::new("copy a part of", Method::PUT, &upload.key)
+        let ask = self
+            .copies("copy a part of", from, &upload.key)?
             .query("partNumber", &number.to_string())
             .query("uploadId", &upload.id)
-            .header(COPY_SOURCE, &self.source(from.key))?
-            .header(COPY_SOURCE_IF_MATCH, from.etag)?
             .header(
                 HeaderName::from_static("x-amz-copy-source-range"),
                 &format!("bytes={}-{}", range.offset, range.end() - 1),

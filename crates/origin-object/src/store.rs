@@ -52,13 +52,11 @@ pub trait Store: Send + Sync {
     /// `VersionChanged`.
     async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()>;
 
-    /// The copy's ETag, made by the store. The source's metadata goes with it, unless other is given.
-    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String>;
+    /// The copy's ETag, made by the store. The source's metadata goes with it.
+    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String>;
 
-    /// Other metadata for an object that is there; its ETag then.
-    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
-        self.copy(object, object.key, Some(metadata)).await
-    }
+    /// Other metadata for an object that is there; its ETag then. What else the store knows of it stays.
+    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String>;
 
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload>;
 

@@ -1,5 +1,6 @@
 //! What the tests of all crates share: real parts to test against, and how to report those that are missing.
 
+pub mod aws;
 pub mod azfile;
 pub mod azurite;
 pub mod fake_gcs;

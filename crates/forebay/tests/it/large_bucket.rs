@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use testkit::aws;
 use testkit::minio::{Minio, with_minio};
 
-use crate::aws;
 use crate::serve::libnfs;
 use crate::tier::Tier;
 

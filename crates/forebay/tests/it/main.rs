@@ -1,6 +1,5 @@
 //! The binary as its users meet it. One integration binary; each module is a subject.
 
-mod aws;
 mod azfile;
 mod bench;
 mod churn;

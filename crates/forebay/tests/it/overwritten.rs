@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::relay::{Config as Line, Relay};
+use testkit::aws;
 use testkit::minio::{ACCESS_KEY, SECRET_KEY, with_minio};
 use testkit::ports::free_port;
 
-use crate::aws;
 use crate::tier::Tier;
 
 /// Where awscli signs by version 4.

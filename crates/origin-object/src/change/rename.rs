@@ -43,7 +43,7 @@ impl Move {
     async fn copy(&self) -> Result<String> {
         self.demand_copyable()?;
         let source = Source { key: &self.key, etag: &self.etag, size: self.size };
-        self.store.copy(source, &self.to, None).await
+        self.store.copy(source, &self.to).await
     }
 
     /// Removes what was copied. Where it is something else now, that is copied first; where nothing is, others removed it.

@@ -76,7 +76,10 @@ impl Store for Memory {
     async fn delete(&self, _: &str, _: Option<&str>) -> Result<()> {
         unreachable!()
     }
-    async fn copy(&self, _: Source<'_>, _: &str, _: Option<&Metadata>) -> Result<String> {
+    async fn copy(&self, _: Source<'_>, _: &str) -> Result<String> {
+        unreachable!()
+    }
+    async fn describe(&self, _: Source<'_>, _: &Metadata) -> Result<String> {
         unreachable!()
     }
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {

@@ -41,7 +41,7 @@ async fn the_calls_of_google_are_understood_by_an_emulator_of_others() {
     assert_eq!(beyond.expect_err("no byte").kind(), ErrorKind::VersionChanged);
 
     let source = Source { key, etag: &second, size: 5 };
-    store.copy(source, "copy", None).await.expect("copied");
+    store.copy(source, "copy").await.expect("copied");
     assert_eq!((told("copy").await.metadata, told("copy").await.size), (metadata.clone(), 5));
 
     // More parts than one call composes, in two levels.

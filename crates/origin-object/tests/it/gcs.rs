@@ -157,7 +157,7 @@ async fn other_metadata_is_another_version_of_the_same_bytes() {
         store.get("key", Some(&first), all).await.map(drop),
         store.put("key", data, &old, Condition::Unchanged(&first)).await.map(drop),
         store.describe(source, &old).await.map(drop),
-        store.copy(source, "copy", None).await.map(drop),
+        store.copy(source, "copy").await.map(drop),
     ];
     for refused in stale {
         assert_eq!(refused.expect_err("described since").kind(), ErrorKind::VersionChanged);
@@ -174,7 +174,7 @@ async fn a_copy_that_takes_more_than_one_call_is_gone_on_with() {
     let etag = store.put("from", data, &metadata, Condition::Always).await.expect("stored").etag;
     let source = Source { key: "from", etag: &etag, size: 5 };
     let before = gcs.requests();
-    let copied = store.copy(source, "to", None).await.expect("copied");
+    let copied = store.copy(source, "to").await.expect("copied");
     assert_eq!(gcs.requests() - before, 2);
     let told = store.head("to").await.expect("answered").expect("there");
     assert_eq!((told.etag, told.metadata, told.size), (copied, metadata, 5));

@@ -2,6 +2,7 @@
 //! what no real one would.
 
 mod contract;
+mod described;
 mod fake_gcs;
 mod gcs;
 mod hostile;

@@ -170,14 +170,18 @@ impl Store for Shelf {
             there => there.map(|_| drop(self.objects().remove(key))),
         }
     }
-    async fn copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<String> {
+    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
         self.called("copy").await?;
         let kept = self.find(from.key, Some(from.etag))?;
-        let metadata = metadata.unwrap_or(&kept.metadata);
-        let made = self.keep(to, kept.data.clone(), metadata, Condition::Always)?;
+        let made = self.keep(to, kept.data.clone(), &kept.metadata, Condition::Always)?;
         // Whoever is answered comes to know it later.
         self.called("copied").await?;
         Ok(made.etag)
+    }
+    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+        self.called("copy").await?;
+        let kept = self.find(object.key, Some(object.etag))?;
+        self.keep(object.key, kept.data, metadata, Condition::Always).map(|made| made.etag)
     }
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
         let id = self.number.fetch_add(1, Ordering::SeqCst).to_string();

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use testkit::minio::{Minio, environment};
+use crate::minio::{Minio, environment};
 
 static INSTALLED: LazyLock<bool> = LazyLock::new(|| Command::new("aws").arg("--version").output().is_ok());
 
 /// Says "not run" for the test where it is not.
 pub fn is_installed(test: &str) -> bool {
     if !*INSTALLED {
-        testkit::lab::not_run(test, "Debian's awscli is not installed");
+        crate::lab::not_run(test, "Debian's awscli is not installed");
     }
     *INSTALLED
 }
