@@ -125,7 +125,10 @@ impl Asked {
     fn parse(bytes: &[u8]) -> Option<Asked> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
-        let httparse::Status::Complete(_) = request.parse(bytes).ok()? else { return None };
+        // Bare line feeds may end it earlier: what comes behind is another request's, or a body.
+        if request.parse(bytes).ok()? != httparse::Status::Complete(bytes.len()) {
+            return None;
+        }
         let method = match (request.method?, request.version?) {
             ("GET", 1) => Method::GET,
             ("HEAD", 1) => Method::HEAD,

@@ -182,3 +182,21 @@ async fn altered_requests_are_refused_over_a_kept_connection_too() {
     let mut stream = TcpStream::connect(client.address).await.expect("it listens");
     assert_eq!(kept(&mut stream, &[&denied]).await[0].status, 403);
 }
+
+/// A head that ends in bare line feeds ends before the next one's: what lies between is a request, and no part of this one.
+#[tokio::test]
+async fn a_request_behind_a_head_of_bare_line_feeds_is_answered_too() {
+    let served = served().await;
+    let client = served.client();
+    let small = signed(&client, Request::new("GET", "/data/dir/small +%"));
+    let head = bytes_of(&Request { method: "HEAD".to_owned(), ..small.clone() });
+    let first = String::from_utf8(bytes_of(&small)).expect("text").replace("connection: close\r\n", "");
+    for first in [first.replace("\r\n", "\n"), first.replace("\r\n\r\n", "\r\n\n")] {
+        let mut stream = TcpStream::connect(client.address).await.expect("it listens");
+        stream.write_all(&[first.as_bytes(), &head].concat()).await.expect("sent");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.expect("it ends: it was asked to");
+        let answers = String::from_utf8_lossy(&all).matches("HTTP/1.1 ").count();
+        assert_eq!(answers, 2, "{}", String::from_utf8_lossy(&all));
+    }
+}
