@@ -176,6 +176,8 @@ impl Asked {
 
 struct Answer {
     head: Bytes,
+    /// The first bytes of the range: with them it is known that the head says the truth.
+    first: Vec<Piece>,
     reading: Reading,
     range: Range<u64>,
 }
@@ -205,7 +207,9 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
     let with_checksums = asked.headers.contains_key("x-amz-checksum-mode") && range.is_none();
     let head = head_of(shared, &object, range.as_ref(), with_checksums)?;
     let range = if asked.method == Method::HEAD { 0..0 } else { range.unwrap_or(0..size) };
-    Some(Answer { head, reading: work.reading(object.node), range })
+    let mut reading = work.reading(object.node);
+    let first = reading.read(range.start, part_of(&range, PART), LEND).await.ok()?;
+    Some(Answer { head, first, reading, range })
 }
 
 fn head_of(
@@ -246,30 +250,32 @@ fn head_of(
 }
 
 async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
-    let Answer { head, mut reading, range } = answer;
+    let Answer { head, first, mut reading, range } = answer;
     shared.metrics.read_bytes.inc_by(range.end - range.start);
     let _corked = (range.end - range.start > PART).then(|| Corked::new(stream));
+    let mut left = range;
     let mut pieces = vec![Piece::Bytes(head)];
-    let mut at = range.start;
-    let mut part = PART;
+    let mut read = first;
     loop {
-        let asked = (range.end - at).min(part);
-        if asked > 0 {
-            let count = u32::try_from(asked).unwrap_or(u32::MAX);
-            let read = reading.read(at, count, LEND).await.map_err(|e| {
-                shared.metrics.aborted.inc();
-                tracing::debug!("an answer is cut short: {e}");
-                std::io::Error::other("the object could not be read on")
-            });
-            pieces.extend(read?);
-            at += u64::from(count);
-        }
-        let lent = pieces.iter().filter(|piece| matches!(piece, Piece::Extent(_))).map(Piece::length).sum();
+        let length: u64 = read.iter().map(Piece::length).sum();
+        let lent = read.iter().filter(|piece| matches!(piece, Piece::Extent(_))).map(Piece::length).sum();
         shared.metrics.lent_bytes.inc_by(lent);
-        part = if lent == asked { PART_LENT } else { PART };
+        left.start += length;
+        pieces.append(&mut read);
         send::write_all(stream, std::mem::take(&mut pieces), shared.config.stall_timeout).await?;
-        if at >= range.end {
+        if left.is_empty() {
             return Ok(());
         }
+        let part = if lent == length { PART_LENT } else { PART };
+        read = reading.read(left.start, part_of(&left, part), LEND).await.map_err(|e| {
+            shared.metrics.aborted.inc();
+            tracing::debug!("an answer is cut short: {e}");
+            std::io::Error::other("the object could not be read on")
+        })?;
     }
+}
+
+/// No more than `part` bytes of what is left.
+fn part_of(left: &Range<u64>, part: u64) -> u32 {
+    u32::try_from((left.end - left.start).min(part)).unwrap_or(u32::MAX)
 }

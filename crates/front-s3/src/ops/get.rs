@@ -22,20 +22,33 @@ use crate::object::{Conditions, Object, Verdict};
 
 /// Bytes read at once; what a slow client holds in our memory.
 const PART: u64 = 256 << 10;
+/// An object that is replaced between its lookup and its first byte this many times is answered with "try again".
+const TRIES_MAX: usize = 2;
 
 impl Work {
     pub async fn get_object(&self, input: GetObjectInput) -> s3s::S3Result<S3Response<GetObjectOutput>> {
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
-        let object = self.object(&bucket, &input.key).await?;
         let conditions = Conditions {
             if_match: input.if_match,
             if_none_match: input.if_none_match,
             if_modified_since: input.if_modified_since,
             if_unmodified_since: input.if_unmodified_since,
         };
-        demand(&object, &conditions)?;
+        let mut tries = 0;
+        let (object, range, body) = loop {
+            let object = self.object(&bucket, &input.key).await?;
+            demand(&object, &conditions)?;
+            let range = range_of(input.range.as_ref(), input.part_number, size_of(&object))?;
+            let asked = range.clone().unwrap_or(0..size_of(&object));
+            tries += 1;
+            match self.body(object.node.clone(), asked).await {
+                Ok(body) => break (object, range, body),
+                // It was replaced since it was looked up.
+                Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES_MAX => {}
+                Err(e) => return Err(s3(e)),
+            }
+        };
         let size = size_of(&object);
-        let range = range_of(input.range.as_ref(), input.part_number, size)?;
         let overridden = [
             ("content-type", input.response_content_type.is_some()),
             ("cache-control", input.response_cache_control.is_some()),
@@ -45,17 +58,17 @@ impl Work {
             ("expires", input.response_expires.is_some()),
         ];
         let overridden: Vec<_> = overridden.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-        let asked = range.clone().unwrap_or(0..size);
+        let length = body.left.end - body.left.start;
         let with_checksums = input.checksum_mode.is_some() && range.is_none();
         let headers = headers_of(&object, &overridden, with_checksums);
-        self.shared.metrics.read_bytes.inc_by(asked.end - asked.start);
+        self.shared.metrics.read_bytes.inc_by(length);
         let output = GetObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
-            content_length: Some(signed(asked.end - asked.start)),
+            content_length: Some(signed(length)),
             content_range: range.map(|range| content_range(&range, size)),
             e_tag: Some(object.etag()),
             last_modified: Some(object.last_modified()),
-            body: Some(self.body(object.node, asked)),
+            body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
             ..GetObjectOutput::default()
         };
         Ok(S3Response::with_headers(output, headers))
@@ -90,15 +103,12 @@ impl Work {
         Reading { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
     }
 
-    fn body(&self, node: Node, asked: Range<u64>) -> StreamingBlob {
-        let reading = self.reading(node);
-        StreamingBlob::from(s3s::Body::http_body_unsync(ReadBody {
-            reading: Some(reading),
-            at: asked.start,
-            end: asked.end,
-            under_way: None,
-            metrics: self.shared.metrics.clone(),
-        }))
+    /// Its first bytes are read: an answer that begins well is not likely to end before it is whole.
+    async fn body(&self, node: Node, asked: Range<u64>) -> types::Result<ReadBody> {
+        let mut reading = self.reading(node);
+        let first = reading.copy(asked.start, part_of(&asked)).await?;
+        let metrics = self.shared.metrics.clone();
+        Ok(ReadBody { first: Some(first), reading: Some(reading), left: asked, under_way: None, metrics })
     }
 }
 
@@ -179,6 +189,9 @@ pub struct Reading {
 impl Reading {
     /// All of what is asked for; in pieces that lie in the cache where `lend` says so.
     pub async fn read(&mut self, offset: u64, count: u32, lend: Lend) -> types::Result<Vec<Piece>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let data = if std::mem::take(&mut self.is_first) {
             // As a user of the file, so that permission is asked for and others are fetched ahead.
             let out = self.vfs.read(&self.caller, self.node.id, offset, count, lend).await?;
@@ -215,9 +228,9 @@ type UnderWay = Pin<Box<dyn Future<Output = (Reading, types::Result<Bytes>)> + S
 
 /// The body of an answer. What fails after its header is sent ends the connection: the client sees that it is short.
 struct ReadBody {
+    first: Option<Bytes>,
     reading: Option<Reading>,
-    at: u64,
-    end: u64,
+    left: Range<u64>,
     under_way: Option<UnderWay>,
     metrics: Arc<Metrics>,
 }
@@ -231,10 +244,13 @@ impl Body for ReadBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<types::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        if this.under_way.is_none() && this.at < this.end {
+        if let Some(first) = this.first.take().filter(|first| !first.is_empty()) {
+            this.left.start += first.len() as u64;
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        if this.under_way.is_none() && !this.left.is_empty() {
             let Some(mut reading) = this.reading.take() else { return Poll::Ready(None) };
-            let count = (this.end - this.at).min(PART);
-            let (offset, count) = (this.at, u32::try_from(count).unwrap_or(u32::MAX));
+            let (offset, count) = (this.left.start, part_of(&this.left));
             this.under_way = Some(Box::pin(async move {
                 let read = reading.copy(offset, count).await;
                 (reading, read)
@@ -246,48 +262,50 @@ impl Body for ReadBody {
         match read {
             Ok(bytes) => {
                 this.reading = Some(reading);
-                this.at += bytes.len() as u64;
+                this.left.start += bytes.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Err(e) => {
                 this.metrics.aborted.inc();
                 tracing::debug!("an answer is cut short: {e}");
-                this.end = this.at;
+                this.left.end = this.left.start;
                 Poll::Ready(Some(Err(e)))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.at >= self.end && self.under_way.is_none()
+        self.left.is_empty() && self.under_way.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.end - self.at)
+        SizeHint::with_exact(self.left.end - self.left.start)
     }
+}
+
+fn part_of(left: &Range<u64>) -> u32 {
+    u32::try_from((left.end - left.start).min(PART)).unwrap_or(u32::MAX)
 }
 
 /// For those who copy: the bytes of `range` of one version, in order.
 pub struct Source {
     reading: Reading,
-    at: u64,
-    end: u64,
+    left: Range<u64>,
 }
 
 impl Source {
     pub fn new(vfs: &Arc<Vfs>, caller: &Caller, node: Node, range: Range<u64>) -> Source {
         let reading = Reading { vfs: vfs.clone(), caller: caller.clone(), node, is_first: true };
-        Source { reading, at: range.start, end: range.end }
+        Source { reading, left: range }
     }
 
     /// Empty at the end.
     pub async fn next(&mut self) -> Result<Bytes> {
-        let count = u32::try_from((self.end - self.at).min(PART)).unwrap_or(u32::MAX);
-        if count == 0 {
+        if self.left.is_empty() {
             return Ok(Bytes::new());
         }
-        let bytes = self.reading.copy(self.at, count).await.map_err(s3)?;
-        self.at += bytes.len() as u64;
+        let bytes = self.reading.copy(self.left.start, part_of(&self.left)).await.map_err(s3)?;
+        self.left.start += bytes.len() as u64;
         Ok(bytes)
     }
 }

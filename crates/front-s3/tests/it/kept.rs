@@ -3,7 +3,7 @@
 use origin::memory::generated;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use types::ByteRange;
+use types::{ByteRange, ErrorKind};
 
 use crate::client::{Answer, Client, bytes_of, parse};
 use crate::served::{Served, serve_with};
@@ -198,5 +198,46 @@ async fn a_request_behind_a_head_of_bare_line_feeds_is_answered_too() {
         stream.read_to_end(&mut all).await.expect("it ends: it was asked to");
         let answers = String::from_utf8_lossy(&all).matches("HTTP/1.1 ").count();
         assert_eq!(answers, 2, "{}", String::from_utf8_lossy(&all));
+    }
+}
+
+/// By the fast path, and by the other.
+fn both(path: &str) -> [Request; 2] {
+    [Request::new("GET", path), Request::new("GET", path).header("if-none-match", "\"another\"")]
+}
+
+/// Its head had said that all was well.
+#[tokio::test]
+async fn a_get_whose_first_bytes_cannot_be_read_is_told_so() {
+    let served = served().await;
+    let client = served.client();
+    let tells = [(ErrorKind::Unavailable, 503, "ServiceUnavailable"), (ErrorKind::Busy, 503, "SlowDown")];
+    for (kind, status, code) in tells {
+        for request in both("/data/big") {
+            client.send(Request::new("HEAD", "/data/big")).await.ok();
+            served.far.fail("read", kind, 1000);
+            let answer = client.send(request).await;
+            assert_eq!((answer.status, answer.code().as_str()), (status, code));
+        }
+    }
+    served.far.fail("read", ErrorKind::Unavailable, 0);
+    for request in both("/data/big") {
+        assert!(client.send(request).await.ok().body == generated(7, ByteRange::new(0, SIZE)));
+    }
+    assert_eq!(served.metric("forebay_s3_aborted_total"), 0);
+}
+
+#[tokio::test]
+async fn a_get_of_a_version_that_is_gone_is_answered_with_the_new_one() {
+    let served = served().await;
+    let client = served.client();
+    for (seed, request) in (8..).zip(both("/data/big")) {
+        served.vfs.evict(b"/data/big").await.expect("evicted");
+        client.send(Request::new("HEAD", "/data/big")).await.ok();
+        let origin = served.origin.clone();
+        let size = SIZE + seed;
+        served.far.before("read", move || origin.generate_file(b"data/big", seed, size).expect("replaced"));
+        let answer = client.send(request).await.ok();
+        assert!(answer.body == generated(seed, ByteRange::new(0, size)), "{} bytes", answer.body.len());
     }
 }

@@ -1,4 +1,4 @@
-//! A server over an origin in memory, whose bucket `data` is a directory at the top.
+//! A server over a far origin in memory, whose bucket `data` is a directory at the top.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
 use prometheus_client::registry::Registry;
+use testkit::far_origin::Far;
 use tokio::sync::watch;
 use types::Caller;
 use vfs::{Vfs, WritePolicy, Writing};
@@ -25,6 +26,7 @@ pub struct Served {
     registry: Registry,
     pub address: SocketAddr,
     pub vfs: Arc<Vfs>,
+    pub far: Arc<Far>,
     pub origin: Arc<MemoryOrigin>,
     config: Config,
     _stop: watch::Sender<bool>,
@@ -61,9 +63,9 @@ pub async fn serve() -> Served {
 }
 
 pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut Config)) -> Served {
-    let memory = MemoryOrigin::new();
-    fill(&memory);
-    let origin: Arc<dyn Origin> = memory.clone();
+    let far = Far::new("far");
+    fill(&far.memory);
+    let origin: Arc<dyn Origin> = far.clone();
     let dir = tempfile::tempdir().expect("temporary directory");
     let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
     let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
@@ -95,7 +97,8 @@ pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut
     };
     edit(&mut config);
     let (address, stop, registry) = start(config.clone(), &vfs).await;
-    Served { registry, address, vfs, origin: memory, config, _stop: stop, _dir: dir }
+    let origin = far.memory.clone();
+    Served { registry, address, vfs, far, origin, config, _stop: stop, _dir: dir }
 }
 
 async fn start(config: Config, vfs: &Arc<Vfs>) -> (SocketAddr, watch::Sender<bool>, Registry) {
