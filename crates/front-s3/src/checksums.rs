@@ -31,17 +31,25 @@ pub struct Summed {
 }
 
 impl Sums {
+    /// Of a body of which nothing but `Content-MD5` is said: what else is in the headers is of something else.
+    pub fn of_md5_alone(headers: &HeaderMap) -> Result<Sums> {
+        let expected_md5 = text(headers, "content-md5")?.map(str::to_owned);
+        Ok(Sums {
+            md5: Md5::new(),
+            hasher: ChecksumHasher::default(),
+            expected_md5,
+            expected: Vec::new(),
+            trailer: Trailer::default(),
+        })
+    }
+
     pub fn new(headers: &HeaderMap, trailer: Trailer) -> Result<Sums> {
-        let text = |name: &str| {
-            let value = headers.get(name).map(|value| value.to_str());
-            value.transpose().map_err(|_| S3Error::from(S3ErrorCode::InvalidDigest))
-        };
-        let announced = text("x-amz-trailer")?.unwrap_or_default().to_ascii_lowercase();
+        let announced = text(headers, "x-amz-trailer")?.unwrap_or_default().to_ascii_lowercase();
         let mut hasher = ChecksumHasher::default();
         let mut expected = Vec::new();
         for algorithm in ALGORITHMS {
             let name = format!("x-amz-checksum-{algorithm}");
-            let in_header = text(&name)?.map(str::to_owned);
+            let in_header = text(headers, &name)?.map(str::to_owned);
             if in_header.is_none() && !announced.split(',').any(|known| known.trim() == name) {
                 continue;
             }
@@ -54,8 +62,7 @@ impl Sums {
                 _ => hasher.sha256 = Some(Sha256::new()),
             }
         }
-        let expected_md5 = text("content-md5")?.map(str::to_owned);
-        Ok(Sums { md5: Md5::new(), hasher, expected_md5, expected, trailer })
+        Ok(Sums { hasher, expected, trailer, ..Sums::of_md5_alone(headers)? })
     }
 
     pub fn update(&mut self, data: &Bytes) {
@@ -91,6 +98,11 @@ impl Sums {
         }
         Ok(Summed { md5, checksum })
     }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+    let value = headers.get(name).map(|value| value.to_str());
+    value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())
 }
 
 fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a String> {

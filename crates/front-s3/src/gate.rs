@@ -138,7 +138,14 @@ where
     let body = if is_object {
         Body::http_body_unsync(checked)
     } else {
-        Body::from(whole(shared, checked, length, &parts.headers, &trailer).await?)
+        // With the end of an upload in parts, checksums are of the object that it makes.
+        let is_end = parts.method == Method::POST && query.has("uploadId");
+        let sums = if is_end {
+            Sums::of_md5_alone(&parts.headers)?
+        } else {
+            Sums::new(&parts.headers, trailer.clone())?
+        };
+        Body::from(whole(shared, checked, length, sums).await?)
     };
     parts.uri = without_signature(&parts.uri, &query)?;
     strip(&mut parts.headers, length);
@@ -183,13 +190,7 @@ fn is_subresource(query: &Query) -> bool {
     query.0.iter().any(|(name, _)| !is_of_put(name))
 }
 
-async fn whole<B>(
-    shared: &Shared,
-    mut body: CheckedBody<B>,
-    length: u64,
-    headers: &HeaderMap,
-    trailer: &Trailer,
-) -> Result<Bytes>
+async fn whole<B>(shared: &Shared, mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<Bytes>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -200,7 +201,6 @@ where
     let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
     let _room = shared.bodies.acquire_many(kib).await.map_err(|_| S3ErrorCode::ServiceUnavailable)?;
     let mut bytes = Vec::with_capacity(length);
-    let mut sums = Sums::new(headers, trailer.clone())?;
     while let Some(frame) = body.frame().await {
         let data = frame.map_err(|e: BodyError| errors::body(e))?.into_data().unwrap_or_default();
         sums.update(&data);

@@ -17,6 +17,10 @@ async fn part(client: &Client, path: &str, id: &str, number: u32, body: Vec<u8>)
 }
 
 async fn complete(client: &Client, path: &str, id: &str, parts: &[(u32, String)]) -> Answer {
+    client.send(completion(path, id, parts)).await
+}
+
+fn completion(path: &str, id: &str, parts: &[(u32, String)]) -> Request {
     let parts: String = parts
         .iter()
         .map(|(number, etag)| {
@@ -24,7 +28,7 @@ async fn complete(client: &Client, path: &str, id: &str, parts: &[(u32, String)]
         })
         .collect();
     let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
-    client.send(Request::new("POST", path).query("uploadId", id).body(body)).await
+    Request::new("POST", path).query("uploadId", id).body(body)
 }
 
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
@@ -182,4 +186,20 @@ async fn an_upload_goes_on_at_a_server_that_remembers_nothing() {
     assert!(read.body == [bytes(1, 5 * MIB), bytes(2, 5 * MIB)].concat());
     assert_eq!(read.header("content-type"), Some("text/x-parts"));
     gone(&served).await;
+}
+
+/// minio-go and boto3 send one. It was taken for that of the list of parts.
+#[tokio::test]
+async fn a_checksum_that_comes_with_a_completion_is_of_the_object() {
+    let served = serve().await;
+    let client = served.client();
+    let id = begin(&client, "/data/x").await;
+    let etag = part(&client, "/data/x", &id, 1, b"hello world".to_vec()).await.ok().etag();
+    let done = completion("/data/x", &id, &[(1, etag)]);
+    // This one is of the list of parts, and of another one.
+    let other = done.clone().header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
+    assert_eq!(client.send(other).await.code(), "BadDigest");
+    let done = done.header("x-amz-checksum-crc32", "DUoRhQ==").header("x-amz-checksum-type", "FULL_OBJECT");
+    client.send(done).await.ok();
+    assert_eq!(client.get("/data/x").await.ok().text(), "hello world");
 }
