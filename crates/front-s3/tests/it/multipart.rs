@@ -203,3 +203,17 @@ async fn a_checksum_that_comes_with_a_completion_is_of_the_object() {
     client.send(done).await.ok();
     assert_eq!(client.get("/data/x").await.ok().text(), "hello world");
 }
+
+#[tokio::test]
+async fn an_upload_whose_client_says_another_size_is_not_completed() {
+    let served = serve().await;
+    let client = served.client();
+    let id = begin(&client, "/data/x").await;
+    let etag = part(&client, "/data/x", &id, 1, b"hello world".to_vec()).await.ok().etag();
+    let done = completion("/data/x", &id, &[(1, etag)]);
+    let shorter = done.clone().header("x-amz-mp-object-size", "10");
+    assert_eq!(client.send(shorter).await.code(), "InvalidRequest");
+    assert_eq!(client.get("/data/x").await.status, 404);
+    client.send(done.header("x-amz-mp-object-size", "11")).await.ok();
+    assert_eq!(client.get("/data/x").await.ok().text(), "hello world");
+}

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use md5::{Digest, Md5};
-use s3s::S3ErrorCode;
 use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode};
 use types::{ErrorKind, FileId, Name, SetAttr};
 use vfs::Node;
 
@@ -15,10 +15,10 @@ use crate::key::Key;
 use crate::keys::Right;
 use crate::layout::{PART_BYTES_MIN, Part, Place, is_in_place, newest};
 use crate::object::Conditions;
-use crate::ops::Work;
 use crate::ops::copy::pour;
 use crate::ops::get::Source;
 use crate::ops::put::refuse_other_conditions;
+use crate::ops::{Work, signed};
 use crate::tree::{self, Bucket};
 use crate::verify::{encode, hex};
 
@@ -41,6 +41,11 @@ impl Work {
         let stored = newest(self.parts(upload.dir).await?.into_iter().map(|(part, _)| part));
         let wanted = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let parts = chosen(&stored, &wanted)?;
+        let size: u64 = parts.iter().map(|part| part.size).sum();
+        if input.mpu_object_size.is_some_and(|said| said != signed(size)) {
+            let message = "the parts are not as long as x-amz-mp-object-size says";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
+        }
         let whole = self.whole(&upload, &parts).await?;
         let node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await?;
         let etag = self.note(node, etag_of(&parts), upload.headers.clone()).await;
