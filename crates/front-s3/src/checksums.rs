@@ -100,6 +100,12 @@ impl Sums {
     }
 }
 
+/// Is the header of this name the checksum of something, by whatever algorithm?
+pub fn is_checksum(header: &str) -> bool {
+    let kind = header.strip_prefix("x-amz-checksum-");
+    kind.is_some_and(|kind| !["algorithm", "mode", "type"].contains(&kind))
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     let value = headers.get(name).map(|value| value.to_str());
     value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())

@@ -9,7 +9,7 @@ use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
     TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use s3s::service::S3Service;
@@ -18,7 +18,7 @@ use tracing::debug;
 
 use crate::Shared;
 use crate::body::{BodyError, CheckedBody, Trailer};
-use crate::checksums::Sums;
+use crate::checksums::{self, Sums};
 use crate::errors::{self, Result, not_offered};
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
@@ -36,6 +36,44 @@ const TAKEN_AWAY: [&str; 6] = [
     "x-amz-decoded-content-length",
     "x-amz-security-token",
     "transfer-encoding",
+];
+
+/// What a PUT may mean at S3 besides an object, a part or a bucket.
+const SUBRESOURCES: [&str; 34] = [
+    "abac",
+    "accelerate",
+    "acl",
+    "analytics",
+    "annotation",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "logging",
+    "metadataConfiguration",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versionId",
+    "versioning",
+    "website",
 ];
 
 /// Answers any request.
@@ -124,10 +162,14 @@ where
     let query = parts.uri.query().unwrap_or_default();
     let head = Head { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers };
     let verified = verified(shared, &head)?;
-    let length = decoded_length(&parts.headers, &verified.payload)?;
     let query = Query::parse(query);
+    take_headers(&query, &mut parts.headers)?;
+    if parts.method == Method::PUT {
+        refuse_subresources(&query)?;
+    }
+    let length = decoded_length(&parts.headers, &verified.payload)?;
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
-    let is_object = parts.method == Method::PUT && !is_copy && !is_subresource(&query);
+    let is_object = parts.method == Method::PUT && !is_copy;
     if is_object && length.is_none() {
         return Err(S3ErrorCode::MissingContentLength.into());
     }
@@ -183,11 +225,36 @@ fn decoded_length(headers: &HeaderMap, payload: &Payload) -> Result<Option<u64>>
     }
 }
 
-/// Something else of an object or a bucket than its bytes. Such bodies are small, and taken as a whole.
-fn is_subresource(query: &Query) -> bool {
-    let is_of_put =
-        |name: &[u8]| matches!(name, b"partNumber" | b"uploadId" | b"x-id") || is_auth_parameter(name);
-    query.0.iter().any(|(name, _)| !is_of_put(name))
+/// Clients move headers into the query of a URL that they presign. They count as headers, as at S3; the query is signed
+/// as a whole.
+fn take_headers(query: &Query, headers: &mut HeaderMap) -> Result<()> {
+    let unclear = || errors::invalid("a header in the query is none, or is there twice");
+    for (name, value) in query.0.iter().filter(|(name, _)| is_header(name)) {
+        let name = HeaderName::from_bytes(name).map_err(|_| unclear())?;
+        // S3 does not look at these: JavaScript's client signs the one of no bytes into every URL.
+        if checksums::is_checksum(name.as_str()) {
+            continue;
+        }
+        let value = HeaderValue::from_bytes(value).map_err(|_| unclear())?;
+        if headers.insert(name, value).is_some() {
+            return Err(unclear());
+        }
+    }
+    Ok(())
+}
+
+fn is_header(parameter: &[u8]) -> bool {
+    let prefix = b"x-amz-";
+    let has_prefix = parameter.len() > prefix.len() && parameter[..prefix.len()].eq_ignore_ascii_case(prefix);
+    has_prefix && !is_auth_parameter(parameter)
+}
+
+/// The protocol crate takes those that it does not know for nothing, and the request for one that replaces the object.
+fn refuse_subresources(query: &Query) -> Result<()> {
+    match SUBRESOURCES.iter().any(|name| query.has(name)) {
+        true => Err(not_offered("of objects and buckets, nothing else than themselves can be put")),
+        false => Ok(()),
+    }
 }
 
 async fn whole<B>(shared: &Shared, mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<Bytes>
@@ -213,7 +280,7 @@ where
 }
 
 fn without_signature(uri: &Uri, query: &Query) -> Result<Uri> {
-    let kept = query.without(is_auth_parameter);
+    let kept = query.without(|name| is_auth_parameter(name) || is_header(name));
     let path = uri.path();
     let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") };
     Uri::try_from(text).map_err(|_| S3ErrorCode::InvalidURI.into())

@@ -135,3 +135,16 @@ async fn who_is_refused_in_the_midst_of_a_long_body_is_told_why() {
         assert_eq!(&head, format!("HTTP/1.1 {status}").as_bytes());
     }
 }
+
+/// Taken for a PUT of the object, it would leave the object with what was meant for something else of it.
+#[tokio::test]
+async fn a_put_of_what_is_not_offered_of_an_object_leaves_its_bytes() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "bytes").await.ok();
+    for name in ["acl", "tagging", "retention", "legal-hold", "encryption", "renameObject", "versionId"] {
+        let answer = client.send(Request::new("PUT", "/data/x").query(name, "").body("<x/>")).await;
+        assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{name}");
+    }
+    assert_eq!(client.get("/data/x").await.ok().text(), "bytes");
+}
