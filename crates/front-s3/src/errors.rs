@@ -134,3 +134,7 @@ pub fn invalid(message: &'static str) -> S3Error {
 pub fn not_offered(message: &'static str) -> S3Error {
     S3Error::with_message(S3ErrorCode::NotImplemented, message)
 }
+
+pub fn header_not_offered(name: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::NotImplemented, format!("what {name} asks for is not offered"))
+}

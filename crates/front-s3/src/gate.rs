@@ -164,6 +164,7 @@ where
     let verified = verified(shared, &head)?;
     let query = Query::parse(query);
     take_headers(&query, &mut parts.headers)?;
+    refuse_wishes(&parts.headers)?;
     if parts.method == Method::PUT {
         refuse_subresources(&query)?;
     }
@@ -247,6 +248,21 @@ fn is_header(parameter: &[u8]) -> bool {
     let prefix = b"x-amz-";
     let has_prefix = parameter.len() > prefix.len() && parameter[..prefix.len()].eq_ignore_ascii_case(prefix);
     has_prefix && !is_auth_parameter(parameter)
+}
+
+/// Headers that ask for what a client would believe to have, if they were not looked at: a secret, an object that nobody
+/// can remove, bytes behind those that there are, tags.
+fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
+    let is_wish = |name: &&str| {
+        matches!(*name, "x-amz-write-offset-bytes" | "x-amz-tagging")
+            || name.starts_with("x-amz-object-lock-")
+            || name.starts_with("x-amz-server-side-encryption")
+            || name.starts_with("x-amz-copy-source-server-side-encryption")
+    };
+    match headers.keys().map(HeaderName::as_str).find(is_wish) {
+        Some(name) => Err(errors::header_not_offered(name)),
+        None => Ok(()),
+    }
 }
 
 /// The protocol crate takes those that it does not know for nothing, and the request for one that replaces the object.

@@ -61,6 +61,9 @@ pub struct Conditions {
     pub if_none_match: Option<ETagCondition>,
     pub if_modified_since: Option<Timestamp>,
     pub if_unmodified_since: Option<Timestamp>,
+    pub if_size: Option<i64>,
+    /// To the second.
+    pub if_modified_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +75,31 @@ pub enum Verdict {
 
 impl Conditions {
     pub fn are_none(&self) -> bool {
-        self.if_match.is_none()
-            && self.if_none_match.is_none()
-            && self.if_modified_since.is_none()
-            && self.if_unmodified_since.is_none()
+        let Conditions {
+            if_match: None,
+            if_none_match: None,
+            if_modified_since: None,
+            if_unmodified_since: None,
+            if_size: None,
+            if_modified_at: None,
+        } = self
+        else {
+            return false;
+        };
+        true
     }
 
     /// RFC 9110, 13.2.2: ETags before times, and of each what would fail before what would save the bytes.
-    pub fn judge(&self, etag: &str, modified: &Timestamp) -> Verdict {
+    pub fn judge(&self, object: &Object) -> Verdict {
         let is = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,
-            ETagCondition::ETag(wanted) => wanted.value() == etag,
+            ETagCondition::ETag(wanted) => wanted.value() == object.etag,
         };
+        let modified = &object.last_modified();
+        let has_size = self.if_size.is_none_or(|size| u64::try_from(size) == Ok(object.node.attr.size));
+        if !has_size || self.if_modified_at.as_ref().is_some_and(|time| time != modified) {
+            return Verdict::Failed;
+        }
         match (&self.if_match, &self.if_unmodified_since) {
             (Some(condition), _) if !is(condition) => return Verdict::Failed,
             (None, Some(since)) if modified > since => return Verdict::Failed,

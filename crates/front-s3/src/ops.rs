@@ -101,6 +101,14 @@ fn signed(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
+/// There is one version of an object, and as in a bucket without versions its name is `null`.
+fn demand_version(asked: Option<&str>) -> Result<()> {
+    match asked {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(S3ErrorCode::NoSuchVersion.into()),
+    }
+}
+
 /// Of an upload: what is kept with the object and told again. Everything else of its headers is of the transport.
 fn headers_to_keep(headers: &HeaderMap) -> Result<Headers> {
     const KEPT: [&str; 6] = [
@@ -253,6 +261,7 @@ impl S3 for Service {
         request: S3Request<GetObjectTaggingInput>,
     ) -> s3s::S3Result<S3Response<GetObjectTaggingOutput>> {
         let work = Work::of(self, &request)?;
+        demand_version(request.input.version_id.as_deref())?;
         let bucket = work.bucket(&request.input.bucket, Right::Read).await?;
         work.object(&bucket, &request.input.key).await?;
         answer(GetObjectTaggingOutput { tag_set: Vec::new(), version_id: None })

@@ -8,7 +8,7 @@ use s3s::{S3Error, S3ErrorCode};
 
 use super::get::{Source, demand, size_of};
 use super::put::{PUT_BYTES_MAX, refuse_other_conditions};
-use super::{Work, headers_to_keep, signed};
+use super::{Work, demand_version, headers_to_keep, signed};
 use crate::body::Trailer;
 use crate::checksums::{Summed, Sums};
 use crate::draft::Draft;
@@ -28,6 +28,7 @@ impl Work {
             if_none_match: input.copy_source_if_none_match,
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
+            ..Conditions::default()
         };
         let source = self.source(&input.copy_source, &conditions).await?;
         if key.is_dir || source.node.attr.is_dir() {
@@ -77,13 +78,11 @@ impl Work {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(not_offered("access points are not offered"));
         };
-        if version_id.as_ref().is_some_and(|version| version.as_ref() != "null") {
-            return Err(S3ErrorCode::NoSuchVersion.into());
-        }
+        demand_version(version_id.as_deref())?;
         let bucket = self.bucket(bucket, Right::Read).await?;
         let object = self.object(&bucket, key).await?;
         // A copy has no "not modified".
-        match conditions.judge(&object.etag, &object.last_modified()) {
+        match conditions.judge(&object) {
             Verdict::Proceed => Ok(object),
             Verdict::NotModified => Err(S3ErrorCode::PreconditionFailed.into()),
             Verdict::Failed => demand(&object, conditions).map(|()| object),

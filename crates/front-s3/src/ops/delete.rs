@@ -4,13 +4,13 @@
 //! deleted already.
 
 use s3s::dto::{
-    DeleteObjectInput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error as Failure,
-    ObjectIdentifier,
+    DeleteObjectInput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETagCondition,
+    Error as Failure, ObjectIdentifier,
 };
 use s3s::{S3Error, S3ErrorCode};
 use types::ErrorKind;
 
-use super::Work;
+use super::{Work, demand_version};
 use crate::errors::{Result, s3};
 use crate::keys::Right;
 use crate::object::Conditions;
@@ -21,8 +21,14 @@ const KEYS_MAX: usize = 1000;
 
 impl Work {
     pub async fn delete_object(&self, input: DeleteObjectInput) -> Result<()> {
+        demand_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
-        let conditions = Conditions { if_match: input.if_match, ..Conditions::default() };
+        let conditions = Conditions {
+            if_match: input.if_match,
+            if_size: input.if_match_size,
+            if_modified_at: input.if_match_last_modified_time,
+            ..Conditions::default()
+        };
         self.delete(&bucket, &input.key, &conditions).await
     }
 
@@ -33,10 +39,22 @@ impl Work {
             return Err(S3ErrorCode::MalformedXML.into());
         }
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-        for ObjectIdentifier { key, .. } in asked.objects {
-            match self.delete(&bucket, &key, &Conditions::default()).await {
-                Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
-                Err(e) => errors.push(failure(key, &e)),
+        for ObjectIdentifier { key, e_tag, last_modified_time, size, version_id } in asked.objects {
+            let conditions = Conditions {
+                if_match: e_tag.map(ETagCondition::ETag),
+                if_size: size,
+                if_modified_at: last_modified_time,
+                ..Conditions::default()
+            };
+            let done = match demand_version(version_id.as_deref()) {
+                Ok(()) => self.delete(&bucket, &key, &conditions).await,
+                Err(e) => Err(e),
+            };
+            match done {
+                Ok(()) => {
+                    deleted.push(DeletedObject { key: Some(key), version_id, ..DeletedObject::default() })
+                }
+                Err(e) => errors.push(failure(key, version_id, &e)),
             }
         }
         let is_quiet = asked.quiet.unwrap_or(false);
@@ -86,11 +104,11 @@ fn absent(conditions: &Conditions) -> Result<()> {
     if conditions.are_none() { Ok(()) } else { Err(S3ErrorCode::NoSuchKey.into()) }
 }
 
-fn failure(key: String, error: &S3Error) -> Failure {
+fn failure(key: String, version_id: Option<String>, error: &S3Error) -> Failure {
     Failure {
         key: Some(key),
         code: Some(error.code().as_str().to_owned()),
         message: error.message().map(str::to_owned),
-        version_id: None,
+        version_id,
     }
 }

@@ -14,7 +14,7 @@ use s3s::{S3Error, S3ErrorCode, S3Response};
 use types::{Caller, Error, ErrorKind};
 use vfs::{Lend, Node, Piece, Vfs};
 
-use super::{Work, signed};
+use super::{Work, demand_version, signed};
 use crate::errors::{Result, s3};
 use crate::keys::Right;
 use crate::metrics::Metrics;
@@ -27,12 +27,14 @@ const TRIES_MAX: usize = 2;
 
 impl Work {
     pub async fn get_object(&self, input: GetObjectInput) -> s3s::S3Result<S3Response<GetObjectOutput>> {
+        demand_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
         let conditions = Conditions {
             if_match: input.if_match,
             if_none_match: input.if_none_match,
             if_modified_since: input.if_modified_since,
             if_unmodified_since: input.if_unmodified_since,
+            ..Conditions::default()
         };
         let mut tries = 0;
         let (object, range, body) = loop {
@@ -75,6 +77,7 @@ impl Work {
     }
 
     pub async fn head_object(&self, input: HeadObjectInput) -> s3s::S3Result<S3Response<HeadObjectOutput>> {
+        demand_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
         let object = self.object(&bucket, &input.key).await?;
         let conditions = Conditions {
@@ -82,6 +85,7 @@ impl Work {
             if_none_match: input.if_none_match,
             if_modified_since: input.if_modified_since,
             if_unmodified_since: input.if_unmodified_since,
+            ..Conditions::default()
         };
         demand(&object, &conditions)?;
         let size = size_of(&object);
@@ -118,7 +122,7 @@ pub fn size_of(object: &Object) -> u64 {
 }
 
 pub fn demand(object: &Object, conditions: &Conditions) -> Result<()> {
-    let code = match conditions.judge(&object.etag, &object.last_modified()) {
+    let code = match conditions.judge(object) {
         Verdict::Proceed => return Ok(()),
         Verdict::NotModified => S3ErrorCode::NotModified,
         Verdict::Failed => S3ErrorCode::PreconditionFailed,

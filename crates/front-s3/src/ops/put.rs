@@ -118,7 +118,7 @@ impl Work {
         match (there, &conditions.if_match) {
             (None, Some(_)) => Err(S3ErrorCode::NoSuchKey.into()),
             (None, None) => Ok(()),
-            (Some(object), _) => match conditions.judge(&object.etag, &object.last_modified()) {
+            (Some(object), _) => match conditions.judge(&object) {
                 Verdict::Proceed => Ok(()),
                 _ => Err(S3ErrorCode::PreconditionFailed.into()),
             },

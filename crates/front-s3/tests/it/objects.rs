@@ -381,3 +381,77 @@ async fn an_object_replaced_during_a_get_is_never_mixed() {
     let new = client.get("/data/x").await.ok().body;
     assert!(new == origin::memory::generated(2, types::ByteRange::new(0, SIZE)));
 }
+
+#[tokio::test]
+async fn what_a_delete_is_bound_to_holds_or_nothing_is_deleted() {
+    let served = serve().await;
+    let client = served.client();
+    let etag = client.put("/data/x", "one").await.ok().etag();
+    let delete = || Request::new("DELETE", "/data/x");
+    let other = "00000000000000000000000000000000";
+    let future = "Sat, 01 Jan 2050 00:00:00 GMT";
+    for (request, code) in [
+        (delete().query("versionId", "abc"), "NoSuchVersion"),
+        (delete().header("if-match", &format!("\"{other}\"")), "PreconditionFailed"),
+        (delete().header("x-amz-if-match-size", "4"), "PreconditionFailed"),
+        (delete().header("x-amz-if-match-last-modified-time", future), "PreconditionFailed"),
+        (Request::new("GET", "/data/x").query("versionId", "abc"), "NoSuchVersion"),
+        (Request::new("GET", "/data/x").query("versionId", "abc").query("tagging", ""), "NoSuchVersion"),
+    ] {
+        assert_eq!(client.send(request.clone()).await.code(), code, "{request:?}");
+    }
+    let versioned = Request::new("HEAD", "/data/x").query("versionId", "abc");
+    assert_eq!(client.send(versioned).await.status, 404);
+    let delete_one = |with: &str| {
+        let body = format!("<Delete><Object><Key>x</Key>{with}</Object></Delete>");
+        client.send(Request::new("POST", "/data").query("delete", "").body(body))
+    };
+    for (with, code) in [
+        ("<VersionId>abc</VersionId>", "NoSuchVersion"),
+        (&*format!("<ETag>&quot;{other}&quot;</ETag>"), "PreconditionFailed"),
+        ("<Size>4</Size>", "PreconditionFailed"),
+        (&*format!("<LastModifiedTime>{future}</LastModifiedTime>"), "PreconditionFailed"),
+    ] {
+        let answer = delete_one(with).await.ok();
+        assert_eq!(answer.code(), code, "{with}: {}", answer.text());
+    }
+    let read = client.get("/data/x").await.ok();
+    assert_eq!(read.text(), "one");
+    let time = read.header("last-modified").expect("told").to_owned();
+    let is =
+        format!("<ETag>&quot;{etag}&quot;</ETag><Size>3</Size><LastModifiedTime>{time}</LastModifiedTime>");
+    let answer = delete_one(&is).await.ok();
+    assert_eq!((answer.code().as_str(), answer.all("Key")), ("", vec!["x".to_owned()]), "{}", answer.text());
+    assert_eq!(client.get("/data/x").await.status, 404);
+    client.put("/data/x", "two").await.ok();
+    client.send(delete().query("versionId", "null").header("x-amz-if-match-size", "3")).await.ok();
+    assert_eq!(client.get("/data/x").await.status, 404);
+}
+
+/// It would be lost in silence: bytes that are replaced and not added to, bytes that are not secret, objects that are
+/// not kept.
+#[tokio::test]
+async fn what_a_request_asks_for_and_is_not_offered_is_refused() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/x", "one").await.ok();
+    let key = "x-amz-server-side-encryption-customer-algorithm";
+    let put = || Request::new("PUT", "/data/x").body("two");
+    let copy = || Request::new("PUT", "/data/x").header("x-amz-copy-source", "/data/x");
+    for request in [
+        put().header("x-amz-write-offset-bytes", "3"),
+        put().header(key, "AES256"),
+        put().header("x-amz-server-side-encryption", "aws:kms"),
+        put().header("x-amz-object-lock-mode", "COMPLIANCE"),
+        put().header("x-amz-object-lock-legal-hold", "ON"),
+        put().header("x-amz-tagging", "a=b"),
+        put().query("partNumber", "1").query("uploadId", "x").header(key, "AES256"),
+        copy().header("x-amz-copy-source-server-side-encryption-customer-algorithm", "AES256"),
+        Request::new("POST", "/data/x").query("uploads", "").header(key, "AES256"),
+        Request::new("GET", "/data/x").header(key, "AES256"),
+    ] {
+        let answer = client.send(request.clone()).await;
+        assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{request:?}");
+    }
+    assert_eq!(client.get("/data/x").await.ok().text(), "one");
+}

@@ -56,6 +56,7 @@ impl Work {
             if_none_match: input.copy_source_if_none_match,
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
+            ..Conditions::default()
         };
         let source = self.source(&input.copy_source, &conditions).await?;
         let size = size_of(&source);
