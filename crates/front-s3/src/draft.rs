@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use siphasher::sip128::{Hasher128, SipHasher13};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::{
     ByteRange, Caller, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, WriteVerifier,
 };
@@ -49,6 +50,24 @@ pub enum Publish {
     IfAbsent,
 }
 
+/// The end of a file that several drafts write to: each does so for a moment at a time, and none after the end.
+#[derive(Default)]
+pub struct Ending(RwLock<bool>);
+
+impl Ending {
+    /// As long as this is held it does not end. `None`: it has ended.
+    pub async fn not_yet(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let has_ended = self.0.read().await;
+        (!*has_ended).then_some(has_ended)
+    }
+
+    /// As long as this is held nobody else writes, or ends it; made true, it has ended. `None`: it has already.
+    pub async fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
+        let has_ended = self.0.write().await;
+        (!*has_ended).then_some(has_ended)
+    }
+}
+
 pub struct Draft {
     vfs: Arc<Vfs>,
     caller: Caller,
@@ -60,6 +79,8 @@ pub struct Draft {
     end: u64,
     gathered: BytesMut,
     verifier: Option<WriteVerifier>,
+    /// Absent: nobody else writes to the file, or ends it.
+    ending: Option<Arc<Ending>>,
 }
 
 impl Draft {
@@ -107,7 +128,13 @@ impl Draft {
             end: start,
             gathered: BytesMut::new(),
             verifier: None,
+            ending: None,
         }
+    }
+
+    /// After this end, it fails.
+    pub fn until(self, ending: &Arc<Ending>) -> Draft {
+        Draft { ending: Some(ending.clone()), ..self }
     }
 
     pub async fn append(&mut self, data: Bytes) -> Result<()> {
@@ -126,11 +153,23 @@ impl Draft {
         while !data.is_empty() {
             let part = data.split_to(data.len().min(PART));
             let length = part.len() as u64;
-            let out = self.vfs.write(&self.caller, self.id, self.end, part, Stability::Unstable).await?;
+            let verifier = self.write_once(part).await?;
             self.end += length;
-            self.note(out.verifier)?;
+            self.note(verifier)?;
         }
         Ok(())
+    }
+
+    async fn write_once(&self, data: Bytes) -> Result<WriteVerifier> {
+        let _not_ended = match &self.ending {
+            None => None,
+            Some(ending) => match ending.not_yet().await {
+                None => return Err(Error::new(ErrorKind::Stale, "write a file that has ended,", self.id)),
+                not_ended => not_ended,
+            },
+        };
+        let out = self.vfs.write(&self.caller, self.id, self.end, data, Stability::Unstable).await?;
+        Ok(out.verifier)
     }
 
     fn note(&mut self, verifier: WriteVerifier) -> Result<()> {

@@ -12,12 +12,13 @@ use bytes::Bytes;
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode};
+use tokio::sync::RwLockReadGuard;
 use types::{CreateHow, ErrorKind, FileId, Name, SetAttr};
 use vfs::Node;
 
 use super::get::Source;
 use super::{Work, headers_to_keep, to_its_end};
-use crate::draft::Draft;
+use crate::draft::{Draft, Ending};
 use crate::errors::{Result, invalid, s3};
 use crate::facts::{Headers, decode_texts, encode_texts, pairs};
 use crate::keys::Right;
@@ -41,8 +42,8 @@ pub struct Uploads(Mutex<HashMap<String, Arc<Ongoing>>>);
 #[derive(Default)]
 pub struct Ongoing {
     layout: tokio::sync::Mutex<Option<Layout>>,
-    /// Completing and aborting, one at a time.
-    ending: tokio::sync::Mutex<()>,
+    /// By being completed or aborted. Parts may be on their way still: their bytes would go into the object.
+    ending: Arc<Ending>,
 }
 
 impl Uploads {
@@ -67,6 +68,13 @@ struct Upload {
     headers: Headers,
     begun: Timestamp,
     ongoing: Arc<Ongoing>,
+}
+
+impl Upload {
+    /// As long as this is held it is neither completed nor aborted.
+    async fn not_ended(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        Ok(self.ongoing.ending.not_yet().await.ok_or(S3ErrorCode::NoSuchUpload)?)
+    }
 }
 
 impl Work {
@@ -114,7 +122,8 @@ impl Work {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
-        let _ending = ongoing.ending.lock().await;
+        let mut has_ended = ongoing.ending.alone().await.ok_or(S3ErrorCode::NoSuchUpload)?;
+        *has_ended = true;
         self.forget_upload(&bucket, upload).await;
         Ok(())
     }
@@ -123,11 +132,12 @@ impl Work {
     async fn forget_upload(&self, bucket: &Bucket, upload: Upload) {
         let shared = self.shared.clone();
         let caller = self.caller().clone();
-        shared.uploads.forget(&upload.id);
         let record = shared.vfs.remove(&caller, upload.dir, &own_name(RECORD)).await;
         if let Err(e) = record {
             tracing::warn!("remove the record of an upload: {e}");
         }
+        // Not before: who finds the record finds that it has ended.
+        shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
         tokio::spawn(to_its_end(async move {
             let names = names_in(&shared.vfs, &caller, upload.dir).await?;
@@ -161,6 +171,7 @@ impl Work {
         if crate::verify::unhex::<16>(id).is_none() {
             return Err(S3ErrorCode::NoSuchUpload.into());
         }
+        let ongoing = self.shared.uploads.get(id);
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let names = [own_name(UPLOADS), own_name(id)];
         let dir = tree::find_dir(vfs, caller, bucket.root.id, &names).await.map_err(no_upload)?;
@@ -172,7 +183,6 @@ impl Work {
         let mut texts = texts.into_iter();
         let key = texts.next().ok_or(S3ErrorCode::NoSuchUpload)?;
         let headers = pairs(texts).ok_or(S3ErrorCode::NoSuchUpload)?;
-        let ongoing = self.shared.uploads.get(id);
         Ok(Upload { id: id.to_owned(), dir, key, headers, begun, ongoing })
     }
 

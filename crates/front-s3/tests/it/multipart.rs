@@ -1,6 +1,11 @@
 //! Uploads in parts.
 
-use crate::client::{Answer, Client};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Answer, Client, bytes_of, parse};
 use crate::served::{Served, serve};
 use crate::sign::Request;
 
@@ -41,7 +46,7 @@ async fn gone(served: &Served) {
         if served.vfs.resolve(b"/data/.forebay-s3").await.is_err() {
             return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("something is left of the upload");
 }
@@ -216,4 +221,42 @@ async fn an_upload_whose_client_says_another_size_is_not_completed() {
     assert_eq!(client.get("/data/x").await.status, 404);
     client.send(done.header("x-amz-mp-object-size", "11")).await.ok();
     assert_eq!(client.get("/data/x").await.ok().text(), "hello world");
+}
+
+/// Its bytes went where the object had become.
+#[tokio::test]
+async fn a_part_that_is_under_way_when_its_upload_ends_is_refused_and_writes_no_more() {
+    let served = serve().await;
+    let client = served.client();
+    for ends_well in [true, false] {
+        let path = if ends_well { "/data/completed" } else { "/data/aborted" };
+        let id = begin(&client, path).await;
+        let one = part(&client, path, &id, 1, bytes(1, 5 * MIB)).await.ok().etag();
+        let late = Request::new("PUT", path).query("partNumber", "2").query("uploadId", &id);
+        let mut late = late.body(bytes(2, 5 * MIB));
+        late.set("host", &client.address.to_string());
+        client.signer.sign(&mut late, "UNSIGNED-PAYLOAD");
+        let late = bytes_of(&late);
+        let (sent, rest) = late.split_at(3 * MIB);
+        let mut stream = TcpStream::connect(client.address).await.expect("it listens");
+        stream.write_all(sent).await.expect("sent");
+        let data = format!("/data/.forebay-s3/{id}/data");
+        while served.vfs.resolve(data.as_bytes()).await.expect("there").attr.size < 7 * MIB as u64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if ends_well {
+            complete(&client, path, &id, &[(1, one)]).await.ok();
+        } else {
+            client.send(Request::new("DELETE", path).query("uploadId", &id)).await.ok();
+        }
+        let _ = stream.write_all(rest).await;
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.expect("it ends: it was asked to");
+        assert_eq!(parse(&all, false).expect("an answer").code(), "NoSuchUpload");
+        if ends_well {
+            let read = client.get(path).await.ok();
+            assert!(read.body == bytes(1, 5 * MIB), "{} bytes", read.body.len());
+        }
+        gone(&served).await;
+    }
 }

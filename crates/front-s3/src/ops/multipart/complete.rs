@@ -37,7 +37,7 @@ impl Work {
         refuse_other_conditions(&conditions)?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
-        let _ending = ongoing.ending.lock().await;
+        let mut has_ended = ongoing.ending.alone().await.ok_or(S3ErrorCode::NoSuchUpload)?;
         let stored = newest(self.parts(upload.dir).await?.into_iter().map(|(part, _)| part));
         let wanted = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let parts = chosen(&stored, &wanted)?;
@@ -48,6 +48,7 @@ impl Work {
         }
         let whole = self.whole(&upload, &parts).await?;
         let node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await?;
+        *has_ended = true;
         let etag = self.note(node, etag_of(&parts), upload.headers.clone()).await;
         self.forget_upload(&bucket, upload).await;
         Ok(CompleteMultipartUploadOutput {

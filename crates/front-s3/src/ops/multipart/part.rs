@@ -89,8 +89,12 @@ impl Work {
         let sequence = now_nanos();
         let place = self.place(upload, number, length).await?;
         let taken = self.write_part(upload, (number, sequence), place, write).await;
-        if taken.is_err() && place != Place::Own {
-            self.give_back(upload, number).await;
+        if taken.is_err() {
+            // However it failed, this is why.
+            drop(upload.not_ended().await?);
+            if place != Place::Own {
+                self.give_back(upload, number).await;
+            }
         }
         taken
     }
@@ -103,7 +107,8 @@ impl Work {
         write: impl AsyncFnOnce(&mut Draft) -> Result<Summed>,
     ) -> Result<(Summed, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let mut draft = match place {
+        let not_ended = upload.not_ended().await?;
+        let draft = match place {
             Place::Slot(offset) => {
                 let data = vfs.lookup(caller, upload.dir, &own_name(DATA)).await.map_err(no_upload)?;
                 Draft::part(vfs, caller, (upload.dir, own_name(DATA)), data.id, offset)
@@ -113,6 +118,8 @@ impl Work {
                 Draft::create(vfs, caller, upload.dir, name).await.map_err(no_upload)?
             }
         };
+        drop(not_ended);
+        let mut draft = draft.until(&upload.ongoing.ending);
         let written = write(&mut draft).await;
         let summed = match written {
             Ok(summed) => summed,
@@ -127,6 +134,7 @@ impl Work {
         let part = Part { number, sequence, size: draft.length(), md5: summed.md5, place };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         let mark = own_name(&part.mark());
+        let _not_ended = upload.not_ended().await?;
         let made = vfs.create(caller, upload.dir, &mark, CreateHow::Guarded, set).await.map_err(no_upload)?;
         Ok((summed, made.node))
     }
