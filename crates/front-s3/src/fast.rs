@@ -196,8 +196,8 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
     if !fits {
         return None;
     }
-    let work =
-        Work { shared: shared.clone(), asker: Asker { key: verified.key, trailer: Trailer::default() } };
+    let asker = Asker { key: verified.key, trailer: Trailer::default(), _room: None };
+    let work = Work { shared: shared.clone(), asker };
     let bucket = work.bucket(&asked.bucket, Right::Read).await.ok()?;
     let object = work.object(&bucket, &asked.key).await.ok()?;
     let size = size_of(&object);

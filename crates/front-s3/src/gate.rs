@@ -14,6 +14,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use crate::Shared;
@@ -170,7 +171,7 @@ where
     }
     let length = decoded_length(&parts.headers, &verified.payload)?;
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
-    let is_object = parts.method == Method::PUT && !is_copy;
+    let is_object = parts.method == Method::PUT && !is_copy && has_key(parts.uri.path());
     if is_object && length.is_none() {
         return Err(S3ErrorCode::MissingContentLength.into());
     }
@@ -178,8 +179,8 @@ where
     let trailer = Trailer::default();
     let checked =
         CheckedBody::new(body, length, verified.payload, trailer.clone(), shared.config.stall_timeout);
-    let body = if is_object {
-        Body::http_body_unsync(checked)
+    let (body, room) = if is_object {
+        (Body::http_body_unsync(checked), None)
     } else {
         // With the end of an upload in parts, checksums are of the object that it makes.
         let is_end = parts.method == Method::POST && query.has("uploadId");
@@ -188,11 +189,12 @@ where
         } else {
             Sums::new(&parts.headers, trailer.clone())?
         };
-        Body::from(whole(shared, checked, length, sums).await?)
+        let (bytes, room) = whole(shared, checked, length, sums).await?;
+        (Body::from(bytes), Some(Arc::new(room)))
     };
     parts.uri = without_signature(&parts.uri, &query)?;
     strip(&mut parts.headers, length);
-    parts.extensions.insert(Asker { key: verified.key, trailer });
+    parts.extensions.insert(Asker { key: verified.key, trailer, _room: room });
     Ok(Request::from_parts(parts, body))
 }
 
@@ -273,7 +275,16 @@ fn refuse_subresources(query: &Query) -> Result<()> {
     }
 }
 
-async fn whole<B>(shared: &Shared, mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<Bytes>
+fn has_key(path: &str) -> bool {
+    path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty())
+}
+
+async fn whole<B>(
+    shared: &Shared,
+    mut body: CheckedBody<B>,
+    length: u64,
+    mut sums: Sums,
+) -> Result<(Bytes, OwnedSemaphorePermit)>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -282,7 +293,8 @@ where
         return Err(S3ErrorCode::MaxMessageLengthExceeded.into());
     }
     let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
-    let _room = shared.bodies.acquire_many(kib).await.map_err(|_| S3ErrorCode::ServiceUnavailable)?;
+    let room = shared.bodies.clone().acquire_many_owned(kib).await;
+    let room = room.map_err(|_| S3ErrorCode::ServiceUnavailable)?;
     let mut bytes = Vec::with_capacity(length);
     while let Some(frame) = body.frame().await {
         let data = frame.map_err(|e: BodyError| errors::body(e))?.into_data().unwrap_or_default();
@@ -292,7 +304,7 @@ where
     if !bytes.is_empty() {
         sums.check()?;
     }
-    Ok(bytes.into())
+    Ok((bytes.into(), room))
 }
 
 fn without_signature(uri: &Uri, query: &Query) -> Result<Uri> {

@@ -66,7 +66,7 @@ pub struct Config {
     pub head_timeout: Duration,
     /// A piece of a body must come, and a piece of an answer be taken, within this.
     pub stall_timeout: Duration,
-    /// Bytes of requests that are taken as a whole (XML), over all connections.
+    /// Bytes of requests that are taken as a whole (XML), over all connections, until they are answered.
     pub bodies_max: usize,
 }
 
@@ -98,7 +98,7 @@ struct Shared {
     uploads: ops::Uploads,
     metrics: Arc<Metrics>,
     /// For `bodies_max`, in KiB.
-    bodies: Semaphore,
+    bodies: Arc<Semaphore>,
 }
 
 /// The protocol crate's part: it gets requests that were verified, and no keys.

@@ -55,7 +55,7 @@ impl S3Server {
             locks: Default::default(),
             uploads: Default::default(),
             metrics: Arc::new(Metrics::default()),
-            bodies: Semaphore::new((config.bodies_max / 1024).max(gate::XML_BYTES_MAX / 1024)),
+            bodies: Arc::new(Semaphore::new((config.bodies_max / 1024).max(gate::XML_BYTES_MAX / 1024))),
             config,
         });
         Ok(S3Server { listener, tls, shared })

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit};
 use types::{Caller, FileId, Name, SetAttr};
 
 use crate::Shared;
@@ -34,6 +34,8 @@ pub use multipart::Uploads;
 pub struct Asker {
     pub key: Arc<AccessKey>,
     pub trailer: Trailer,
+    /// In `bodies_max`, for a body that was taken as a whole: as long as somebody works with what was in it.
+    pub _room: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// Locks on names, so that a condition and what is done under it are one. A name shares its lock with others.

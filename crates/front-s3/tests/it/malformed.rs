@@ -148,3 +148,36 @@ async fn a_put_of_what_is_not_offered_of_an_object_leaves_its_bytes() {
     }
     assert_eq!(client.get("/data/x").await.ok().text(), "bytes");
 }
+
+/// What was read of them lies in memory until they are answered.
+#[tokio::test]
+async fn bodies_that_are_worked_on_take_the_room_that_there_is_for_them() {
+    let served = serve_with(|_| {}, |config| config.bodies_max = 0).await;
+    let client = served.client();
+    client.put("/data/x", "x").await.ok();
+    // Of the 8 MiB that there are at least.
+    let space = " ".repeat(6 << 20);
+    let send = |request: Request, body: &str| {
+        let (client, body) = (client.clone(), body.replace("...", &space));
+        tokio::spawn(async move { client.send(request.body(body)).await })
+    };
+    let delete = || Request::new("POST", "/data").query("delete", "");
+    let held = served.far.gate.write().await;
+    let calls = served.far.calls_of_all_kinds();
+    let first = send(delete(), "<Delete>...<Object><Key>x</Key></Object></Delete>");
+    while served.far.calls_of_all_kinds() == calls {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // They would be refused at once.
+    let mut others =
+        [send(delete(), "<Delete>...</Delete>"), send(Request::new("PUT", "/other"), "<Other>...")];
+    for other in &mut others {
+        let early = tokio::time::timeout(Duration::from_secs(1), other).await;
+        assert!(early.is_err(), "{early:?}");
+    }
+    drop(held);
+    assert_eq!(first.await.expect("no panic").ok().all("Key"), ["x"]);
+    for other in others {
+        assert_eq!(other.await.expect("no panic").code(), "MalformedXML");
+    }
+}
