@@ -1,73 +1,74 @@
 //! What clients say of the bytes that they send, besides the signature: `Content-MD5` and the checksums of the SDKs.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use md5::{Digest, Md5};
-use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
-use s3s::dto::Checksum;
+use s3s::crypto::{self, Checksum, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::{S3Error, S3ErrorCode};
 
 use crate::body::Trailer;
-use crate::errors::Result;
-
-const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
+use crate::errors::{self, Result};
+use crate::facts::Headers;
 
 /// Computed while the bytes pass.
 pub struct Sums {
     md5: Md5,
-    hasher: ChecksumHasher,
     expected_md5: Option<String>,
-    /// Algorithm and base64; `None`: the trailer will say.
-    expected: Vec<(&'static str, Option<String>)>,
+    expected: Vec<Expected>,
     trailer: Trailer,
+}
+
+struct Expected {
+    /// Of the header or the line of the trailer.
+    name: String,
+    /// Base64; `None`: the trailer will say.
+    value: Option<String>,
+    hasher: Box<dyn Hasher>,
 }
 
 /// Of all the bytes, which are what the client said they would be.
 pub struct Summed {
     pub md5: [u8; 16],
-    /// Of the algorithms that the client used.
-    pub checksum: Checksum,
+    /// Of the algorithms that the client used: headers, to be kept and told.
+    pub checksums: Headers,
+}
+
+impl Summed {
+    pub fn headers(&self) -> HeaderMap {
+        let pairs = self.checksums.iter().filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        });
+        pairs.collect()
+    }
 }
 
 impl Sums {
     /// Of a body of which nothing but `Content-MD5` is said: what else is in the headers is of something else.
     pub fn of_md5_alone(headers: &HeaderMap) -> Result<Sums> {
         let expected_md5 = text(headers, "content-md5")?.map(str::to_owned);
-        Ok(Sums {
-            md5: Md5::new(),
-            hasher: ChecksumHasher::default(),
-            expected_md5,
-            expected: Vec::new(),
-            trailer: Trailer::default(),
-        })
+        Ok(Sums { md5: Md5::new(), expected_md5, expected: Vec::new(), trailer: Trailer::default() })
     }
 
+    /// What cannot be computed is refused: nobody shall take it for checked.
     pub fn new(headers: &HeaderMap, trailer: Trailer) -> Result<Sums> {
         let announced = text(headers, "x-amz-trailer")?.unwrap_or_default().to_ascii_lowercase();
-        let mut hasher = ChecksumHasher::default();
-        let mut expected = Vec::new();
-        for algorithm in ALGORITHMS {
-            let name = format!("x-amz-checksum-{algorithm}");
-            let in_header = text(headers, &name)?.map(str::to_owned);
-            if in_header.is_none() && !announced.split(',').any(|known| known.trim() == name) {
+        let announced = announced.split(',').map(str::trim);
+        let names = headers.keys().map(HeaderName::as_str).chain(announced);
+        let mut expected: Vec<Expected> = Vec::new();
+        for name in names.filter(|name| is_checksum(name)) {
+            if expected.iter().any(|known| known.name == name) {
                 continue;
             }
-            expected.push((algorithm, in_header));
-            match algorithm {
-                "crc32" => hasher.crc32 = Some(Crc32::new()),
-                "crc32c" => hasher.crc32c = Some(Crc32c::new()),
-                "crc64nvme" => hasher.crc64nvme = Some(Crc64Nvme::new()),
-                "sha1" => hasher.sha1 = Some(Sha1::new()),
-                _ => hasher.sha256 = Some(Sha256::new()),
-            }
+            let hasher = hasher(name).ok_or_else(|| errors::header_not_offered(name))?;
+            let value = text(headers, name)?.map(str::to_owned);
+            expected.push(Expected { name: name.to_owned(), value, hasher });
         }
-        Ok(Sums { hasher, expected, trailer, ..Sums::of_md5_alone(headers)? })
+        Ok(Sums { expected, trailer, ..Sums::of_md5_alone(headers)? })
     }
 
     pub fn update(&mut self, data: &Bytes) {
         self.md5.update(data);
-        self.hasher.update(data);
+        self.expected.iter_mut().for_each(|expected| expected.hasher.update(data));
     }
 
     /// The body has come to its end.
@@ -81,22 +82,22 @@ impl Sums {
                 return Err(S3ErrorCode::BadDigest.into());
             }
         }
-        let checksum = self.hasher.finalize();
-        for (algorithm, in_header) in &self.expected {
-            let expected =
-                in_header.clone().or_else(|| self.trailer.get(&format!("x-amz-checksum-{algorithm}")));
-            let Some(expected) = expected else {
+        let mut checksums = Headers::new();
+        for Expected { name, value, hasher } in self.expected {
+            let Some(expected) = value.or_else(|| self.trailer.get(&name)) else {
                 return Err(S3Error::with_message(
                     S3ErrorCode::InvalidRequest,
                     "the trailer lacks the checksum that x-amz-trailer announced",
                 ));
             };
-            if value(&checksum, algorithm) != Some(&expected) {
-                let message = format!("the {algorithm} of the body is not the one that was sent with it");
+            let computed = hasher.finish();
+            if computed != expected {
+                let message = format!("the {name} that was sent with the body is not of it");
                 return Err(S3Error::with_message(S3ErrorCode::BadDigest, message));
             }
+            checksums.push((name, computed));
         }
-        Ok(Summed { md5, checksum })
+        Ok(Summed { md5, checksums })
     }
 }
 
@@ -106,26 +107,58 @@ pub fn is_checksum(header: &str) -> bool {
     kind.is_some_and(|kind| !["algorithm", "mode", "type"].contains(&kind))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
-    let value = headers.get(name).map(|value| value.to_str());
-    value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())
+/// All that the SDKs know but XXHash, which takes a package of its own and which none of them uses by itself.
+fn hasher(header: &str) -> Option<Box<dyn Hasher>> {
+    Some(match header.strip_prefix("x-amz-checksum-")? {
+        "crc32" => Box::new(Crc32::new()),
+        "crc32c" => Box::new(Crc32c::new()),
+        "crc64nvme" => Box::new(Crc64Nvme::new()),
+        "md5" => Box::new(crypto::Md5::new()),
+        "sha1" => Box::new(Sha1::new()),
+        "sha256" => Box::new(Sha256::new()),
+        "sha512" => Box::new(Sha512::new()),
+        _ => return None,
+    })
 }
 
-fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a String> {
-    match algorithm {
-        "crc32" => checksum.checksum_crc32.as_ref(),
-        "crc32c" => checksum.checksum_crc32c.as_ref(),
-        "crc64nvme" => checksum.checksum_crc64nvme.as_ref(),
-        "sha1" => checksum.checksum_sha1.as_ref(),
-        _ => checksum.checksum_sha256.as_ref(),
+trait Hasher: Send {
+    fn update(&mut self, data: &[u8]);
+    /// In base64.
+    fn finish(self: Box<Self>) -> String;
+}
+
+impl<T: Checksum + Send> Hasher for T {
+    fn update(&mut self, data: &[u8]) {
+        Checksum::update(self, data);
+    }
+
+    fn finish(self: Box<Self>) -> String {
+        base64(self.finalize().as_ref())
     }
 }
 
-/// As headers that are kept with the object.
-pub fn headers_of(checksum: &Checksum) -> impl Iterator<Item = (String, String)> {
-    ALGORITHMS.into_iter().filter_map(|algorithm| {
-        value(checksum, algorithm).map(|value| (format!("x-amz-checksum-{algorithm}"), value.clone()))
-    })
+/// The protocol crate has none.
+struct Sha512(sha2::Sha512);
+
+impl Checksum for Sha512 {
+    type Output = [u8; 64];
+
+    fn new() -> Sha512 {
+        Sha512(Digest::new())
+    }
+
+    fn update(&mut self, data: &[u8]) {
+        Digest::update(&mut self.0, data);
+    }
+
+    fn finalize(self) -> [u8; 64] {
+        Digest::finalize(self.0).into()
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+    let value = headers.get(name).map(|value| value.to_str());
+    value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())
 }
 
 pub fn base64(bytes: &[u8]) -> String {
@@ -161,8 +194,14 @@ mod tests {
             ("content-md5", "XrY7u+Ae7tCTyyK7j1rNww=="),
             ("x-amz-checksum-crc32", "DUoRhQ=="),
             ("x-amz-checksum-crc32c", "yZRlqg=="),
+            ("x-amz-checksum-crc64nvme", "jSnVw/bqjr4="),
+            ("x-amz-checksum-md5", "XrY7u+Ae7tCTyyK7j1rNww=="),
             ("x-amz-checksum-sha1", "Kq5sNclPz7QV2+lfQIuc6R7oRu0="),
             ("x-amz-checksum-sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+            (
+                "x-amz-checksum-sha512",
+                "MJ7MSJwS1utMxA9QyQLytNDtd+5RGnx6m808qG1M2G+YndNbxf9JlnDaNCVbRbDP2DDoH2Bdz33FVC6TrpzXbw==",
+            ),
         ];
         for (name, value) in right {
             let check = |value: &str, body: &'static [u8]| {

@@ -274,9 +274,7 @@ impl S3 for Service {
         request: S3Request<PutObjectInput>,
     ) -> s3s::S3Result<S3Response<PutObjectOutput>> {
         let work = Work::of(self, &request)?;
-        let output =
-            to_its_end(async move { work.put_object(request.input, &request.headers).await }).await?;
-        answer(output)
+        to_its_end(async move { work.put_object(request.input, &request.headers).await }).await
     }
 
     async fn copy_object(
@@ -319,7 +317,7 @@ impl S3 for Service {
         request: S3Request<UploadPartInput>,
     ) -> s3s::S3Result<S3Response<UploadPartOutput>> {
         let work = Work::of(self, &request)?;
-        answer(to_its_end(async move { work.upload_part(request.input, &request.headers).await }).await?)
+        to_its_end(async move { work.upload_part(request.input, &request.headers).await }).await
     }
 
     async fn upload_part_copy(

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::HeaderMap;
 use s3s::dto::{ETag, ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
-use s3s::{S3Error, S3ErrorCode, StdError};
+use s3s::{S3Error, S3ErrorCode, S3Response, StdError};
 use types::{ErrorKind, Name};
 use vfs::Node;
 
 use super::{Work, headers_to_keep};
 use crate::body::BodyError;
-use crate::checksums::{self, Summed, Sums};
+use crate::checksums::{Summed, Sums};
 use crate::draft::{Draft, Publish};
 use crate::errors::{self, Result, s3};
 use crate::facts::{Headers, Known};
@@ -27,7 +27,11 @@ use crate::verify::hex;
 pub const PUT_BYTES_MAX: i64 = 5 << 30;
 
 impl Work {
-    pub async fn put_object(&self, input: PutObjectInput, headers: &HeaderMap) -> Result<PutObjectOutput> {
+    pub async fn put_object(
+        &self,
+        input: PutObjectInput,
+        headers: &HeaderMap,
+    ) -> Result<S3Response<PutObjectOutput>> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let key = tree::parse_key(&input.key)?;
         let kept = headers_to_keep(headers)?;
@@ -61,19 +65,11 @@ impl Work {
             }
         };
         self.shared.metrics.written_bytes.inc_by(draft.length());
-        let headers = kept.into_iter().chain(checksums::headers_of(&summed.checksum)).collect();
+        let headers = kept.into_iter().chain(summed.checksums.iter().cloned()).collect();
         let node = self.publish(&bucket, &key, draft, &conditions).await?;
         let etag = self.note(node, hex(&summed.md5), headers).await;
-        let checksum = summed.checksum;
-        Ok(PutObjectOutput {
-            e_tag: Some(etag),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
-            ..PutObjectOutput::default()
-        })
+        let output = PutObjectOutput { e_tag: Some(etag), ..PutObjectOutput::default() };
+        Ok(S3Response::with_headers(output, summed.headers()))
     }
 
     /// A key with a slash at its end makes a directory, and has no bytes.
@@ -83,7 +79,7 @@ impl Work {
         key: &Key,
         body: Option<StreamingBlob>,
         mut sums: Sums,
-    ) -> Result<PutObjectOutput> {
+    ) -> Result<S3Response<PutObjectOutput>> {
         let mut body = body;
         while let Some(data) = next(&mut body).await? {
             if !data.is_empty() {
@@ -92,13 +88,13 @@ impl Work {
             }
             sums.update(&data);
         }
-        let summed = sums.check()?;
+        sums.check()?;
         let names: Vec<Name> = key.dirs.iter().chain([&key.name]).cloned().collect();
         let made = tree::make_dirs(&self.shared.vfs, self.caller(), bucket.root.id, &names).await;
         made.map_err(s3)?;
-        let _ = summed;
         let object = self.object_of(tree::find(&self.shared.vfs, self.caller(), bucket, key).await?);
-        Ok(PutObjectOutput { e_tag: Some(object.etag()), ..PutObjectOutput::default() })
+        let output = PutObjectOutput { e_tag: Some(object.etag()), ..PutObjectOutput::default() };
+        Ok(S3Response::new(output))
     }
 
     /// The object that has the key's name, if any.

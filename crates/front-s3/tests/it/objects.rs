@@ -181,6 +181,8 @@ async fn a_body_that_is_not_what_was_said_changes_nothing() {
         ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=", "BadDigest"),
         ("x-amz-checksum-sha1", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=", "BadDigest"),
         ("x-amz-checksum-sha256", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "BadDigest"),
+        ("x-amz-checksum-sha512", "AAAA", "BadDigest"),
+        ("x-amz-checksum-md5", "AAAAAAAAAAAAAAAAAAAAAA==", "BadDigest"),
     ];
     for (name, value, code) in wrong {
         let answer = client.send(Request::new("PUT", "/data/x").header(name, value).body("new")).await;
@@ -454,4 +456,26 @@ async fn what_a_request_asks_for_and_is_not_offered_is_refused() {
         assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{request:?}");
     }
     assert_eq!(client.get("/data/x").await.ok().text(), "one");
+}
+
+#[tokio::test]
+async fn a_checksum_that_cannot_be_checked_is_refused() {
+    let served = serve().await;
+    let client = served.client();
+    for algorithm in ["xxhash64", "xxhash3", "xxhash128", "of-tomorrow"] {
+        let name = format!("x-amz-checksum-{algorithm}");
+        let in_header = Request::new("PUT", "/data/x").header(&name, "AAAAAAAAAAA=").body("new");
+        let mut in_trailer = Request::new("PUT", "/data/x").body("new");
+        in_trailer.set("host", &client.address.to_string());
+        client.signer.stream_unsigned(&mut in_trailer, 100, (&name, "AAAAAAAAAAA="));
+        for answer in [client.send(in_header).await, client.send_raw(&in_trailer).await] {
+            assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{algorithm}");
+            assert!(
+                answer.text().contains(algorithm) || answer.text().contains("crc32"),
+                "{}",
+                answer.text()
+            );
+        }
+    }
+    assert_eq!(client.get("/data/x").await.status, 404);
 }

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use s3s::S3ErrorCode;
 use s3s::dto::*;
+use s3s::{S3ErrorCode, S3Response};
 use types::{CreateHow, SetAttr};
 use vfs::Node;
 
@@ -22,7 +22,11 @@ use crate::ops::{Work, signed};
 use crate::verify::hex;
 
 impl Work {
-    pub async fn upload_part(&self, input: UploadPartInput, headers: &HeaderMap) -> Result<UploadPartOutput> {
+    pub async fn upload_part(
+        &self,
+        input: UploadPartInput,
+        headers: &HeaderMap,
+    ) -> Result<S3Response<UploadPartOutput>> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let number = part_number(input.part_number)?;
@@ -35,16 +39,9 @@ impl Work {
         let length = u64::try_from(length).unwrap_or(0);
         let write = async |draft: &mut Draft| fill(draft, body, sums).await;
         let (summed, _) = self.take_part(&upload, number, length, write).await?;
-        let checksum = summed.checksum;
-        Ok(UploadPartOutput {
-            e_tag: Some(ETag::Strong(hex(&summed.md5))),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
-            ..UploadPartOutput::default()
-        })
+        let etag = Some(ETag::Strong(hex(&summed.md5)));
+        let output = UploadPartOutput { e_tag: etag, ..UploadPartOutput::default() };
+        Ok(S3Response::with_headers(output, summed.headers()))
     }
 
     pub async fn upload_part_copy(&self, input: UploadPartCopyInput) -> Result<UploadPartCopyOutput> {
