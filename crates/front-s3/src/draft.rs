@@ -196,10 +196,10 @@ impl Draft {
         Ok(out.node)
     }
 
-    /// After `store`. What had the name is gone then. If it fails, so is the draft.
-    pub async fn publish(self, name: &Name, how: Publish) -> Result<Node> {
+    /// After `store`. What had the name is gone then. If it fails, so is the draft. `None`: see [`published`].
+    pub async fn publish(self, name: &Name, how: Publish) -> Result<Option<Node>> {
         let (vfs, caller, dir) = (&self.vfs, &self.caller, self.dir);
-        let published = match how {
+        let named = match how {
             Publish::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
             Publish::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
                 // Where there are no links: a look, and a hope. Our own requests come one after the other.
@@ -207,15 +207,16 @@ impl Draft {
                 other => other.map(|_| true),
             },
         };
-        match published {
-            Ok(true) => self.vfs.remove(caller, dir, &self.temporary).await.map(|_| ())?,
+        match named {
+            // Before its state is noted: it is another one with a name less.
+            Ok(true) => self.remove_temporary().await,
             Ok(false) => {}
             Err(e) => {
                 self.discard().await;
                 return Err(e);
             }
         }
-        self.vfs.getattr(self.id).await
+        Ok(published(&self.vfs, self.id).await)
     }
 
     async fn publish_if_unseen(&self, name: &Name) -> Result<bool> {
@@ -230,10 +231,14 @@ impl Draft {
     }
 
     pub async fn discard(self) {
+        self.remove_temporary().await;
+    }
+
+    async fn remove_temporary(&self) {
         if let Err(e) = self.vfs.remove(&self.caller, self.dir, &self.temporary).await
             && !is_gone(&e)
         {
-            tracing::warn!("remove {}, which was not completed: {e}", self.temporary);
+            tracing::warn!("remove the temporary name {}: {e}", self.temporary);
         }
     }
 
@@ -249,4 +254,10 @@ impl Draft {
     pub fn length(&self) -> u64 {
         self.end - self.start
     }
+}
+
+/// The state of what was published. `None`: somebody has removed it since, or it cannot be asked for. It was there all the
+/// same, and its client is told so; its ETag is another one then.
+pub async fn published(vfs: &Vfs, id: FileId) -> Option<Node> {
+    vfs.getattr(id).await.inspect_err(|e| tracing::debug!("look at what was published: {e}")).ok()
 }

@@ -15,7 +15,7 @@ use crate::draft::Draft;
 use crate::errors::{Result, invalid, not_offered, s3};
 use crate::facts::Headers;
 use crate::keys::Right;
-use crate::object::{Conditions, Object, Verdict};
+use crate::object::{Conditions, Object, Verdict, last_modified};
 use crate::tree;
 use crate::verify::hex;
 
@@ -64,10 +64,10 @@ impl Work {
         let node = self.publish(&bucket, &key, draft, &target).await?;
         // What was computed of the bytes is true of the copy, the sums over parts are not told with it.
         let headers: Headers = kept.into_iter().collect();
-        let modified = crate::object::last_modified(&node);
+        let modified = node.as_ref().map(last_modified);
         let result = CopyObjectResult {
             e_tag: Some(self.note(node, hex(&summed.md5), headers).await),
-            last_modified: Some(modified),
+            last_modified: modified,
             ..CopyObjectResult::default()
         };
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })

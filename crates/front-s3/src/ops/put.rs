@@ -128,7 +128,7 @@ impl Work {
         key: &Key,
         draft: Draft,
         conditions: &Conditions,
-    ) -> Result<Node> {
+    ) -> Result<Option<Node>> {
         let _lock = self.shared.locks.lock(draft.directory(), &key.name).await;
         if let Err(e) = self.demand(bucket, key, conditions).await {
             draft.discard().await;
@@ -142,7 +142,8 @@ impl Work {
     }
 
     /// The database may wait for its disk: not on this thread.
-    pub async fn note(&self, node: Node, etag: String, headers: Headers) -> ETag {
+    pub async fn note(&self, node: Option<Node>, etag: String, headers: Headers) -> ETag {
+        let Some(node) = node else { return ETag::Strong(etag) };
         let (shared, known) = (self.shared.clone(), Known { etag: etag.clone(), headers });
         let noted = tokio::task::spawn_blocking(move || shared.facts.put(&node, &known));
         let _ = noted.await; // it said so itself if it failed

@@ -260,3 +260,23 @@ async fn a_part_that_is_under_way_when_its_upload_ends_is_refused_and_writes_no_
         gone(&served).await;
     }
 }
+
+/// Who put it is not told that it was never there.
+#[tokio::test]
+async fn an_object_that_is_removed_as_soon_as_it_is_there_was_put() {
+    let served = serve().await;
+    let client = served.client();
+    served.far.be_silent();
+    let id = begin(&client, "/data/x").await;
+    let one = part(&client, "/data/x", &id, 1, b"hello".to_vec()).await.ok().etag();
+    let gone_at_once = || {
+        let origin = served.origin.clone();
+        served.far.before("getattr", move || origin.remove(b"data/x").expect("removed"));
+    };
+    gone_at_once();
+    complete(&client, "/data/x", &id, &[(1, one)]).await.ok();
+    gone_at_once();
+    client.put("/data/x", "hello").await.ok();
+    assert_eq!(client.get("/data/x").await.status, 404);
+    gone(&served).await;
+}

@@ -9,7 +9,7 @@ use types::{ErrorKind, FileId, Name, SetAttr};
 use vfs::Node;
 
 use super::{DATA, Upload, no_upload, own_name, part_number};
-use crate::draft::Draft;
+use crate::draft::{Draft, published};
 use crate::errors::{Result, s3};
 use crate::key::Key;
 use crate::keys::Right;
@@ -103,7 +103,7 @@ impl Work {
         upload: &Upload,
         (name, id): (Name, FileId),
         conditions: &Conditions,
-    ) -> Result<Node> {
+    ) -> Result<Option<Node>> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let dir = tree::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3)?;
         let lock = self.shared.locks.lock(dir, &key.name).await;
@@ -111,7 +111,10 @@ impl Work {
         let moved = if conditions.if_none_match.is_some() {
             match vfs.link(caller, id, dir, &key.name).await {
                 // Before its state is noted: it is another one with a name less.
-                Ok(_) => vfs.remove(caller, upload.dir, &name).await.map(|_| ()),
+                Ok(_) => {
+                    let _ = vfs.remove(caller, upload.dir, &name).await; // what is left goes with the upload
+                    Ok(())
+                }
                 Err(e) => Err(e),
             }
         } else {
@@ -136,7 +139,7 @@ impl Work {
             }
             Err(e) => return Err(s3(e)),
         }
-        vfs.getattr(id).await.map_err(s3)
+        Ok(published(vfs, id).await)
     }
 }
 
