@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::keys::{AccessKey, Right};
 
 /// Directories that come and go while a key is put below them: tried so often.
-const TRIES_MAX: usize = 4;
+pub const TRIES_MAX: usize = 4;
 /// Buckets that are listed.
 const BUCKETS_MAX: usize = 10_000;
 

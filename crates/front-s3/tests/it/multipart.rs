@@ -280,3 +280,25 @@ async fn an_object_that_is_removed_as_soon_as_it_is_there_was_put() {
     assert_eq!(client.get("/data/x").await.status, 404);
     gone(&served).await;
 }
+
+/// A directory goes with its last object, and this may be just before the next one comes.
+#[tokio::test]
+async fn an_upload_is_completed_beside_a_delete_of_the_last_object_of_its_directory() {
+    let served = serve().await;
+    let client = served.client();
+    served.far.answer_late(Duration::from_millis(2));
+    for round in 0..40 {
+        client.put("/data/dir/other", "x").await.ok();
+        let id = begin(&client, "/data/dir/x").await;
+        let one = part(&client, "/data/dir/x", &id, 1, b"hello".to_vec()).await.ok().etag();
+        let parts = [(1, one)];
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(round % 10)).await;
+            complete(&client, "/data/dir/x", &id, &parts).await
+        };
+        let (done, deleted) = tokio::join!(late, client.delete("/data/dir/other"));
+        assert_eq!((done.status, deleted.status), (200, 204), "round {round}: {}", done.text());
+        assert_eq!(client.get("/data/dir/x").await.ok().text(), "hello");
+        client.delete("/data/dir/x").await.ok();
+    }
+}

@@ -104,42 +104,58 @@ impl Work {
         (name, id): (Name, FileId),
         conditions: &Conditions,
     ) -> Result<Option<Node>> {
+        let vfs = &self.shared.vfs;
+        let from = (upload.dir, &name);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.take_name(bucket, key, from, id, conditions).await? {
+                Ok(()) => return Ok(published(vfs, id).await),
+                // The directory went with its last object just before this one came.
+                Err(e) if tree::is_gone(&e) && tries < tree::TRIES_MAX => {}
+                Err(e) if tree::is_gone(&e) => return Err(S3ErrorCode::SlowDown.into()),
+                Err(e) if e.kind() == ErrorKind::Exists => {
+                    return Err(S3ErrorCode::PreconditionFailed.into());
+                }
+                // The key is on another file system than its bucket's directory, or links are not to be had.
+                Err(e) if matches!(e.kind(), ErrorKind::CrossDevice | ErrorKind::NotSupported) => break,
+                Err(e) => return Err(s3(e)),
+            }
+        }
+        let node = vfs.getattr(id).await.map_err(s3)?;
+        let root = (bucket.root.id, key.dirs.as_slice());
+        let begun = Draft::begin(vfs, self.caller(), root, &self.shared.unique).await;
+        let mut draft = begun.map_err(s3)?;
+        let size = node.attr.size;
+        if let Err(e) = pour(Source::new(vfs, self.caller(), node, 0..size), &mut draft).await {
+            draft.discard().await;
+            return Err(e);
+        }
+        self.publish(bucket, key, draft, conditions).await
+    }
+
+    /// The inner result: whether it has the key's name.
+    async fn take_name(
+        &self,
+        bucket: &Bucket,
+        key: &Key,
+        (from_dir, from): (FileId, &Name),
+        id: FileId,
+        conditions: &Conditions,
+    ) -> Result<types::Result<()>> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let dir = tree::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3)?;
-        let lock = self.shared.locks.lock(dir, &key.name).await;
+        let _lock = self.shared.locks.lock(dir, &key.name).await;
         self.demand(bucket, key, conditions).await?;
-        let moved = if conditions.if_none_match.is_some() {
-            match vfs.link(caller, id, dir, &key.name).await {
-                // Before its state is noted: it is another one with a name less.
-                Ok(_) => {
-                    let _ = vfs.remove(caller, upload.dir, &name).await; // what is left goes with the upload
-                    Ok(())
-                }
-                Err(e) => Err(e),
-            }
-        } else {
-            vfs.rename(caller, upload.dir, &name, dir, &key.name).await.map(|_| ())
-        };
-        match moved {
-            Ok(()) => {}
-            Err(e) if e.kind() == ErrorKind::Exists => return Err(S3ErrorCode::PreconditionFailed.into()),
-            // The key is on another file system than its bucket's directory, or links are not to be had.
-            Err(e) if matches!(e.kind(), ErrorKind::CrossDevice | ErrorKind::NotSupported) => {
-                drop(lock);
-                let node = vfs.getattr(id).await.map_err(s3)?;
-                let root = (bucket.root.id, key.dirs.as_slice());
-                let begun = Draft::begin(vfs, caller, root, &self.shared.unique).await;
-                let mut draft = begun.map_err(s3)?;
-                let size = node.attr.size;
-                if let Err(e) = pour(Source::new(vfs, caller, node, 0..size), &mut draft).await {
-                    draft.discard().await;
-                    return Err(e);
-                }
-                return self.publish(bucket, key, draft, conditions).await;
-            }
-            Err(e) => return Err(s3(e)),
+        if conditions.if_none_match.is_none() {
+            return Ok(vfs.rename(caller, from_dir, from, dir, &key.name).await.map(|_| ()));
         }
-        Ok(published(vfs, id).await)
+        let linked = vfs.link(caller, id, dir, &key.name).await;
+        if linked.is_ok() {
+            // Before its state is noted: it is another one with a name less. What is left goes with the upload.
+            let _ = vfs.remove(caller, from_dir, from).await;
+        }
+        Ok(linked.map(|_| ()))
     }
 }
 
