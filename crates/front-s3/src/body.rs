@@ -54,6 +54,12 @@ impl Trailer {
         lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
+    /// Does it have a name like this?
+    pub fn has(&self, is: impl Fn(&str) -> bool) -> bool {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().any(|(name, _)| is(name))
+    }
+
     fn set(&self, lines: Vec<(String, String)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lines;
     }

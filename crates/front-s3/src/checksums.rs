@@ -97,6 +97,11 @@ impl Sums {
             }
             checksums.push((name, computed));
         }
+        let is_checked = |name: &str| checksums.iter().any(|(known, _)| known == name);
+        if self.trailer.has(|name| is_checksum(name) && !is_checked(name)) {
+            let message = "the trailer has a checksum that x-amz-trailer did not announce";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
+        }
         Ok(Summed { md5, checksums })
     }
 }

@@ -477,5 +477,12 @@ async fn a_checksum_that_cannot_be_checked_is_refused() {
             );
         }
     }
+    // One that nobody computed, as it was not announced.
+    let mut request = Request::new("PUT", "/data/x").body("hello world");
+    request.set("host", &client.address.to_string());
+    client.signer.stream_unsigned(&mut request, 100, ("x-amz-checksum-crc32", "DUoRhQ=="));
+    request.body.truncate(request.body.len() - 2);
+    request.body.extend_from_slice(b"x-amz-checksum-sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n");
+    assert_eq!(client.send_raw(&request).await.code(), "InvalidRequest");
     assert_eq!(client.get("/data/x").await.status, 404);
 }
