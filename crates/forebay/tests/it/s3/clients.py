@@ -1,7 +1,9 @@
 """What programs do with boto3, as it does it by default: checksums in trailers, uploads in parts. Says so if all is well."""
+import base64
 import io
 import sys
 import urllib.request
+import zlib
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -42,7 +44,9 @@ refused(lambda: s3.get_object(Bucket="data", Key="boto3/none"), 404)
 refused(lambda: s3.put_object(Bucket="data", Key="boto3//x", Body=b"x"), 400)
 
 parts = TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=4)
-s3.upload_fileobj(io.BytesIO(big), "data", "boto3/big.bin", Config=parts)
+# With its completion goes the checksum of the whole.
+whole = base64.b64encode(zlib.crc32(big).to_bytes(4, "big")).decode()
+s3.upload_fileobj(io.BytesIO(big), "data", "boto3/big.bin", Config=parts, ExtraArgs={"ChecksumCRC32": whole})
 read = io.BytesIO()
 s3.download_fileobj("data", "boto3/big.bin", read, Config=parts)
 assert read.getvalue() == big
