@@ -57,26 +57,6 @@ impl Azure {
     }
 
     /// In one call, of what is not too long for it.
-    async fn copy_at_once(&self, from: Source<'_>, to: &str) -> Result<String> {
-        let ask = Ask::new("copy", Method::PUT, to)
-            .header(HeaderName::from_static("x-ms-requires-sync"), "true")?;
-        let answer = self.rest.ask(self.copies(ask, from).await?).await?;
-        self.rest.etag_of("copy", to, answer.headers())
-    }
-
-    /// One after the other: the bytes stay at the store.
-    async fn copy_in_parts(&self, from: Source<'_>, to: &str) -> Result<String> {
-        let metadata = self.head(from.key).await?.map(|stat| stat.metadata).unwrap_or_default();
-        let upload = self.begin(to, &metadata).await?;
-        let (mut parts, mut at) = (Vec::new(), 0);
-        while at < from.size {
-            let range = ByteRange::new(at, COPY_AT_ONCE.min(from.size - at));
-            parts.push(self.part_of(&upload, parts.len() as u32 + 1, from, range).await?);
-            at = range.end();
-        }
-        self.complete(&upload, &parts, Condition::Always).await.map(|stored| stored.etag)
-    }
-
     async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
         let mut ask = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
         if by_directory {
@@ -118,7 +98,7 @@ impl Azure {
 #[async_trait]
 impl Store for Azure {
     fn copy_max(&self) -> u64 {
-        u64::MAX
+        COPY_AT_ONCE
     }
 
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
@@ -163,11 +143,10 @@ impl Store for Azure {
     }
 
     async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
-        if from.size <= COPY_AT_ONCE {
-            self.copy_at_once(from, to).await
-        } else {
-            self.copy_in_parts(from, to).await
-        }
+        let ask = Ask::new("copy", Method::PUT, to)
+            .header(HeaderName::from_static("x-ms-requires-sync"), "true")?;
+        let answer = self.rest.ask(self.copies(ask, from).await?).await?;
+        self.rest.etag_of("copy", to, answer.headers())
     }
 
     async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {

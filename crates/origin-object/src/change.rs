@@ -278,7 +278,7 @@ impl ObjectOrigin {
         if !describes && !resizes {
             return Ok(changed(was));
         }
-        if !resizes && self.draft(object).is_none() && was.attr.size <= self.store.copy_max() {
+        if !resizes && self.draft(object).is_none() && was.attr.size <= self.store.describe_max() {
             return self.describe(object, set).await.map(changed);
         }
         // All in one: what was written, its new length, what is stored with it.

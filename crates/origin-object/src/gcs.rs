@@ -170,10 +170,6 @@ fn piece_key(dir: &str, number: u32) -> Result<String> {
 
 #[async_trait]
 impl Store for Gcs {
-    fn copy_max(&self) -> u64 {
-        u64::MAX
-    }
-
     fn joins(&self) -> bool {
         true
     }

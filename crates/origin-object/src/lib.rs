@@ -9,6 +9,7 @@ pub mod attributes;
 mod azure;
 mod azure_place;
 mod change;
+mod copy;
 mod dial;
 mod draft;
 mod errors;

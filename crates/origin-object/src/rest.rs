@@ -196,10 +196,14 @@ impl Rest {
         let (Some(size), Some(etag), Some(modified)) = (size, text(header::ETAG), modified) else {
             return Err(garbled("look at", self.place(key), "an answer without size, ETag or time"));
         };
+        Ok(Stat { size, etag: quoted(etag), modified, metadata: self.metadata_of(headers) })
+    }
+
+    pub fn metadata_of(&self, headers: &HeaderMap) -> Metadata {
         let metadata = headers.iter().filter_map(|(name, value)| {
             Some((name.as_str().strip_prefix(self.meta)?.to_owned(), value.to_str().ok()?.to_owned()))
         });
-        Ok(Stat { size, etag: quoted(etag), modified, metadata: metadata.collect() })
+        metadata.collect()
     }
 
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::http::Method;
-use ::http::header::{self, HeaderName};
+use ::http::header::{self, HeaderMap, HeaderName};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -61,6 +61,19 @@ impl S3 {
         Ok(S3 { rest, bucket: bucket.clone() })
     }
 
+    /// The head of an answer that tells of the object.
+    async fn known(&self, object: Source<'_>) -> Result<HeaderMap> {
+        let ask = Ask::new("look at", Method::HEAD, object.key);
+        let answer = self.rest.ask(ask.condition(Condition::Unchanged(object.etag))?).await?;
+        Ok(answer.headers().clone())
+    }
+
+    async fn begin_with(&self, key: &str, metadata: &Metadata, known: &HeaderMap) -> Result<Upload> {
+        let ask = Ask::new("begin to store", Method::POST, key).query("uploads", "");
+        let told: BeginAnswer = self.rest.ask_xml(kept(ask.metadata(META, metadata)?, known)?).await?;
+        Ok(Upload { key: key.to_owned(), id: told.upload_id, metadata: metadata.clone() })
+    }
+
     fn copies<'a>(&self, operation: &'static str, from: Source<'_>, to: &'a str) -> Result<Ask<'a>> {
         let source = format!("/{}/{}", self.bucket, utf8_percent_encode(from.key, PATH));
         Ask::new(operation, Method::PUT, to)
@@ -69,9 +82,22 @@ impl S3 {
     }
 }
 
+fn kept<'a>(mut ask: Ask<'a>, known: &HeaderMap) -> Result<Ask<'a>> {
+    for name in KEPT.map(HeaderName::from_static) {
+        if let Some(value) = known.get(&name).and_then(|value| value.to_str().ok()) {
+            ask = ask.header(name, value)?;
+        }
+    }
+    Ok(ask)
+}
+
 #[async_trait]
 impl Store for S3 {
     fn copy_max(&self) -> u64 {
+        COPY_MAX
+    }
+
+    fn describe_max(&self) -> u64 {
         COPY_MAX
     }
 
@@ -150,25 +176,22 @@ impl Store for S3 {
 
     /// A copy of it onto itself.
     async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
-        let ask = Ask::new("look at", Method::HEAD, object.key);
-        let known = self.rest.ask(ask.condition(Condition::Unchanged(object.etag))?).await?;
-        let mut ask = self
+        let known = self.known(object).await?;
+        let ask = self
             .copies("describe", object, object.key)?
             .header(HeaderName::from_static("x-amz-metadata-directive"), "REPLACE")?
             .metadata(META, metadata)?;
-        for name in KEPT.map(HeaderName::from_static) {
-            if let Some(value) = known.headers().get(&name).and_then(|value| value.to_str().ok()) {
-                ask = ask.header(name, value)?;
-            }
-        }
-        let told: CopyAnswer = self.rest.ask_xml(ask).await?;
+        let told: CopyAnswer = self.rest.ask_xml(kept(ask, &known)?).await?;
         Ok(told.e_tag)
     }
 
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
-        let ask = Ask::new("begin to store", Method::POST, key).query("uploads", "");
-        let told: BeginAnswer = self.rest.ask_xml(ask.metadata(META, metadata)?).await?;
-        Ok(Upload { key: key.to_owned(), id: told.upload_id, metadata: metadata.clone() })
+        self.begin_with(key, metadata, &HeaderMap::new()).await
+    }
+
+    async fn begin_copy(&self, from: Source<'_>, to: &str) -> Result<Upload> {
+        let known = self.known(from).await?;
+        self.begin_with(to, &self.rest.metadata_of(&known), &known).await
     }
 
     async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {

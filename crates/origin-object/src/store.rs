@@ -21,8 +21,15 @@ use crate::url::{Config, Dialect};
 /// asked for. Nothing is tried again here.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Longest object that `copy` and `describe` take.
-    fn copy_max(&self) -> u64;
+    /// Longest object that `copy` takes, and range that `part_of` does.
+    fn copy_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Longest object that `describe` takes.
+    fn describe_max(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Whether it takes another object into an upload without its bytes coming here, and a range of one not.
     fn joins(&self) -> bool {
@@ -59,6 +66,12 @@ pub trait Store: Send + Sync {
     async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String>;
 
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload>;
+
+    /// With the metadata of the object that it will be a copy of.
+    async fn begin_copy(&self, from: Source<'_>, to: &str) -> Result<Upload> {
+        let metadata = self.head(from.key).await?.map(|stat| stat.metadata);
+        self.begin(to, &metadata.unwrap_or_default()).await
+    }
 
     /// Parts but for the last have 5 MiB at least, and come in any order, side by side.
     async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part>;

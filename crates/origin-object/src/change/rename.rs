@@ -8,6 +8,7 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Name, Result};
 
 use crate::attributes::version;
+use crate::copy::copy;
 use crate::gate::Held;
 use crate::keys::{child, what};
 use crate::origin::ObjectOrigin;
@@ -30,20 +31,10 @@ struct Move {
 }
 
 impl Move {
-    fn demand_copyable(&self) -> Result<()> {
-        let most = self.store.copy_max();
-        if self.size <= most {
-            return Ok(());
-        }
-        let context = format!("{}: the store copies {} GiB at most", self.key, most >> 30);
-        Err(Error::new(ErrorKind::CrossDevice, "rename", context))
-    }
-
     /// The copy's ETag.
     async fn copy(&self) -> Result<String> {
-        self.demand_copyable()?;
         let source = Source { key: &self.key, etag: &self.etag, size: self.size };
-        self.store.copy(source, &self.to).await
+        copy(&self.store, source, &self.to).await
     }
 
     /// Removes what was copied. Where it is something else now, that is copied first; where nothing is, others removed it.
@@ -167,7 +158,6 @@ impl ObjectOrigin {
                 break;
             }
         }
-        moves.iter().try_for_each(Move::demand_copyable)?;
         held.copies();
         let copies = moves.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
         let copies = some_at_a_time(copies).await?;

@@ -197,7 +197,6 @@ async fn parts_come_from_here_and_from_other_objects() {
         parts.sort_by_key(|part| part.number);
         let etag = store.complete(&upload, &parts, Condition::Always).await.expect("completed").etag;
         let large = Source { key: "large", etag: &etag, size: 66 * MIB };
-        // Longer than what Azure copies in one call.
         store.copy(large, "copy").await.expect("copied");
         let upload = store.begin("piece", &Metadata::new()).await.expect("begun");
         let parts = [

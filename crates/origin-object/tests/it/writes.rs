@@ -319,3 +319,25 @@ async fn what_is_stored_is_told_as_others_see_it() {
     })
     .await;
 }
+
+/// Azure copies it in parts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_object_is_the_same_after_its_rename() {
+    on_each_bucket("a_long_object_is_the_same_after_its_rename", |bucket| async move {
+        let origin = bucket.origin("&attributes=stored").await;
+        let bytes = pattern(66 * MIB + 7, 5);
+        let before = put(&origin, &root(), "long", &bytes).await;
+        let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
+        let described = Change::Set { object: before.reference, set, guard: None };
+        origin.change(&described).await.expect("set");
+        let (from_dir, to_dir) = (root(), root());
+        let rename = Change::Rename { from_dir, from: name("long"), to_dir, to: name("new"), identity: None };
+        origin.change(&rename).await.expect("renamed");
+        let eyes = bucket.origin("&attributes=stored").await;
+        assert_eq!(names(&eyes, &root()).await, ["new"]);
+        let after = find(&eyes, "new").await.expect("there");
+        assert_eq!(after.attr.mode & 0o7777, 0o640);
+        assert!(read_all(&eyes, &after).await.expect("read") == bytes);
+    })
+    .await;
+}

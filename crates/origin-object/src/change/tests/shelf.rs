@@ -28,7 +28,7 @@ type Stop = (&'static str, oneshot::Sender<()>, oneshot::Receiver<()>);
 #[derive(Default)]
 pub struct Shelf {
     objects: Mutex<BTreeMap<String, Kept>>,
-    parts: Mutex<BTreeMap<(String, u32), Bytes>>,
+    pub parts: Mutex<BTreeMap<(String, u32), Bytes>>,
     number: AtomicU64,
     /// Where the next call of this name stops: it tells that it is there, and goes on when it is told to.
     stop: Mutex<Option<Stop>>,
@@ -172,6 +172,7 @@ impl Store for Shelf {
     }
     async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
         self.called("copy").await?;
+        assert!(from.size <= COPY_MAX);
         let kept = self.find(from.key, Some(from.etag))?;
         let made = self.keep(to, kept.data.clone(), &kept.metadata, Condition::Always)?;
         // Whoever is answered comes to know it later.
@@ -199,6 +200,7 @@ impl Store for Shelf {
         from: Source<'_>,
         range: ByteRange,
     ) -> Result<Part> {
+        assert!(range.length <= COPY_MAX);
         let got = self.get(from.key, Some(from.etag), range).await?;
         self.part(upload, number, got.data).await
     }
@@ -211,7 +213,8 @@ impl Store for Shelf {
         };
         self.keep(&upload.key, data.into(), &upload.metadata, when)
     }
-    async fn abort(&self, _: &Upload) -> Result<()> {
+    async fn abort(&self, upload: &Upload) -> Result<()> {
+        self.parts.lock().unwrap().retain(|(id, _), _| *id != upload.id);
         Ok(())
     }
 }
