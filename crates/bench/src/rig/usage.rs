@@ -65,14 +65,17 @@ mod tests {
 
     #[test]
     fn work_shows_and_a_missing_process_is_no_panic() {
-        let before = Usage::of_us();
-        let start = std::time::Instant::now();
-        let mut sum = 0_u64;
-        while start.elapsed().as_millis() < 100 {
-            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        let (before, start) = (Usage::of_us(), std::time::Instant::now());
+        let (mut sum, mut used) = (0_u64, Usage::default());
+        // As long as it takes on a processor that others use, too.
+        while used.cpu_seconds < 0.05 {
+            assert!(start.elapsed().as_secs() < 60, "{used:?}");
+            for _ in 0..1_000_000 {
+                sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+            }
+            used = Usage::of_us() - before;
         }
-        let used = Usage::of_us() - before;
-        assert!((0.03..10.0).contains(&used.cpu_seconds), "{used:?}");
+        assert!(used.cpu_seconds < 10.0, "{used:?}");
         assert!(used.peak_bytes > 100_000);
         assert_eq!(Usage::of(u32::MAX), Usage::default());
     }
