@@ -56,7 +56,6 @@ impl Azure {
         }
     }
 
-    /// In one call, of what is not too long for it.
     async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
         let mut ask = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
         if by_directory {

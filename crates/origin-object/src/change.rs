@@ -11,6 +11,7 @@ use bytes::Bytes;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
 use crate::attributes::Stored;
+use crate::copy::describe;
 use crate::draft::Draft;
 use crate::gate::{Fate, Held};
 use crate::keys::{What, child, what};
@@ -278,7 +279,7 @@ impl ObjectOrigin {
         if !describes && !resizes {
             return Ok(changed(was));
         }
-        if !resizes && self.draft(object).is_none() && was.attr.size <= self.store.describe_max() {
+        if !resizes && self.draft(object).is_none() {
             return self.describe(object, set).await.map(changed);
         }
         // All in one: what was written, its new length, what is stored with it.
@@ -310,7 +311,7 @@ impl ObjectOrigin {
         let stored = Stored::of(&stat.metadata, dialect).set(set, now());
         let metadata = stored.into_metadata(stat.metadata.clone(), dialect);
         let source = Source { key: &key, etag: &stat.etag, size: stat.size };
-        let described = self.store.describe(source, &metadata).await;
+        let described = describe(&self.store, source, &metadata).await;
         self.known.changed(&object.0);
         described?;
         self.getattr_of(object).await

@@ -19,7 +19,7 @@ use crate::keys::{Base, UPLOADS};
 use crate::rest::Rest;
 use crate::sign::Environment;
 use crate::store::{Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
-use crate::together::some_at_a_time;
+use crate::together::{TOGETHER, some_at_a_time};
 use crate::url::Config;
 
 /// Of a range that is copied through here: what waits in memory at a time.
@@ -96,7 +96,7 @@ impl Gcs {
                 Ok(Piece { key, generation: word.generation })
             }
         });
-        some_at_a_time(groups.collect::<Vec<_>>().into_iter()).await
+        some_at_a_time(TOGETHER, groups.collect::<Vec<_>>().into_iter()).await
     }
 }
 
@@ -136,7 +136,7 @@ async fn remove_all(bucket: &Arc<Bucket>, prefix: &str) -> Result<()> {
             let bucket = bucket.clone();
             async move { bucket.delete(&object.key, Condition::Always).await }
         });
-        some_at_a_time(removed).await?;
+        some_at_a_time(TOGETHER, removed).await?;
         after = page.next;
         if after.is_none() {
             return Ok(());

@@ -22,7 +22,7 @@ const META: &str = "x-amz-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
 /// What a store knows of an object besides its bytes, and forgets when it gets other metadata.
-const KEPT: [&str; 11] = [
+const KEPT: [&str; 10] = [
     "cache-control",
     "content-disposition",
     "content-encoding",
@@ -32,8 +32,19 @@ const KEPT: [&str; 11] = [
     "x-amz-server-side-encryption",
     "x-amz-server-side-encryption-aws-kms-key-id",
     "x-amz-server-side-encryption-bucket-key-enabled",
-    "x-amz-storage-class",
     "x-amz-website-redirect-location",
+];
+const STORAGE_CLASS: HeaderName = HeaderName::from_static("x-amz-storage-class");
+/// Those that can be read at once. What was brought back from an archive would be archived again, and stores that move
+/// objects elsewhere tell the name of that place.
+const CLASSES_KEPT: [&str; 7] = [
+    "EXPRESS_ONEZONE",
+    "GLACIER_IR",
+    "INTELLIGENT_TIERING",
+    "ONEZONE_IA",
+    "OUTPOSTS",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
 ];
 /// Longest object that a store copies in one call.
 const COPY_MAX: u64 = 5 << 30;
@@ -83,8 +94,9 @@ impl S3 {
 }
 
 fn kept<'a>(mut ask: Ask<'a>, known: &HeaderMap) -> Result<Ask<'a>> {
-    for name in KEPT.map(HeaderName::from_static) {
-        if let Some(value) = known.get(&name).and_then(|value| value.to_str().ok()) {
+    for name in KEPT.map(HeaderName::from_static).into_iter().chain([STORAGE_CLASS]) {
+        let value = known.get(&name).and_then(|value| value.to_str().ok());
+        if let Some(value) = value.filter(|value| name != STORAGE_CLASS || CLASSES_KEPT.contains(value)) {
             ask = ask.header(name, value)?;
         }
     }
@@ -189,9 +201,10 @@ impl Store for S3 {
         self.begin_with(key, metadata, &HeaderMap::new()).await
     }
 
-    async fn begin_copy(&self, from: Source<'_>, to: &str) -> Result<Upload> {
+    async fn begin_copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<Upload> {
         let known = self.known(from).await?;
-        self.begin_with(to, &self.rest.metadata_of(&known), &known).await
+        let metadata = metadata.cloned().unwrap_or_else(|| self.rest.metadata_of(&known));
+        self.begin_with(to, &metadata, &known).await
     }
 
     async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {

@@ -67,10 +67,15 @@ pub trait Store: Send + Sync {
 
     async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload>;
 
-    /// With the metadata of the object that it will be a copy of.
-    async fn begin_copy(&self, from: Source<'_>, to: &str) -> Result<Upload> {
-        let metadata = self.head(from.key).await?.map(|stat| stat.metadata);
-        self.begin(to, &metadata.unwrap_or_default()).await
+    /// With what the store knows of the object that it will be a copy of, and its metadata unless other is given.
+    async fn begin_copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<Upload> {
+        match metadata {
+            Some(metadata) => self.begin(to, metadata).await,
+            None => {
+                let known = self.head(from.key).await?.map(|stat| stat.metadata);
+                self.begin(to, &known.unwrap_or_default()).await
+            }
+        }
     }
 
     /// Parts but for the last have 5 MiB at least, and come in any order, side by side.

@@ -2,6 +2,7 @@
 //! put something there by this tier waits (`gate.rs`). What others put there between its copy and its removal goes along.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::origin::{Copied, Object, Reference};
 use bytes::Bytes;
@@ -12,13 +13,27 @@ use crate::copy::copy;
 use crate::gate::Held;
 use crate::keys::{child, what};
 use crate::origin::ObjectOrigin;
-use crate::store::{Source, Store};
-use crate::together::some_at_a_time;
+use crate::store::{Source, Stat, Store};
+use crate::together::{TOGETHER, some_at_a_time};
 
 /// How often an object that others keep changing is copied.
 const COPIES_MAX: usize = 8;
+/// Between tries where the store asks for fewer requests. Who made the change would make all of it again, and find half of it
+/// there.
+const PAUSES_MS: [u64; 4] = [100, 400, 1600, 6400];
+
+async fn patiently<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
+    for pause in PAUSES_MS.map(Duration::from_millis) {
+        match ask().await {
+            Err(e) if e.kind() == ErrorKind::Busy => tokio::time::sleep(pause).await,
+            answer => return answer,
+        }
+    }
+    ask().await
+}
 
 /// An object on its way.
+#[derive(Clone)]
 struct Move {
     store: Arc<dyn Store>,
     /// What it is called when it is there.
@@ -34,24 +49,26 @@ impl Move {
     /// The copy's ETag.
     async fn copy(&self) -> Result<String> {
         let source = Source { key: &self.key, etag: &self.etag, size: self.size };
-        copy(&self.store, source, &self.to).await
+        patiently(|| copy(&self.store, source, &self.to)).await
     }
 
-    /// Removes what was copied. Where it is something else now, that is copied first; where nothing is, others removed it.
+    /// Removes what was copied, and nothing else. Where it is something else now, that is copied first; where nothing is, others
+    /// removed it.
     async fn remove(mut self, mut copy: String) -> Result<Option<Copied>> {
         for _ in 0..COPIES_MAX {
-            match self.store.delete(&self.key, Some(&self.etag)).await {
+            match patiently(|| self.store.delete(&self.key, Some(&self.etag))).await {
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {}
                 removed => return removed.map(|()| self.copied(&copy)),
             }
-            let Some(now) = self.store.head(&self.key).await? else { return Ok(self.copied(&copy)) };
-            (self.etag, self.size) = (now.etag, now.size);
-            match self.copy().await {
+            let now = patiently(|| self.store.head(&self.key)).await?;
+            let Some(Stat { etag, size, .. }) = now else { return Ok(self.copied(&copy)) };
+            let newer = Move { etag, size, ..self.clone() };
+            match newer.copy().await {
                 Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {}
-                made => copy = made?,
+                made => (copy, self) = (made?, newer),
             }
         }
-        Err(Error::new(ErrorKind::Busy, "rename what others keep changing,", &self.key))
+        Err(Error::new(ErrorKind::Unavailable, "rename what others keep changing,", &self.key))
     }
 
     /// `None`: the copy has the same ETag.
@@ -160,9 +177,9 @@ impl ObjectOrigin {
         }
         held.copies();
         let copies = moves.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
-        let copies = some_at_a_time(copies).await?;
+        let copies = some_at_a_time(TOGETHER, copies).await?;
         held.removes_directory();
         let removals = copies.into_iter().map(|(one, copy)| one.remove(copy));
-        Ok(some_at_a_time(removals).await?.into_iter().flatten().collect())
+        Ok(some_at_a_time(TOGETHER, removals).await?.into_iter().flatten().collect())
     }
 }

@@ -198,6 +198,15 @@ async fn parts_come_from_here_and_from_other_objects() {
         let etag = store.complete(&upload, &parts, Condition::Always).await.expect("completed").etag;
         let large = Source { key: "large", etag: &etag, size: 66 * MIB };
         store.copy(large, "copy").await.expect("copied");
+        let upload = store.begin_copy(large, "likewise", None).await.expect("begun");
+        let ranges = [ByteRange::new(0, 33 * MIB), ByteRange::new(33 * MIB, 33 * MIB)];
+        let mut parts = Vec::new();
+        for (number, range) in (1..).zip(ranges) {
+            parts.push(store.part_of(&upload, number, large, range).await.expect("copied"));
+        }
+        store.complete(&upload, &parts, Condition::Always).await.expect("completed");
+        let told = store.head("likewise").await.expect("answered").expect("there");
+        assert_eq!((told.size, told.metadata), (66 * MIB, metadata(&[("colour", "blue")])));
         let upload = store.begin("piece", &Metadata::new()).await.expect("begun");
         let parts = [
             store.part_of(&upload, 1, large, ByteRange::new(7, 6 * MIB)).await.expect("copied"),

@@ -32,6 +32,22 @@ async fn what_others_store_before_the_old_name_is_removed_goes_along() {
     }
 }
 
+/// A copy may fail so though what it is of stays: the store gave the upload up, or there was another change under way.
+#[tokio::test(start_paused = true)]
+async fn what_others_store_is_not_removed_before_it_is_copied() {
+    for kind in [ErrorKind::VersionChanged, ErrorKind::NotFound, ErrorKind::Busy] {
+        let (shelf, origin) = tree().await;
+        let (reached, go) = shelf.stop_at("copied");
+        let renamed = begin(&origin, rename("f", "g"));
+        reached.await.unwrap();
+        put(&shelf, "f", "others'");
+        *shelf.fails.lock().unwrap() = Some(("copy", kind));
+        go.send(()).unwrap();
+        renamed.await.unwrap().expect("renamed");
+        assert_eq!((shelf.bytes("f"), shelf.bytes("g").as_deref()), (None, Some(&b"others'"[..])));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_others_remove_before_the_old_name_is_removed_is_renamed() {
     let (shelf, origin) = tree().await;
