@@ -47,6 +47,8 @@ impl Work {
                 Ok(body) => break (object, range, body),
                 // It was replaced since it was looked up.
                 Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES_MAX => {}
+                // Clients do that by themselves, but not after a 409.
+                Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(S3ErrorCode::SlowDown.into()),
                 Err(e) => return Err(s3(e)),
             }
         };

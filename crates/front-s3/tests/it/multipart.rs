@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use origin::{DirCursor, Origin as _};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use types::Name;
 
 use crate::client::{Answer, Client, bytes_of, parse};
 use crate::served::{Served, serve};
@@ -259,6 +261,36 @@ async fn a_part_that_is_under_way_when_its_upload_ends_is_refused_and_writes_no_
         }
         gone(&served).await;
     }
+}
+
+/// Its file was cut before it was known whether the object may be made, and what lay behind came back as zeros.
+#[tokio::test]
+async fn a_completion_that_is_refused_takes_nothing_from_the_parts() {
+    let served = serve().await;
+    let client = served.client();
+    let path = "/data/there";
+    client.put(path, b"something").await.ok();
+    let id = begin(&client, path).await;
+    let (mut parts, mut whole) = (Vec::new(), Vec::new());
+    for number in 1..=4 {
+        let body = bytes(number as u8, 5 * MIB);
+        whole.extend_from_slice(&body);
+        parts.push((number, part(&client, path, &id, number, body).await.ok().etag()));
+    }
+    for wanted in [&parts[..2], &parts[1..3]] {
+        let refused = completion(path, &id, wanted).header("if-none-match", "*");
+        assert_eq!(client.send(refused).await.code(), "PreconditionFailed");
+    }
+    let mut dir = served.origin.root().await.expect("told").reference;
+    for name in ["data", ".forebay-s3", &id] {
+        let name = Name::new(name.as_bytes().to_vec()).expect("a name");
+        dir = served.origin.lookup(&dir, &name).await.expect("there").reference;
+    }
+    let left = served.origin.readdir(&dir, DirCursor::default()).await.expect("listed").entries;
+    assert!(!left.iter().any(|entry| entry.name.to_string().contains("whole")), "{left:?}");
+    complete(&client, path, &id, &parts).await.ok();
+    assert!(client.get(path).await.ok().body == whole);
+    gone(&served).await;
 }
 
 /// Who put it is not told that it was never there.

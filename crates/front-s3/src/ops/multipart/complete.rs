@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use md5::{Digest, Md5};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode};
-use types::{ErrorKind, FileId, Name, SetAttr};
+use types::{ErrorKind, FileId, Name};
 use vfs::Node;
 
 use super::{DATA, Upload, no_upload, own_name, part_number};
@@ -47,7 +47,13 @@ impl Work {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
         let whole = self.whole(&upload, &parts).await?;
-        let node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await?;
+        let name = whole.0.clone();
+        let published = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
+        if published.is_err() && name != own_name(DATA) {
+            // It may have the key's name by now.
+            let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
+        }
+        let node = published?;
         *has_ended = true;
         let etag = self.note(node, etag_of(&parts), upload.headers.clone()).await;
         self.forget_upload(&bucket, upload).await;
@@ -65,12 +71,8 @@ impl Work {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let data = vfs.lookup(caller, upload.dir, &own_name(DATA)).await.map_err(no_upload)?;
         let size: u64 = parts.iter().map(|part| part.size).sum();
-        if is_in_place(parts.iter()) {
-            // Parts that were uploaded and are not wanted lie behind.
-            if data.attr.size != size {
-                let cut = SetAttr { size: Some(size), ..SetAttr::default() };
-                vfs.setattr(caller, data.id, cut, None).await.map_err(s3)?;
-            }
+        // Where parts that are not wanted lie behind, nothing is cut: this may fail yet, and they may be wanted then.
+        if is_in_place(parts.iter()) && data.attr.size == size {
             return Ok((own_name(DATA), data.id));
         }
         let name = own_name(&format!("whole.{}", self.shared.unique.next()));
