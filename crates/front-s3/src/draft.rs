@@ -5,6 +5,7 @@ use std::hash::Hasher as _;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -19,6 +20,9 @@ use crate::verify::hex;
 
 /// Bytes given to the file system at once.
 const PART: usize = 1 << 20;
+
+/// Between looks at what was published.
+const PUBLISHED_PAUSES_MS: [u64; 4] = [50, 200, 800, 3200];
 
 /// Names that nobody has or guesses.
 pub struct Unique {
@@ -256,8 +260,20 @@ impl Draft {
     }
 }
 
-/// The state of what was published. `None`: somebody has removed it since, or it cannot be asked for. It was there all the
-/// same, and its client is told so; its ETag is another one then.
+/// The state of what was published. `None`: somebody has removed it since, or the origin does not tell for some seconds. It
+/// was there all the same, and its client is told so; what came with it is not kept then.
 pub async fn published(vfs: &Vfs, id: FileId) -> Option<Node> {
-    vfs.getattr(id).await.inspect_err(|e| tracing::debug!("look at what was published: {e}")).ok()
+    let mut pauses = PUBLISHED_PAUSES_MS.into_iter().map(Duration::from_millis);
+    loop {
+        let error = match vfs.getattr(id).await {
+            Ok(node) => return Some(node),
+            Err(e) if is_gone(&e) => return None,
+            Err(e) => e,
+        };
+        let Some(pause) = pauses.next() else {
+            tracing::warn!("the headers of an object are not kept: look at what was published: {error}");
+            return None;
+        };
+        tokio::time::sleep(pause).await;
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use origin::{DirCursor, Origin as _};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use types::Name;
+use types::{ErrorKind, Name};
 
 use crate::client::{Answer, Client, bytes_of, parse};
 use crate::served::{Served, serve};
@@ -291,6 +291,27 @@ async fn a_completion_that_is_refused_takes_nothing_from_the_parts() {
     complete(&client, path, &id, &parts).await.ok();
     assert!(client.get(path).await.ok().body == whole);
     gone(&served).await;
+    // Nor does it leave the directories of a key that nobody has.
+    let path = "/data/a/b/c";
+    let id = begin(&client, path).await;
+    let one = part(&client, path, &id, 1, b"one".to_vec()).await.ok().etag();
+    let refused = completion(path, &id, &[(1, one.clone())]).header("if-match", "\"0123456789abcdef\"");
+    assert_eq!(client.send(refused).await.code(), "NoSuchKey");
+    assert_eq!(served.vfs.resolve(b"/data/a").await.expect_err("never made").kind(), ErrorKind::NotFound);
+    complete(&client, path, &id, &[(1, one)]).await.ok();
+}
+
+/// Its type was forgotten, and the client told that all is well.
+#[tokio::test]
+async fn an_object_that_cannot_be_looked_at_after_it_was_put_keeps_what_came_with_it() {
+    let served = serve().await;
+    let client = served.client();
+    served.far.be_silent();
+    served.far.fail("getattr", ErrorKind::Unavailable, 1);
+    let put = Request::new("PUT", "/data/page").header("content-type", "text/html").body("hello");
+    let etag = client.send(put).await.ok().etag();
+    let read = client.get("/data/page").await.ok();
+    assert_eq!((read.header("content-type"), read.etag()), (Some("text/html"), etag));
 }
 
 /// Who put it is not told that it was never there.

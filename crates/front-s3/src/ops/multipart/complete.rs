@@ -49,9 +49,12 @@ impl Work {
         let whole = self.whole(&upload, &parts).await?;
         let name = whole.0.clone();
         let published = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
-        if published.is_err() && name != own_name(DATA) {
-            // It may have the key's name by now.
-            let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
+        if published.is_err() {
+            self.remove_empty(&bucket, &key).await;
+            if name != own_name(DATA) {
+                // It may have the key's name by now.
+                let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
+            }
         }
         let node = published?;
         *has_ended = true;
@@ -77,6 +80,16 @@ impl Work {
         }
         let name = own_name(&format!("whole.{}", self.shared.unique.next()));
         let mut draft = Draft::create(vfs, caller, upload.dir, name.clone()).await.map_err(s3)?;
+        if let Err(e) = self.gather(upload, parts, &data, &mut draft).await {
+            draft.discard().await;
+            return Err(e);
+        }
+        Ok((name, draft.id()))
+    }
+
+    /// The bytes of the parts, one after the other.
+    async fn gather(&self, upload: &Upload, parts: &[Part], data: &Node, draft: &mut Draft) -> Result<()> {
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
         for part in parts {
             let (node, start) = match part.place {
                 Place::Slot(offset) => (data.clone(), offset),
@@ -94,8 +107,7 @@ impl Work {
                 draft.append(bytes).await.map_err(s3)?;
             }
         }
-        draft.store().await.map_err(s3)?;
-        Ok((name, draft.id()))
+        draft.store().await.map(drop).map_err(s3)
     }
 
     async fn publish_whole(
