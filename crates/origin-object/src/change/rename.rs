@@ -53,22 +53,27 @@ impl Move {
     }
 
     /// Removes what was copied, and nothing else. Where it is something else now, that is copied first; where nothing is, others
-    /// removed it.
+    /// removed it; where it is the same, the store has another reason (a lease), or another change was under way.
     async fn remove(mut self, mut copy: String) -> Result<Option<Copied>> {
         for _ in 0..COPIES_MAX {
-            match patiently(|| self.store.delete(&self.key, Some(&self.etag))).await {
-                Err(e) if e.kind() == ErrorKind::VersionChanged => {}
+            let refused = match patiently(|| self.store.delete(&self.key, Some(&self.etag))).await {
+                Err(e) if e.kind() == ErrorKind::VersionChanged => e,
                 removed => return removed.map(|()| self.copied(&copy)),
-            }
+            };
             let now = patiently(|| self.store.head(&self.key)).await?;
             let Some(Stat { etag, size, .. }) = now else { return Ok(self.copied(&copy)) };
+            if etag == self.etag {
+                tracing::debug!("not removed, though it is what was copied: {refused}");
+                tokio::time::sleep(Duration::from_millis(PAUSES_MS[0])).await;
+                continue;
+            }
             let newer = Move { etag, size, ..self.clone() };
             match newer.copy().await {
                 Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {}
                 made => (copy, self) = (made?, newer),
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "rename what others keep changing,", &self.key))
+        Err(Error::new(ErrorKind::Unavailable, "remove the old name of what was renamed,", &self.key))
     }
 
     /// `None`: the copy has the same ETag.

@@ -48,6 +48,21 @@ async fn what_others_store_is_not_removed_before_it_is_copied() {
     }
 }
 
+/// It was copied again each time.
+#[tokio::test(start_paused = true)]
+async fn what_is_the_same_is_not_copied_again_when_its_removal_is_refused() {
+    let (shelf, origin) = tree().await;
+    let (reached, go) = shelf.stop_at("copied");
+    let renamed = begin(&origin, rename("f", "g"));
+    reached.await.unwrap();
+    let copy = shelf.head("g").await.unwrap().expect("there").etag;
+    *shelf.fails.lock().unwrap() = Some(("delete", ErrorKind::VersionChanged));
+    go.send(()).unwrap();
+    renamed.await.unwrap().expect("renamed");
+    assert_eq!(shelf.bytes("f"), None);
+    assert_eq!(shelf.head("g").await.unwrap().expect("there").etag, copy);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_others_remove_before_the_old_name_is_removed_is_renamed() {
     let (shelf, origin) = tree().await;
