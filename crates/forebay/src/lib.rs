@@ -8,6 +8,7 @@ mod client;
 pub mod config;
 mod deferred;
 pub mod demo;
+mod junction_up;
 mod local_time;
 mod nas;
 mod process_io;

@@ -25,6 +25,7 @@ use vfs::{Journaling, Vfs, WritePolicy};
 
 use crate::admin::{Admin, NfsFacts, S3Facts};
 use crate::deferred::Deferred;
+use crate::junction_up::JunctionUp;
 use crate::local_time;
 use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings, Store};
 use crate::waiting::Waiting;
@@ -106,6 +107,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     };
     vfs.register(&mut registry);
     registry.register_collector(Box::new(Waiting(vfs.clone())));
+    registry.register_collector(Box::new(JunctionUp(vfs.clone())));
 
     let nfs = match settings.nfs {
         Some(listen) => Some(nfs_server(listen, settings, &vfs).await?),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use origin::Reference;
 use tracing::{info, warn};
-use types::{Error, FileId, FsStat, JunctionId, Result};
+use types::{Error, FileId, FsStat, JunctionId, OutageReason, Result};
 
 use crate::config::{Freshness, Junction};
 use crate::freshness::{self, Ask};
@@ -27,7 +27,7 @@ pub struct Grafted {
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    last_error: Mutex<Option<(OutageReason, String)>>,
     room: Mutex<Option<(std::time::Instant, FsStat)>>,
 }
 
@@ -41,8 +41,17 @@ pub struct JunctionStatus {
     pub directories: String,
     /// See [`origin::Origin::commits_whole_files`].
     pub whole_files: bool,
-    /// Milliseconds since the origin stopped answering, with the last error.
-    pub failing: Option<(u64, String)>,
+    /// Why the origin cannot be used at the moment.
+    pub outage: Option<Outage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub reason: OutageReason,
+    /// Milliseconds since it began.
+    pub since_ms: u64,
+    /// The last error.
+    pub error: String,
 }
 
 impl Grafted {
@@ -73,11 +82,8 @@ impl Grafted {
     /// Note how a call to the origin went, and pass its result on. Only errors that say "not reachable"
     /// count as an outage.
     pub fn note<T>(&self, result: Result<T>, now_ms: u64) -> Result<T> {
-        // Silence after a change is silence, too.
-        let unreachable =
-            |e: &Error| e.is_retryable() || e.doubtful_answer().is_some_and(Error::is_retryable);
         match &result {
-            Err(e) if unreachable(e) => self.note_failure(e, now_ms),
+            Err(e) if let Some(reason) = e.outage_reason() => self.note_failure(reason, e, now_ms),
             _ => {
                 if self.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
                     info!(junction = %self.rules.path, "the origin answers again");
@@ -87,15 +93,18 @@ impl Grafted {
         result
     }
 
-    fn note_failure(&self, error: &Error, now_ms: u64) {
+    fn note_failure(&self, reason: OutageReason, error: &Error, now_ms: u64) {
         self.probed_ms.store(now_ms, Ordering::Relaxed);
+        let mut is_new = false;
         if let Ok(mut last) = self.last_error.lock() {
-            *last = Some(error.to_string());
+            is_new = last.as_ref().is_none_or(|(before, _)| *before != reason);
+            *last = Some((reason, error.to_string()));
         }
         let first =
             self.failing_since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if first {
-            warn!(junction = %self.rules.path, "the origin does not answer; cached data is served on: {error}");
+        if first || is_new {
+            let reason = reason.name();
+            warn!(junction = %self.rules.path, reason, "the origin cannot be used; cached data is served on: {error}");
         }
     }
 
@@ -109,7 +118,8 @@ impl Grafted {
 
     pub fn status(&self, now_ms: u64) -> JunctionStatus {
         let since = self.failing_since_ms.load(Ordering::Relaxed);
-        let error = self.last_error.lock().ok().and_then(|e| e.clone()).unwrap_or_default();
+        let (reason, error) = self.last_error.lock().ok().and_then(|e| e.clone()).unwrap_or_default();
+        let since_ms = now_ms.saturating_sub(since);
         JunctionStatus {
             id: self.id,
             path: self.rules.path.clone(),
@@ -117,7 +127,7 @@ impl Grafted {
             files: self.rules.files.to_string(),
             directories: self.rules.directories.to_string(),
             whole_files: self.rules.origin.commits_whole_files(),
-            failing: (since != 0).then(|| (now_ms.saturating_sub(since), error)),
+            outage: (since != 0).then_some(Outage { reason, since_ms, error }),
         }
     }
 

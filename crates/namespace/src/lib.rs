@@ -43,7 +43,7 @@ pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
-pub use junction::JunctionStatus;
+pub use junction::{JunctionStatus, Outage};
 pub use listing::{Listed, ListedEntry};
 pub use node::Node;
 pub use observe::Asked;

@@ -59,12 +59,43 @@ pub enum ErrorKind {
     Config,
 }
 
+/// Why an origin cannot be used at the moment. All of them are outages ([`ErrorKind::Unavailable`]): cached data is
+/// served on, nothing is taken for absent, and what is dirty waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OutageReason {
+    /// It does not answer, or answers that it cannot serve anybody now.
+    #[default]
+    Unreachable,
+    /// It refuses this tier's credentials, whatever they ask for: a key that was revoked, a token that expired, a
+    /// clock too far off, an export that does not admit this machine any more.
+    Credentials,
+    /// It answers, but is not the storage that this junction was given: a mount is missing, the export is another
+    /// one, the bucket was made anew.
+    Replaced,
+}
+
+impl OutageReason {
+    pub const ALL: [OutageReason; 3] =
+        [OutageReason::Unreachable, OutageReason::Credentials, OutageReason::Replaced];
+
+    /// One word for metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            OutageReason::Unreachable => "unreachable",
+            OutageReason::Credentials => "credentials",
+            OutageReason::Replaced => "replaced",
+        }
+    }
+}
+
 /// On every Linux; std has one kind for it and EACCES.
 const EPERM: i32 = 1;
 
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
+    /// Of `Unavailable` alone.
+    outage: OutageReason,
     /// A short verb phrase: "read cache file".
     operation: &'static str,
     /// What it was done to: a path, an address, an id.
@@ -74,7 +105,13 @@ pub struct Error {
 
 impl Error {
     pub fn new(kind: ErrorKind, operation: &'static str, context: impl fmt::Display) -> Error {
-        Error { kind, operation, context: context.to_string(), source: None }
+        let outage = OutageReason::default();
+        Error { kind, outage, operation, context: context.to_string(), source: None }
+    }
+
+    /// An outage of the origin that is told apart from silence.
+    pub fn outage(reason: OutageReason, operation: &'static str, context: impl fmt::Display) -> Error {
+        Error { outage: reason, ..Error::new(ErrorKind::Unavailable, operation, context) }
     }
 
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
@@ -139,6 +176,15 @@ impl Error {
         self.kind
     }
 
+    /// Why the origin cannot be used, if that is what this error says.
+    pub fn outage_reason(&self) -> Option<OutageReason> {
+        match self.kind {
+            ErrorKind::Unavailable | ErrorKind::Busy => Some(self.outage),
+            ErrorKind::OutcomeUnknown => self.doubtful_answer().and_then(Error::outage_reason),
+            _ => None,
+        }
+    }
+
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Busy)
     }
@@ -159,6 +205,7 @@ impl fmt::Display for Error {
         match &self.source {
             Some(source) => write!(f, ": {source}"),
             None if self.kind == ErrorKind::Config => Ok(()),
+            None if self.outage != OutageReason::default() => Ok(()),
             None => write!(f, ": {:?}", self.kind),
         }
     }

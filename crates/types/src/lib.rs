@@ -18,7 +18,7 @@ pub use attr::{Attr, FileKind, FsStat, Timestamp, WeakAttr};
 pub use caller::Caller;
 pub use change::{CreateHow, CreateVerifier, NewNode, SetAttr, Stability, TimeChange, WriteVerifier};
 pub use distance::Distance;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, OutageReason, Result};
 pub use ids::{FileId, JunctionId, Version};
 pub use name::Name;
 pub use range::{BLOCK_SIZE, ByteRange};

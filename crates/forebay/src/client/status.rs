@@ -78,7 +78,12 @@ fn junction(junction: &Value) -> Vec<String> {
     }
     if let (Some(ms), Some(error)) = (junction["failing_ms"].as_u64(), junction["error"].as_str()) {
         let path = text(&junction["path"]);
-        lines.push(format!("ALARM     {path} does not answer for {} s: {error}", ms / 1000));
+        let what = match junction["outage"].as_str() {
+            Some("credentials") => "refuses our credentials",
+            Some("replaced") => "is not the storage that it was (origin replaced)",
+            _ => "does not answer",
+        };
+        lines.push(format!("ALARM     {path}: the origin {what}, for {} s: {error}", ms / 1000));
     }
     lines
 }

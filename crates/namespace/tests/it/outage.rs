@@ -51,7 +51,7 @@ async fn a_listing_known_before_is_served_whole_in_an_outage() {
     assert_eq!(t.names(t.ns.root()).await.unwrap(), before);
     assert_eq!(before.len(), 50);
     let status = t.ns.junctions();
-    assert!(status[0].failing.as_ref().is_some_and(|(_, error)| error.contains("switched off")));
+    assert!(status[0].outage.as_ref().is_some_and(|outage| outage.error.contains("switched off")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
