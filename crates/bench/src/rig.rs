@@ -10,6 +10,7 @@ mod watch;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use bench_load::target::limited::Service;
 use origin_nfs::Config;
@@ -147,15 +148,19 @@ pub fn url_through(address: SocketAddr, export: &str) -> String {
     format!("nfs://{address}{export}?mountport={}&nconnect=4", address.port())
 }
 
-/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others.
+/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The command of this same
+/// program is asked, since that knows how an operator proves who he is.
 pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(counters::PATIENCE)).build().into();
-    let body = serde_json::json!({ "paths": [path] });
-    let answer = agent.post(format!("http://{admin}/v1/evict")).send_json(body);
-    let failed =
-        |e| Error::new(types::ErrorKind::Unavailable, "evict", path).with_source(std::io::Error::other(e));
-    answer.map(|_| ()).map_err(failed)
+    let failed = |why: String| {
+        Error::new(types::ErrorKind::Unavailable, "evict", path).with_source(std::io::Error::other(why))
+    };
+    let mut command = process::this_program();
+    let asked = command.args(["evict", path, "--admin", &admin.to_string()]).stdin(Stdio::null()).output();
+    let asked = asked.map_err(|e| failed(e.to_string()))?;
+    match asked.status.success() {
+        true => Ok(()),
+        false => Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned())),
+    }
 }
 
 /// Parsed, or one line that says what would be right.

@@ -1,9 +1,12 @@
 //! What the operator asks a running tier over HTTP. The command line speaks to this, and so do Prometheus and scripts.
 //!
-//! Not authenticated: it listens on loopback unless told otherwise.
+//! By a Unix socket for the tier's own user, and by TCP, where a change needs the token; who may ask what is in `guard.rs`.
 
+mod audit;
 mod flush;
+mod guard;
 mod jobs;
+mod listen;
 mod paths;
 mod report;
 mod warm;
@@ -15,23 +18,25 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, RawQuery, State};
+use axum::extract::{DefaultBodyLimit, Extension, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use cache::Cache;
 use origin::count::OriginMetrics;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tracing::error;
 use types::ErrorKind;
 use vfs::{Vfs, WarmProgress};
 
+use guard::Who;
 use jobs::Jobs;
 
+pub use audit::Audit;
+pub use guard::{Guard, Refusals};
+pub use listen::{Doors, bind};
 pub use paths::{decode as decode_path, encode as encode_path};
 
 pub struct Admin {
@@ -45,6 +50,7 @@ pub struct Admin {
     pub mount: Option<PathBuf>,
     pub started: Instant,
     pub under_way: UnderWay,
+    pub guard: Guard,
 }
 
 /// What requests have started.
@@ -72,6 +78,7 @@ pub struct S3Facts {
 
 /// Paths are percent-encoded, since they are bytes and JSON is text.
 #[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Paths {
     pub paths: Vec<String>,
 }
@@ -110,11 +117,22 @@ type Answer = Result<Json<serde_json::Value>, Problem>;
 /// Of a request, as it came: what is wrong with it is told as every other problem is.
 type Body = Result<Bytes, BytesRejection>;
 
-pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let router = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/metrics", get(metrics))
-        .route("/v1/status", get(async |State(admin): State<Arc<Admin>>| Json(report::status(&admin))))
+pub async fn serve(admin: Arc<Admin>, doors: Doors, stop: watch::Receiver<bool>) {
+    let metrics = reading().fallback(async || {
+        Problem::new(StatusCode::NOT_FOUND, "metrics and health alone are told at this address")
+    });
+    let metrics = metrics.with_state(admin.clone());
+    listen::serve(doors, router(admin), metrics, stop).await;
+}
+
+/// What tells no name of a file and changes nothing.
+fn reading() -> Router<Arc<Admin>> {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/metrics", get(metrics))
+}
+
+fn router(admin: Arc<Admin>) -> Router {
+    reading()
+        .route("/v1/status", get(status))
         .route("/v1/stat", get(stat))
         .route("/v1/evict", post(evict))
         .route("/v1/warm", post(warm::start).layer(DefaultBodyLimit::max(warm::BODY_MAX)))
@@ -126,13 +144,17 @@ pub async fn serve(admin: Arc<Admin>, listener: TcpListener, mut stop: watch::Re
             let message = "this path takes another method: GET to look, POST to evict, warm and flush";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
         })
-        .with_state(admin);
-    let stopped = async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    };
-    if let Err(e) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
-        error!("the operator's interface has failed: {e}");
+        // The last layer is the outermost: nothing is answered without it.
+        .layer(middleware::from_fn_with_state(admin.clone(), guard::guard))
+        .with_state(admin)
+}
+
+async fn status(State(admin): State<Arc<Admin>>, Extension(who): Extension<Who>) -> Json<serde_json::Value> {
+    let mut told = report::status(&admin);
+    if who == Who::Anybody {
+        report::withhold_names(&mut told);
     }
+    Json(told)
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

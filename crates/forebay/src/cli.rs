@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use types::{ErrorKind, Result};
 
+use crate::address::Address;
+use crate::client::AdminAt;
 use crate::quantity::Size;
 use crate::settings::{ADMIN_DEFAULT, Settings};
 use crate::{client, config, demo, nas, serve};
@@ -76,14 +77,14 @@ pub struct ServeArgs {
     pub cache_size: Option<Size>,
     /// Address for NFSv3 and MOUNT [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDR")]
-    pub nfs: Option<SocketAddr>,
+    pub nfs: Option<Address>,
     /// Address for S3 [default: S3 is not served]; its access keys are in the configuration file, or one in
     /// FOREBAY_S3_ACCESS_KEY_ID and FOREBAY_S3_SECRET_ACCESS_KEY
     #[arg(long, value_name = "ADDR")]
-    pub s3: Option<SocketAddr>,
+    pub s3: Option<Address>,
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Address>,
     /// Also mount the tree on this machine, at this empty directory
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
@@ -117,7 +118,7 @@ pub struct MountArgs {
     pub cache_size: Option<Size>,
     /// Address for status, metrics and the other commands [default: 127.0.0.1:9420]
     #[arg(long, value_name = "ADDR")]
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Address>,
     /// What may be changed: through (done when the origin has it), back (done when a journal on this machine's disk has
     /// it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
@@ -129,9 +130,12 @@ pub struct MountArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
-    /// Where the running tier answers
-    #[arg(long, value_name = "ADDR", default_value_t = ADMIN_DEFAULT)]
-    pub admin: SocketAddr,
+    /// Where the running tier answers: its address, or the path of its socket
+    #[arg(long, value_name = "ADDR", default_value_t = AdminAt::Tcp(ADMIN_DEFAULT))]
+    pub admin: AdminAt,
+    /// The tier's admin.token, for who is not its user or asks from another machine [default: FOREBAY_ADMIN_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

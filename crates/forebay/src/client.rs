@@ -1,5 +1,6 @@
 //! The commands that ask a running tier.
 
+mod connection;
 mod flush;
 mod progress;
 mod status;
@@ -11,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
@@ -18,11 +20,11 @@ use crate::admin::{decode_path, encode_path};
 use crate::cli::ClientArgs;
 use crate::quantity::Size;
 
+pub use connection::AdminAt;
 pub use flush::{FlushArgs, flush};
 pub use status::status;
 pub use warm::{WarmArgs, warm};
 
-const CONNECT: Duration = Duration::from_secs(5);
 /// A look at a tier that is stopped, or killed and not let go by its mount, would wait for ever.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -81,39 +83,21 @@ fn size(value: &Value) -> Size {
     Size(value.as_u64().unwrap_or(0))
 }
 
-fn agent() -> ureq::Agent {
-    // No limit on the whole: evicting a large tree takes its time.
-    ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECT)).build().into()
-}
-
 fn get(args: &ClientArgs, path: &str) -> Result<Value> {
-    let asked = agent().get(format!("http://{}{path}", args.admin));
-    answer(args, asked.config().timeout_global(Some(LOOK)).build().call())
+    answer(connection::ask(args, Method::GET, path, None, Some(LOOK))?)
 }
 
+/// No limit of time: evicting a large tree takes its own.
 fn post(args: &ClientArgs, path: &str, body: &Value) -> Result<Value> {
-    answer(args, agent().post(format!("http://{}{path}", args.admin)).send_json(body))
+    answer(connection::ask(args, Method::POST, path, Some(body), None)?)
 }
 
 fn encoded(paths: &[OsString]) -> Vec<String> {
     paths.iter().map(|path| encode_path(path.as_bytes())).collect()
 }
 
-fn answer(
-    args: &ClientArgs,
-    response: std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-) -> Result<Value> {
-    let refuse = |message: String| {
-        Error::new(ErrorKind::Unavailable, "ask", "the tier").with_source(std::io::Error::other(message))
-    };
-    let mut response = response.map_err(|e| {
-        let hint = "start one with forebay serve, or name it with --admin ADDR";
-        refuse(format!("no tier answers at {}: {hint} ({e})", args.admin))
-    })?;
-    let value: Value = response
-        .body_mut()
-        .read_json()
-        .map_err(|e| refuse(format!("what answers at {} is no forebay tier ({e})", args.admin)))?;
+/// What it says, unless it refuses.
+fn answer(value: Value) -> Result<Value> {
     match value["error"].as_str() {
         Some(error) => {
             Err(Error::new(ErrorKind::Io, "the tier says:", error)

@@ -3,7 +3,6 @@
 mod back;
 mod s3;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,6 +12,7 @@ use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
 
+use crate::address::Address;
 use crate::quantity::{Size, Span, parsed};
 
 pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
@@ -47,7 +47,7 @@ pub struct Cache {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nfs {
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Address>,
     /// Register with the local rpcbind (as root).
     pub rpcbind: bool,
     pub export: Vec<Export>,
@@ -129,7 +129,11 @@ impl FromStr for AccessName {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Address>,
+    /// Metrics and health alone, for whoever asks.
+    pub metrics: Option<Address>,
+    /// Names under which it may be asked, besides this machine's own.
+    pub hosts: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

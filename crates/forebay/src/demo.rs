@@ -15,6 +15,7 @@ use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use types::{ByteRange, Error, FileKind, Result};
 
+use crate::address::Address;
 use crate::nas::Nas;
 use crate::quantity::{Size, Span};
 use crate::settings::Settings;
@@ -70,8 +71,8 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     let serve_args = cli::ServeArgs {
         origin: vec![url],
         cache: Some(args.cache.clone()),
-        nfs: Some(args.nfs),
-        admin: Some(args.admin),
+        nfs: Some(Address(args.nfs)),
+        admin: Some(Address(args.admin)),
         write: Some("read-only".to_owned()),
         ..Default::default()
     };

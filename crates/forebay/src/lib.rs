@@ -2,12 +2,14 @@
 //!
 //! Read `wire_up.rs` first: it builds the whole stack in a straight line.
 
-pub mod admin;
+pub mod address;
+mod admin;
 pub mod cli;
 mod client;
 pub mod config;
 mod deferred;
 pub mod demo;
+mod door;
 mod junction_up;
 mod local_time;
 mod nas;

@@ -41,7 +41,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     let tier = wire_up::build(&settings).await?;
     let nfs_address = tier.nfs_address()?;
     let s3 = tier.s3_address()?.map(|address| address.to_string());
-    let admin_address = tier.admin_listener.local_addr();
+    let admin_address = tier.doors.tcp.local_addr();
     let admin_address =
         admin_address.map_err(|e| Error::io("ask for the address of", "the operator's interface", e))?;
     let registration = match nfs_address {
@@ -124,7 +124,7 @@ impl Running {
             to_mount: tier.mount,
             mounted: None,
             vfs: tier.admin.vfs.clone(),
-            operator: tokio::spawn(admin::serve(tier.admin, tier.admin_listener, stopped)),
+            operator: tokio::spawn(admin::serve(tier.admin, tier.doors, stopped)),
             cache: tier.cache,
             namespace: tier.namespace,
         }

@@ -13,6 +13,7 @@ use namespace::Freshness;
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
+use crate::address::Address;
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
 use crate::deferred::Far;
@@ -21,8 +22,8 @@ pub use back::JournalSettings;
 pub use s3::S3Settings;
 
 /// Where the operator's commands are answered unless said otherwise.
-pub const ADMIN_DEFAULT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420);
+pub const ADMIN_DEFAULT: Address =
+    Address(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420));
 const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
@@ -42,7 +43,16 @@ pub struct Settings {
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
     pub rpcbind: bool,
-    pub admin: SocketAddr,
+    pub admin: AdminSettings,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    pub listen: SocketAddr,
+    /// Where metrics and health alone are told, to whoever asks.
+    pub metrics: Option<SocketAddr>,
+    /// Names under which it may be asked, besides this machine's own.
+    pub hosts: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -133,11 +143,15 @@ impl Settings {
             journal,
             junctions,
             exports,
-            s3: S3Settings::build(file.s3, args.s3)?,
-            nfs: Some(args.nfs.or(file.nfs.listen).unwrap_or(NFS_DEFAULT)),
+            s3: S3Settings::build(file.s3, args.s3.map(|address| address.0))?,
+            nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,
-            admin: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT),
+            admin: AdminSettings {
+                listen: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT).0,
+                metrics: file.admin.metrics.map(|address| address.0),
+                hosts: file.admin.hosts,
+            },
         })
     }
 }

@@ -18,13 +18,13 @@ use origin::limit::{Limit, LimitConfig};
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
 use tracing::{info, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::{Journaling, Vfs, WritePolicy};
 
-use crate::admin::{Admin, NfsFacts, S3Facts};
+use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::deferred::Deferred;
+use crate::door::{self, Door, Token};
 use crate::junction_up::JunctionUp;
 use crate::local_time;
 use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings, Store};
@@ -41,7 +41,7 @@ pub struct Tier {
     pub s3: Option<S3Server>,
     pub mount: Option<Mount>,
     pub admin: Arc<Admin>,
-    pub admin_listener: TcpListener,
+    pub doors: Doors,
 }
 
 impl Tier {
@@ -131,10 +131,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         mount.metrics.register(&mut registry);
     }
 
-    let admin_listener = TcpListener::bind(settings.admin).await.map_err(|e| {
-        let message = format!("on {}: {e}; choose another address with --admin", settings.admin);
-        Error::new(ErrorKind::Config, "listen for the operator", message)
-    })?;
+    let doors = doors(settings).await?;
     let admin = Arc::new(Admin {
         vfs,
         cache: cache.clone(),
@@ -145,8 +142,37 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         mount: settings.mount.clone(),
         started: Instant::now(),
         under_way: Default::default(),
+        guard: Guard {
+            own_uid: door::own_uid(),
+            token: Token::of(&settings.dir)?,
+            hosts: settings.admin.hosts.clone(),
+            audit: Audit::open(settings.dir.join("audit.log")),
+            refusals: Refusals::default(),
+        },
     });
-    Ok(Tier { cache, namespace, nfs, s3, mount, admin, admin_listener })
+    Ok(Tier { cache, namespace, nfs, s3, mount, admin, doors })
+}
+
+/// Where the operator is listened for.
+async fn doors(settings: &Settings) -> Result<Doors> {
+    let tcp = crate::admin::bind(settings.admin.listen, "--admin").await?;
+    let metrics = match settings.admin.metrics {
+        Some(address) => Some(crate::admin::bind(address, "[admin] metrics").await?),
+        None => None,
+    };
+    let (socket, mut door) = Door::open(&settings.dir)?;
+    let failed = |e| Error::io("listen for", "the operator", e);
+    let socket = tokio::net::UnixListener::from_std(socket).map_err(failed)?;
+    let address = tcp.local_addr().map_err(failed)?;
+    door.make_known(address);
+    if !address.ip().to_canonical().is_loopback() {
+        warn!(
+            "the operator's interface at {address} can be reached from other machines: they need the token in {}; for \
+             metrics alone there is [admin] metrics",
+            Token::path(&settings.dir).display()
+        );
+    }
+    Ok(Doors { tcp, socket, metrics, door })
 }
 
 /// Where anything is written `back`, or was by an earlier run: what that left is owed to its origin.

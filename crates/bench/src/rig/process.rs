@@ -36,17 +36,22 @@ pub struct Addresses {
     pub s3: Option<SocketAddr>,
 }
 
+/// What runs, whatever has been built under its name since.
+pub fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    if let Ok(name) = std::env::current_exe() {
+        std::os::unix::process::CommandExt::arg0(&mut command, name);
+    }
+    command
+}
+
 impl Process {
     /// Start, and wait until it says where it answers. `environment`: besides ours, for what must not stand in a command
     /// line.
     pub fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(Process, Addresses)> {
         let name = format!("forebay {}", arguments.first().unwrap_or(&""));
         let failed = |e| Error::io("start", &name, e);
-        // What runs, whatever has been built under its name since.
-        let mut command = Command::new("/proc/self/exe");
-        if let Ok(name) = std::env::current_exe() {
-            std::os::unix::process::CommandExt::arg0(&mut command, name);
-        }
+        let mut command = this_program();
         // A group of its own: Ctrl-C is for us, and we end it in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command

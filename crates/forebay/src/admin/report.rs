@@ -63,6 +63,27 @@ pub fn status(admin: &Admin) -> Value {
     })
 }
 
+/// Who is not the operator learns how the tier does, and no name of a file: other users of this machine may ask too.
+pub fn withhold_names(status: &mut Value) {
+    const WITHHELD: &str = "told to the operator alone";
+    let each = |list: &mut Value, field: Option<&str>| {
+        for one in list.as_array_mut().into_iter().flatten() {
+            let text = match field {
+                Some(field) => &mut one[field],
+                None => one,
+            };
+            if text.is_string() {
+                *text = WITHHELD.into();
+            }
+        }
+    };
+    each(&mut status["junctions"], Some("error"));
+    if status["journal"].is_object() {
+        each(&mut status["journal"]["refusals"], None);
+        each(&mut status["journal"]["alarms"], Some("text"));
+    }
+}
+
 /// Nothing, where nothing is written `back`.
 fn journal(unflushed: &Unflushed) -> Value {
     let Some(journal) = &unflushed.journal else { return Value::Null };
@@ -195,5 +216,13 @@ mod tests {
         assert_eq!(told["alarms"][0]["at"], "1.500000000");
         assert_eq!(told["alarms"][0]["kind"], "kept both");
         assert_eq!(journal(&Unflushed::default()), Value::Null);
+
+        let mut status =
+            json!({ "journal": told, "junctions": [{ "path": "/a", "error": "lookup /a/plan: no" }] });
+        withhold_names(&mut status);
+        assert!(!status.to_string().contains("plan"), "{status}");
+        assert!(
+            status["journal"]["alarms"][0]["kind"] == "kept both" && status["junctions"][0]["path"] == "/a"
+        );
     }
 }

@@ -20,6 +20,7 @@ const CHECKED_MAX: usize = 16;
 pub const BODY_MAX: usize = 16 << 20;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Request {
     paths: Vec<String>,
     #[serde(default)]

@@ -123,7 +123,8 @@ mod tests {
     use super::*;
 
     fn arguments(path: Option<&str>) -> FlushArgs {
-        let client = ClientArgs { admin: crate::settings::ADMIN_DEFAULT, json: true };
+        let admin = "127.0.0.1:9420".parse().expect("an address");
+        let client = ClientArgs { admin, token_file: None, json: true };
         FlushArgs { path: path.map(OsString::from), wait: true, client }
     }
 

@@ -61,10 +61,11 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode> {
     let request = json!({ "paths": encoded(&paths), "mode": mode, "detach": args.detach });
     let job = post(&args.client, "/v1/warm", &request)?["job"].clone();
     if args.detach {
-        print_line(format_args!(
-            "warm-up {job}; how far it is: GET http://{}/v1/warm/{job}",
-            args.client.admin
-        ))?;
+        if args.client.json {
+            print_line(format_args!("{:#}", json!({ "job": job })))?;
+        } else {
+            print_line(format_args!("warm-up {job}"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();

@@ -1,14 +1,15 @@
 //! `[s3]` as it is typed.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::address::Address;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3 {
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Address>,
     /// That clients sign for.
     pub region: Option<String>,
     /// Files in PEM; both or neither.

@@ -28,7 +28,7 @@ pub struct S3Settings {
 impl S3Settings {
     /// `None`: no address is given, so S3 is not served.
     pub fn build(typed: config::S3, listen: Option<SocketAddr>) -> Result<Option<S3Settings>> {
-        let Some(listen) = listen.or(typed.listen) else { return Ok(None) };
+        let Some(listen) = listen.or(typed.listen.map(|address| address.0)) else { return Ok(None) };
         let mut keys = typed.key.into_iter().map(access_key).collect::<Result<Vec<_>>>()?;
         keys.extend(key_of_environment()?);
         let mut ids: Vec<_> = keys.iter().map(|key| &key.id).collect();

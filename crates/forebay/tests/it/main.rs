@@ -10,6 +10,7 @@ mod lab_write;
 mod large_bucket;
 mod mount;
 mod objects;
+mod operator;
 mod overwritten;
 mod rpcbind;
 mod s3;

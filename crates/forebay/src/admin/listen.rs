@@ -1,0 +1,154 @@
+//! Connections to the operator's interface: by the Unix socket, by TCP, and by the listener of metrics. Each kind has its own
+//! bound, so that nobody can lock the operator out, and none waits for ever for a request.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower_service::Service;
+use tracing::warn;
+use types::{Error, ErrorKind, Result};
+
+use super::guard::Peer;
+use crate::door::Door;
+
+/// Of each kind.
+const CONNECTIONS_MAX: u32 = 64;
+/// The head of a request takes no longer, nor is a connection idle for longer.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// Of the head of a request.
+const HEAD_MAX: usize = 64 << 10;
+/// After a refusal by the system, such as no free descriptor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the operator is listened for.
+#[derive(Debug)]
+pub struct Doors {
+    pub tcp: TcpListener,
+    pub socket: UnixListener,
+    /// Of metrics and health alone.
+    pub metrics: Option<TcpListener>,
+    /// The socket's place goes when nobody listens any more.
+    pub door: Door,
+}
+
+pub async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|e| {
+        let message = format!("on {address}: {e}; choose another address with {option}");
+        Error::new(ErrorKind::Unavailable, "listen for the operator", message)
+    })
+}
+
+enum Listening {
+    Tcp(TcpListener),
+    Socket(UnixListener),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Listening {
+    async fn next(&self) -> std::io::Result<(Box<dyn Stream>, Peer)> {
+        match self {
+            Listening::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                let at = stream.local_addr().map_or(IpAddr::from([0, 0, 0, 0]), |at| at.ip());
+                Ok((Box::new(stream), Peer::Tcp { from, at }))
+            }
+            Listening::Socket(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let of = stream.peer_cred()?;
+                let peer = Peer::Socket { uid: of.uid(), pid: of.pid().unwrap_or(0) };
+                Ok((Box::new(stream), peer))
+            }
+        }
+    }
+}
+
+/// Until `stop`, and then until what was asked is answered.
+pub async fn serve(doors: Doors, all: Router, metrics: Router, stop: watch::Receiver<bool>) {
+    let of_metrics = async {
+        if let Some(listener) = doors.metrics {
+            accept(Listening::Tcp(listener), metrics, stop.clone()).await;
+        }
+    };
+    tokio::join!(
+        accept(Listening::Tcp(doors.tcp), all.clone(), stop.clone()),
+        accept(Listening::Socket(doors.socket), all, stop.clone()),
+        of_metrics
+    );
+    drop(doors.door);
+}
+
+async fn accept(listening: Listening, router: Router, mut stop: watch::Receiver<bool>) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+    let ended = stop.clone();
+    let accepting = async {
+        loop {
+            let Ok(slot) = slots.clone().acquire_owned().await else { return };
+            match listening.next().await {
+                Ok((stream, peer)) => {
+                    tokio::spawn(talk(stream, peer, router.clone(), slot, ended.clone()));
+                }
+                Err(e) => {
+                    warn!("accept a connection of the operator: {e}");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    };
+    let stopped = async {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stopped => {}
+    }
+    drop(listening); // nobody new
+    let _ = slots.acquire_many(CONNECTIONS_MAX).await; // all have ended
+}
+
+async fn talk(
+    stream: Box<dyn Stream>,
+    peer: Peer,
+    router: Router,
+    slot: OwnedSemaphorePermit,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        let mut router = router.clone();
+        async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // What is wrong with a connection is its client's matter.
+    let stopped = async {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    let _ = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    drop(slot);
+}
