@@ -7,11 +7,15 @@ use bytes::Bytes;
 use namespace::Ask;
 use origin::change::end_of_write;
 use types::{
-    ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability, WeakAttr, WriteVerifier,
+    ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability, WeakAttr,
+    WriteVerifier,
 };
 
 use crate::access;
 use crate::{Node, Vfs};
+
+/// How often a file that others change meanwhile is looked at again before its writer is told to come back.
+const PRIVILEGE_TRIES: usize = 8;
 
 /// All bytes that were given were taken.
 #[derive(Clone, Debug)]
@@ -54,8 +58,9 @@ impl Vfs {
             return Ok(WriteOut { stability, verifier, before: Some(node.attr.weak()), node });
         }
         if let Some(back) = self.back_of(&node) {
-            return self.write_back(back, id, (offset, data), stability).await;
+            return self.write_back(caller, back, id, (offset, data), stability).await;
         }
+        self.end_privilege(caller, &node).await?;
         let verifier = self.pending.verifier();
         if let Some(lost) = self.pending.untold(id) {
             return Err(lost);
@@ -71,6 +76,34 @@ impl Vfs {
         }
         let node = self.node(&self.namespace.getattr_known(id)?);
         Ok(WriteOut { stability, verifier, node, before: Some(taken.before) })
+    }
+
+    /// Takes setuid and setgid from a file before the first byte that this caller writes to it, so that no program ever
+    /// runs with its bytes and another's rights. A file without them costs nothing. A mode that somebody sets meanwhile
+    /// is not undone: the change is made of the object that was looked at, or not at all.
+    async fn end_privilege(&self, caller: &Caller, node: &Node) -> Result<()> {
+        if access::mode_after_write(caller, &node.attr).is_none() {
+            return Ok(());
+        }
+        let (id, tier) = (node.id, Caller { trusted: true, ..Caller::root() });
+        for _ in 0..PRIVILEGE_TRIES {
+            self.settle(id).await?;
+            let now = self.object(id, Ask::Use).await?;
+            let Some(mode) = access::mode_after_write(caller, &now.attr) else { return Ok(()) };
+            let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            match self.setattr(&tier, id, set, Some(now.attr.ctime)).await {
+                Ok(_) => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                    self.namespace.refresh_changed(id).await?;
+                }
+                // An origin at which we may not change modes takes us for nobody special, and ends them by itself.
+                Err(e) if matches!(e.kind(), ErrorKind::NotPermitted | ErrorKind::AccessDenied) => {
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Err(Vfs::busy(id))
     }
 
     /// Returns when what was written to `range` before is on stable storage, as the junction's policy has it; the

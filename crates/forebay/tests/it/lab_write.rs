@@ -121,6 +121,28 @@ fn both_policies(lab: &Lab, dir: &Path) -> Tier {
     tier
 }
 
+/// What pjdfstest asks in chmod/12: a file with setuid and setgid, written to by somebody else.
+#[test]
+fn a_write_by_another_user_of_the_kernels_client_ends_setuid_and_setgid_under_both_policies() {
+    with_lab("a_write_by_another_user_ends_setuid", RTT, |lab| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let tier = both_policies(lab, dir.path());
+        for policy in ["through", "back"] {
+            let seen = lab.client.must(&format!(
+                "set -e; cd /mnt/near/{policy}; chmod 777 .; printf 12345 >program; chmod 6777 program; stat -c %a program; \
+                 perl -e '$) = \"65534 65534\"; $> = 65534; open(my $f, \"+<\", \"program\") or die $!; print $f \"x\"; \
+                 close($f) or die $!'; stat -c %a program; cat program"
+            ));
+            assert_eq!(seen.stdout, "6777\n777\nx2345", "{policy}");
+        }
+        assert!(tier.ask(&["flush", "--wait"]).status.success());
+        for policy in ["through", "back"] {
+            let there = lab.nas.must(&format!("stat -c %a {EXPORT}/{policy}/program")).stdout;
+            assert_eq!(there.trim(), "777", "{policy}");
+        }
+    });
+}
+
 /// Written and not committed when the tier is killed.
 const UNSTABLE_BYTES: u64 = 24 << 20;
 

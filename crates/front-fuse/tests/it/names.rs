@@ -168,8 +168,8 @@ fn what_a_user_makes_is_his_less_his_umask_and_of_a_setgid_directorys_group() {
 }
 
 #[test]
-fn who_writes_cuts_or_gives_away_a_program_takes_its_setuid() {
-    let name = "who_writes_cuts_or_gives_away_a_program_takes_its_setuid";
+fn who_writes_cuts_allocates_in_or_gives_away_a_program_takes_its_setuid() {
+    let name = "who_writes_cuts_allocates_in_or_gives_away_a_program_takes_its_setuid";
     let Some(tier) = mount_writable(name) else { return };
     fs::set_permissions(tier.dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
     let mode = |name: &str| {
@@ -178,9 +178,19 @@ fn who_writes_cuts_or_gives_away_a_program_takes_its_setuid() {
         assert_eq!(here, there, "{name}");
         here
     };
-    for (name, script) in
-        [("write", "echo x >> write"), ("cut", "truncate -s 1 cut"), ("open", "echo x > open")]
-    {
+    let copy = "perl -e 'open(my $from, \"<\", \"write\"); open(my $to, \"+<\", \"copied\"); \
+                syscall(326, fileno($from), 0, fileno($to), 0, 1, 0) == 1 or die $!'";
+    for (name, script) in [
+        ("write", "echo x >> write"),
+        ("cut", "truncate -s 1 cut"),
+        ("open", "echo x > open"),
+        ("zeroed", "fallocate --zero-range --offset 0 --length 4 zeroed"),
+        ("longer", "fallocate --offset 0 --length 4096 longer"),
+        ("copied", copy),
+    ] {
+        if name == "copied" && !cfg!(target_arch = "x86_64") {
+            continue; // the number of copy_file_range is another one
+        }
         fs::write(tier.path(name), b"#!/bin/sh\n").expect("written");
         fs::set_permissions(tier.path(name), fs::Permissions::from_mode(0o6777)).expect("set");
         assert_eq!(mode(name), 0o6777);

@@ -56,6 +56,14 @@ fn mode_after(caller: &Caller, attr: &Attr, set: &SetAttr) -> Option<u32> {
     (asked.is_some() || mode != attr.mode).then_some(mode)
 }
 
+/// The mode that a file has when this caller has written to it, if that is not the one it has: who changes the bytes of
+/// a program may not choose what its owner's rights are used for. `None` for the trusted: their kernel sees to it.
+pub fn mode_after_write(caller: &Caller, attr: &Attr) -> Option<u32> {
+    let privileged = caller.trusted || caller.uid == 0;
+    let mode = without_privilege(attr.mode);
+    (!privileged && attr.is_file() && mode != attr.mode).then_some(mode)
+}
+
 /// Setgid without the right to execute is no privilege: it once meant locks.
 fn without_privilege(mode: u32) -> u32 {
     mode & !if mode & GROUP_EXECUTES == 0 { SETUID } else { SETUID | SETGID }

@@ -176,6 +176,24 @@ fn setuid_and_setgid_end_when_owner_or_bytes_change() {
 }
 
 #[test]
+fn who_writes_ends_setuid_and_setgid_unless_he_is_privileged() {
+    let (owner, stranger, root) = (caller(10, 20, &[]), caller(12, 1, &[]), Caller::root());
+    let table = [
+        (&owner, file(0o6777), Some(0o0777)),
+        (&stranger, file(0o6777), Some(0o0777)),
+        (&stranger, file(0o6767), Some(0o2767)),
+        (&stranger, file(0o2767), None),
+        (&stranger, file(0o1777), None),
+        (&root, file(0o6777), None),
+        (&trusted(12), file(0o6777), None),
+        (&stranger, dir(0o6777), None),
+    ];
+    for (caller, attr, expected) in table {
+        assert_eq!(mode_after_write(caller, &attr), expected, "{caller:?} {:o}", attr.mode);
+    }
+}
+
+#[test]
 fn what_is_made_is_the_callers_and_its_group_that_of_a_setgid_directory() {
     let none = SetAttr::default();
     let user = caller(11, 12, &[13]);

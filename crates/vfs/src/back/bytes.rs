@@ -7,12 +7,13 @@ use ::bytes::Bytes;
 use cache::{CacheKey, Lend, Piece, Source};
 use namespace::Ask;
 use tokio::time::Instant;
-use types::{ByteRange, Error, ErrorKind, FileId, Result, Stability, WeakAttr};
-use writeback::{Action, DATA_MAX};
+use types::{ByteRange, Caller, Error, ErrorKind, FileId, Result, SetAttr, Stability, WeakAttr};
+use writeback::{Action, Attributes, DATA_MAX};
 
 use super::Back;
 use super::shown::{Below, Plan};
 use crate::Vfs;
+use crate::access;
 use crate::pending::zeros;
 use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
@@ -23,9 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Vfs {
-    /// `data` is not empty, and ends where a file may.
+    /// `data` is not empty, and ends where a file may. Setuid and setgid end before it, if this caller's writing ends them.
     pub(crate) async fn write_back(
         &self,
+        caller: &Caller,
         back: &Back,
         id: FileId,
         (mut offset, mut data): (u64, Bytes),
@@ -35,6 +37,12 @@ impl Vfs {
         let file = back.locks.objects(&[], &[id]).await;
         let node = self.object(id, Ask::Use).await?;
         let before: Option<WeakAttr> = Some(node.attr.weak());
+        if let Some(mode) = access::mode_after_write(caller, &node.attr) {
+            let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            let now = back.stamp();
+            let action = Action::Set { object: id, set: Attributes::resolve(&set, now), base: back.base(id) };
+            back.record(node.junction, (now, action), Bytes::new(), &[]).await?;
+        }
         let (mut sequence, mut size_before) = (0, node.attr.size);
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(DATA_MAX as usize));

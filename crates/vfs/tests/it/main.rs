@@ -14,6 +14,7 @@ mod outage;
 mod permission;
 mod prefetch;
 mod reads;
+mod privilege;
 mod silent;
 mod writable;
 mod writing;
