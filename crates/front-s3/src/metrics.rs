@@ -72,7 +72,7 @@ impl Metrics {
         registry.register("forebay_s3_refused", refused, self.refused.clone());
         let aborted = "Answers cut short because the object changed or could not be read on";
         registry.register("forebay_s3_aborted", aborted, self.aborted.clone());
-        let skipped = "Names left out of listings because they cannot be keys";
+        let skipped = "Names left out of listings because they cannot be keys or never be reached";
         registry.register("forebay_s3_skipped_names", skipped, self.skipped_names.clone());
         registry.register("forebay_s3_connections", "Open connections", self.connections.clone());
     }

@@ -6,10 +6,10 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
-use types::{Caller, Error, ErrorKind};
+use types::{Caller, Error, ErrorKind, FileId, Name};
 use vfs::{Node, Vfs};
 
-use crate::key::is_hidden;
+use crate::key::{KEY_MAX, is_hidden};
 use crate::tree::is_gone;
 
 /// Names taken from a directory in one pass, at most.
@@ -50,7 +50,7 @@ pub struct Page {
     pub items: Vec<Listed>,
     /// Where the next page begins; absent at the end.
     pub next: Option<Vec<u8>>,
-    /// Names that cannot be told as keys.
+    /// Names that cannot be told as keys, or never be reached.
     pub skipped: u64,
 }
 
@@ -153,7 +153,7 @@ impl Walk<'_> {
         let mut node = root.clone();
         for part in path.split(|byte| *byte == b'/').take(path.iter().filter(|byte| **byte == b'/').count()) {
             // No key has such a part.
-            let Ok(name) = types::Name::new(part.to_vec()) else { return Ok(None) };
+            let Ok(name) = Name::new(part.to_vec()) else { return Ok(None) };
             if is_hidden(part) {
                 return Ok(None);
             }
@@ -186,9 +186,11 @@ impl Walk<'_> {
                 if matches!(item.name.as_ref(), b"." | b"..") || is_hidden(&item.name) {
                     continue;
                 }
-                // A listing that leaves out what cannot be reached would have clients remove their copies of it.
-                let unreachable = || Error::new(ErrorKind::Unavailable, "list", item.name.escape_ascii());
-                let node = item.node.ok_or_else(unreachable)?;
+                let Some(node) = self.node_of(frame.node.id, item.name.clone(), item.node).await? else {
+                    frame.has_names = true;
+                    *skipped += 1;
+                    continue;
+                };
                 if !node.attr.is_dir() && !node.attr.is_file() {
                     continue;
                 }
@@ -200,6 +202,11 @@ impl Walk<'_> {
                 let mut sort = item.name.to_vec();
                 if node.attr.is_dir() {
                     sort.push(b'/');
+                }
+                // No request could name it, and none could go on from it.
+                if frame.path.len() + sort.len() > KEY_MAX {
+                    *skipped += 1;
+                    continue;
                 }
                 // All below a directory counts as one, and `from` may lie in it.
                 let is_before = sort < frame.from && !(node.attr.is_dir() && frame.from.starts_with(&sort));
@@ -225,6 +232,33 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What was listed without its attributes is asked for by itself. A listing that leaves out what cannot be reached
+    /// now would have clients remove their copies of it, so that is an error; `None`: it can never be reached, and must
+    /// not keep the rest of the bucket from being told.
+    async fn node_of(
+        &self,
+        dir: FileId,
+        name: bytes::Bytes,
+        listed: Option<Node>,
+    ) -> types::Result<Option<Node>> {
+        if listed.is_some() {
+            return Ok(listed);
+        }
+        let shown = name.escape_ascii().to_string();
+        let found = match Name::new(name) {
+            Ok(name) => self.vfs.lookup(self.caller, dir, &name).await,
+            Err(e) => Err(e),
+        };
+        match found {
+            Ok(node) => Ok(Some(node)),
+            Err(e) if is_never_reached(e.kind()) => {
+                tracing::warn!("left out of a listing: {e}");
+                Ok(None)
+            }
+            Err(e) => Err(Error::new(ErrorKind::Unavailable, "list", shown).with_source(e)),
+        }
     }
 
     fn enter(&self, frame: &Frame, entry: Entry) -> Option<Step> {
@@ -302,6 +336,18 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
         *last += 1;
     }
     Some(after)
+}
+
+/// Whatever is waited for. (Gone since it was listed: there is nothing to tell.)
+fn is_never_reached(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NameTooLong
+            | ErrorKind::InvalidArgument
+            | ErrorKind::NotFound
+            | ErrorKind::AccessDenied
+            | ErrorKind::NotPermitted
+    )
 }
 
 /// Keys are UTF-8, and in XML without control characters.

@@ -31,8 +31,9 @@ pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Reference(pub Bytes);
 
-/// Longest reference that may be stored: a relative path of PATH_MAX plus some bookkeeping.
-pub const REFERENCE_MAX: usize = 4096 + 64;
+/// Longest reference that may be stored: a relative path plus some bookkeeping. Four times PATH_MAX: who goes down by
+/// directories makes trees that are deeper than one call can name.
+pub const REFERENCE_MAX: usize = 4 * 4096 + 64;
 
 /// Bytes that stay the same for as long as this very object exists, and that no later object with a
 /// reused inode number shares.

@@ -2,11 +2,12 @@
 //!
 //! A reference is the path below the root together with the inode it led to; every use opens the path beneath the
 //! root without following links and checks that it is still that inode. Renamed objects therefore answer `Stale`
-//! and are found again by name. Changes go the same way: `posix/change.rs` (names), `set.rs` (attributes), `xattr.rs`
+//! and are found again by name. Paths that are longer than one call takes: `posix/path.rs`. Changes go the same way: `posix/change.rs` (names), `set.rs` (attributes), `xattr.rs`
 //! (extended ones), `write.rs`.
 
 mod change;
 mod handle;
+mod path;
 mod set;
 mod write;
 mod xattr;
@@ -23,7 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -33,6 +34,7 @@ use types::{
     XattrName,
 };
 
+use self::path::{join, open_beneath};
 use crate::change::end_of_write;
 use crate::{
     Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, REFERENCE_MAX,
@@ -245,11 +247,7 @@ impl Inner {
     }
 
     fn open_path(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let path =
-            if path.is_empty() { Path::new(".") } else { Path::new(std::ffi::OsStr::from_bytes(path)) };
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
+        open_beneath(&self.root, path, flags)
     }
 
     /// The lock of those who sync this inode.
@@ -441,10 +439,6 @@ fn decode_reference(reference: &Reference) -> Result<(Stamp, &[u8])> {
     let mut words = stamp.chunks_exact(8).map(|c| u64::from_be_bytes(c.try_into().unwrap_or([0; 8])));
     let mut next = || words.next().ok_or_else(broken);
     Ok((Stamp { dev: next()?, ino: next()?, life: next()? }, path))
-}
-
-fn join(dir: &[u8], name: &Name) -> Vec<u8> {
-    if dir.is_empty() { name.as_bytes().to_vec() } else { [dir, b"/", name.as_bytes()].concat() }
 }
 
 fn stat(fd: &OwnedFd) -> rustix::io::Result<Statx> {

@@ -14,7 +14,7 @@ pub(crate) mod locks;
 mod lost;
 mod names;
 mod operate;
-mod place;
+pub(crate) mod place;
 pub(crate) mod shown;
 mod view;
 

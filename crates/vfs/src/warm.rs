@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use namespace::Found;
 use tokio::task::JoinSet;
 use tracing::warn;
-use types::{Distance, Error, ErrorKind, FileId, Result};
+use types::{Distance, Error, ErrorKind, FileId, Name, Result};
 
 use crate::Vfs;
+use crate::back::place::path_in;
+use crate::back::shown::Shown;
 use crate::read::key_of;
 
 /// Files warmed at the same time: enough to hide the distance for small files; large ones are parallel inside.
@@ -205,11 +208,14 @@ struct Walk<'a> {
     /// Cookie within the first of them.
     after: u64,
     directories: u64,
+    /// Names that are there, and what keeps us from what they stand for; not told yet.
+    unreached: VecDeque<Error>,
 }
 
 impl<'a> Walk<'a> {
     async fn from(vfs: &'a Vfs, path: &[u8]) -> Walk<'a> {
-        let mut walk = Walk { vfs, first: None, dirs: VecDeque::new(), after: 0, directories: 0 };
+        let (dirs, unreached) = (VecDeque::new(), VecDeque::new());
+        let mut walk = Walk { vfs, first: None, dirs, after: 0, directories: 0, unreached };
         match vfs.namespace.resolve(path).await {
             Ok(start) if start.attr().is_dir() => walk.dirs.push_back(start.id()),
             other => {
@@ -224,6 +230,9 @@ impl<'a> Walk<'a> {
         if let Some(first) = self.first.take() {
             return Some(first.map(|found| vec![found]));
         }
+        if let Some(unreached) = self.unreached.pop_front() {
+            return Some(Err(unreached));
+        }
         let dir = *self.dirs.front()?;
         self.directories += u64::from(self.after == 0);
         let piece = match self.vfs.namespace.readdir(dir, self.after, LIST_PIECE).await {
@@ -236,16 +245,39 @@ impl<'a> Walk<'a> {
         let mut files = Vec::new();
         for entry in piece.entries {
             self.after = entry.cookie;
-            match entry.child {
-                Some(child) if child.attr().is_dir() => self.dirs.push_back(child.id()),
-                Some(child) if child.attr().is_file() => files.push(child),
-                _ => {}
+            let child = match entry.child {
+                Some(child) => child,
+                None => match self.reach(dir, entry.name).await {
+                    Ok(child) => child,
+                    Err(e) if e.kind() == ErrorKind::NotFound => continue, // removed since it was listed
+                    Err(e) => {
+                        self.unreached.push_back(e);
+                        continue;
+                    }
+                },
+            };
+            if child.attr().is_dir() {
+                self.dirs.push_back(child.id());
+            } else if child.attr().is_file() {
+                files.push(child);
             }
         }
         if piece.eof {
             self.leave();
         }
         Some(Ok(files))
+    }
+
+    /// What was listed without its attributes. The error names it by its path.
+    async fn reach(&self, dir: FileId, name: Bytes) -> Result<Found> {
+        let name = Name::new(name)?;
+        let found = self.vfs.namespace.lookup(dir, &name).await;
+        found.map_err(|e| {
+            let nothing = Shown::new();
+            let shown = self.vfs.back.as_ref().map_or(&nothing, |back| &back.shown);
+            let path = path_in(shown, &self.vfs.namespace, dir, &name);
+            Error::new(e.kind(), "reach", path).with_source(e)
+        })
     }
 
     fn leave(&mut self) {

@@ -2,6 +2,8 @@
 //! over a directory of this machine.
 
 mod bytes;
+mod deep;
+mod handles;
 mod harness;
 mod lifecycle;
 mod mixed;

@@ -165,3 +165,38 @@ async fn a_directory_of_many_names_is_listed_page_by_page() {
     expected.sort();
     assert_eq!(told, expected);
 }
+
+#[tokio::test]
+async fn a_tree_too_deep_for_keys_or_a_name_out_of_reach_keeps_no_other_key_from_being_listed() {
+    let served = serve_with(
+        |origin| {
+            origin.mkdir(b"data").expect("made");
+            let mut path = b"data".to_vec();
+            for _ in 0..60 {
+                path.push(b'/');
+                path.extend([b'd'; 100]);
+                origin.mkdir(&path).expect("made");
+                origin.write_file(&[&path[..], b"/file"].concat(), b"x").expect("written");
+            }
+            for key in [&b"data/a"[..], b"data/bad", b"data/z"] {
+                origin.write_file(key, b"x").expect("written");
+            }
+        },
+        |_| {},
+    )
+    .await;
+    served.far.list_without_object(b"bad");
+    served.far.fail("lookup", types::ErrorKind::NameTooLong, u64::MAX);
+    let mut expected = vec!["a".to_owned(), "z".to_owned()];
+    let names = |depth: usize| vec!["d".repeat(100); depth].join("/");
+    // With /file a key of ten names has 1014 bytes, one of eleven 1115.
+    expected.extend((1..=10).map(|depth| format!("{}/file", names(depth))));
+    expected.sort();
+    for version in [1, 2] {
+        for size in [1, 5, 1000] {
+            let told = pages(&served.client(), version, &Request::new("GET", "/data"), size).await;
+            assert_eq!(told, expected, "version {version}, {size} at a time");
+        }
+    }
+    assert!(served.metric("forebay_s3_skipped_names_total") > 0);
+}

@@ -10,8 +10,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAttr};
 
+use super::path::{demand_fits, join};
 use super::set;
-use super::{Inner, attr_of, join, stat};
+use super::{Inner, attr_of, stat};
 use crate::change::check_target;
 use crate::{Around, Before, Change, Changed, Object, Reference, exclusive};
 
@@ -78,20 +79,21 @@ impl Inner {
     fn attempt(&self, change: &Change) -> Result<Changed> {
         match change {
             Change::Create { dir, name, how, set } => {
-                self.in_dir(dir, |dir| self.create(dir, name, *how, set).map(Some))
+                self.make(dir, name, |dir| self.create(dir, name, *how, set))
             }
-            Change::Mkdir { dir, name, set } => self.in_dir(dir, |dir| self.mkdir(dir, name, set).map(Some)),
+            Change::Mkdir { dir, name, set } => self.make(dir, name, |dir| self.mkdir(dir, name, set)),
             Change::Symlink { dir, name, target, set } => {
-                self.in_dir(dir, |dir| self.symlink(dir, name, target, set).map(Some))
+                self.make(dir, name, |dir| self.symlink(dir, name, target, set))
             }
             Change::Mknod { dir, name, node, set } => {
-                self.in_dir(dir, |dir| self.mknod(dir, name, *node, set).map(Some))
+                self.make(dir, name, |dir| self.mknod(dir, name, *node, set))
             }
-            Change::Link { file, dir, name } => self.in_dir(dir, |dir| self.link(file, dir, name).map(Some)),
+            Change::Link { file, dir, name } => self.make(dir, name, |dir| self.link(file, dir, name)),
             Change::Remove { dir, name } => self.in_dir(dir, |dir| self.unlink(dir, name, AtFlags::empty())),
             Change::Rmdir { dir, name } => self.in_dir(dir, |dir| self.unlink(dir, name, AtFlags::REMOVEDIR)),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
                 let (from_dir, to_dir) = (self.dir(from_dir)?, self.dir(to_dir)?);
+                demand_fits(&to_dir.path, to)?;
                 let object = self.rename(&from_dir, from, &to_dir, to)?;
                 let (dir, to_dir) = (self.around(&from_dir), self.around(&to_dir));
                 Ok(Changed { object, dir, to_dir, ..Changed::default() })
@@ -99,6 +101,19 @@ impl Inner {
             Change::Set { object, set, guard } => self.set(object, set, *guard),
             Change::SetXattr { object, name, set } => self.set_xattr(object, name, set),
         }
+    }
+
+    /// What cannot be addressed afterwards is not made.
+    fn make(
+        &self,
+        dir: &Reference,
+        name: &Name,
+        make: impl FnOnce(&Dir) -> Result<Object>,
+    ) -> Result<Changed> {
+        self.in_dir(dir, |dir| {
+            demand_fits(&dir.path, name)?;
+            make(dir).map(Some)
+        })
     }
 
     fn in_dir(&self, dir: &Reference, make: impl FnOnce(&Dir) -> Result<Option<Object>>) -> Result<Changed> {

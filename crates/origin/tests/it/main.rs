@@ -1,6 +1,7 @@
 //! Origins and their wrappers.
 
 mod contract;
+mod deep;
 mod doubts;
 mod stable;
 mod wrappers;
