@@ -105,11 +105,12 @@ pub struct ServeArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
-    /// The origin: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir
-    #[arg(value_name = "URL")]
-    pub origin: String,
-    /// An empty directory
-    pub dir: PathBuf,
+    /// The origin: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir; and an empty directory. With --config the directory alone will do
+    #[arg(value_names = ["URL", "DIR"], num_args = 1..=2, required = true)]
+    pub places: Vec<OsString>,
+    /// Configuration file, as of serve; nothing is served by NFS or S3. The origin adds to it, the other options override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Cache directory, on a local disk [default: forebay-cache]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
@@ -208,7 +209,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Mount(args) => {
             log_to_stderr("info");
             let json = args.json;
-            let settings = Settings::of_mount(args)?;
+            let file = args.config.as_deref().map(config::read).transpose()?;
+            let settings = Settings::of_mount(file, args)?;
             runtime()?.block_on(serve::run(settings, json, false)).map(|()| ExitCode::SUCCESS)
         }
         Verb::Status(client) => client::status(&client),

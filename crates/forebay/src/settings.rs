@@ -157,18 +157,32 @@ impl Settings {
 }
 
 impl Settings {
-    /// Of `forebay mount`: one origin, and no server.
-    pub fn of_mount(args: MountArgs) -> Result<Settings> {
+    /// Of `forebay mount`: no server; what the configuration file says of origins, and the one that is named.
+    pub fn of_mount(file: Option<config::File>, args: MountArgs) -> Result<Settings> {
+        let (origin, dir) = match args.places.as_slice() {
+            [dir] if file.is_some() => (Vec::new(), dir),
+            [url, dir] => match url.to_str() {
+                Some(url) => (vec![url.to_owned()], dir),
+                None => return refuse(format!("{} is no origin: a URL is text", url.display())),
+            },
+            _ => {
+                return refuse(
+                    "name an origin and an empty directory: forebay mount nfs://nas/export /mnt/near; or a file \
+                     with origins and the directory: forebay mount --config forebay.toml /mnt/near"
+                        .to_owned(),
+                );
+            }
+        };
         let serve = ServeArgs {
-            origin: vec![args.origin],
-            mount: Some(args.dir),
+            origin,
+            mount: Some(PathBuf::from(dir)),
             cache: args.cache,
             cache_size: args.cache_size,
             admin: args.admin,
             write: args.write,
             ..Default::default()
         };
-        Ok(Settings { nfs: None, ..Settings::build(config::File::default(), &serve)? })
+        Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), &serve)? })
     }
 }
 

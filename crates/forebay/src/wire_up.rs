@@ -124,7 +124,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         s3.register(&mut registry);
     }
     let mount = settings.mount.as_ref().map(|mount_point| {
-        let config = front_fuse::Config { mount_point: mount_point.clone(), ..Default::default() };
+        let (mount_point, source) = (mount_point.clone(), source_of(&namespace));
+        let config = front_fuse::Config { mount_point, source, ..Default::default() };
         Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
     });
     if let Some(mount) = &mount {
@@ -173,6 +174,18 @@ async fn doors(settings: &Settings) -> Result<Doors> {
         );
     }
     Ok(Doors { tcp, socket, metrics, door })
+}
+
+/// What `df` calls a mount of this tree: by its origin or, of several, by their places, so that mounts can be told apart.
+fn source_of(namespace: &Namespace) -> String {
+    let junctions = namespace.junctions();
+    match junctions.as_slice() {
+        [only] => format!("forebay:{}", only.url),
+        several => {
+            let places: Vec<&str> = several.iter().map(|junction| junction.path.as_str()).collect();
+            format!("forebay:{}", places.join("+"))
+        }
+    }
 }
 
 /// Where anything is written `back`, or was by an earlier run: what that left is owed to its origin.

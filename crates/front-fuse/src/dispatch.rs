@@ -74,6 +74,7 @@ impl Filesystem for Front {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_EXPORT_SUPPORT, // handles outlive what the kernel remembers: `Shared::by_number`
         ];
         for wish in wishes {
             let _ = kernel.add_capabilities(wish);

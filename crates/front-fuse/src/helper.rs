@@ -21,15 +21,16 @@ use crate::READ_MAX;
 pub const SUBTYPE: &str = "forebay";
 const HELPER: &str = "fusermount3";
 
-/// The device of a new mount at `dir`. Everybody may use it if root mounted it, otherwise only who did.
-pub fn mount(dir: &Path, writable: bool) -> Result<OwnedFd> {
-    match mount_directly(dir, writable) {
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => mount_with_helper(dir, writable),
+/// The device of a new mount at `dir`, which `df` calls `source`. Everybody may use it if root mounted it, otherwise only
+/// who did.
+pub fn mount(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd> {
+    match mount_directly(dir, source, writable) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => mount_with_helper(dir, source, writable),
         other => other,
     }
 }
 
-fn mount_directly(dir: &Path, writable: bool) -> Result<OwnedFd> {
+fn mount_directly(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd> {
     if !rustix::process::geteuid().is_root() {
         return Err(Errno::PERM.into());
     }
@@ -43,16 +44,17 @@ fn mount_directly(dir: &Path, writable: bool) -> Result<OwnedFd> {
     let data = CString::new(data).map_err(Error::other)?;
     let access = if writable { MountFlags::empty() } else { MountFlags::RDONLY };
     let flags = access | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
-    rustix::mount::mount(SUBTYPE, dir, format!("fuse.{SUBTYPE}"), flags, data.as_c_str())?;
+    rustix::mount::mount(source, dir, format!("fuse.{SUBTYPE}"), flags, data.as_c_str())?;
     Ok(device.into())
 }
 
-fn mount_with_helper(dir: &Path, writable: bool) -> Result<OwnedFd> {
+fn mount_with_helper(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let access = if writable { "rw" } else { "ro" };
+    let source = escaped(source);
     let options = format!(
-        "{access},nosuid,nodev,noatime,default_permissions,max_read={READ_MAX},fsname={SUBTYPE},subtype={SUBTYPE}"
+        "{access},nosuid,nodev,noatime,default_permissions,max_read={READ_MAX},fsname={source},subtype={SUBTYPE}"
     );
     let child = Command::new(HELPER)
         .args(["-o", &options, "--"])
@@ -70,6 +72,11 @@ fn mount_with_helper(dir: &Path, writable: bool) -> Result<OwnedFd> {
         Some(device) if output.status.success() => Ok(device),
         _ => Err(Error::other(one_line(&output.stderr))),
     }
+}
+
+/// As a value among options, which commas separate.
+fn escaped(source: &str) -> String {
+    source.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 /// The descriptor that comes over the socket; `None` if it is closed without one.

@@ -159,15 +159,25 @@ impl<B: Clone> Inodes<B> {
 
     /// The kernel is told of this object, as `name` in `dir`; its number.
     pub fn remember(&mut self, node: &Node, dir: u64, name: &Bytes) -> u64 {
+        let number = self.remember_number(node);
+        if number != ROOT
+            && let Some(inode) = self.by_number.get_mut(&number)
+        {
+            inode.place = Some((dir, name.clone()));
+        }
+        self.not_absent(dir, name);
+        number
+    }
+
+    /// The kernel is told of this object, which it asked for by its number; nobody said where it is.
+    pub fn remember_number(&mut self, node: &Node) -> u64 {
         let known = self.by_file.get(&node.id).copied();
         let current = known.filter(|number| !self.is_superseded(*number, node.version));
         let number = current.unwrap_or_else(|| self.free_number(node.id));
         let inode = self.by_number.entry(number).or_insert_with(|| Inode::new(node.id, 0));
         if number != ROOT {
             inode.lookups += 1;
-            inode.place = Some((dir, name.clone()));
         }
-        self.not_absent(dir, name);
         self.by_file.insert(node.id, number);
         number
     }

@@ -54,6 +54,8 @@ pub const READ_MAX: u32 = 1 << 20;
 pub struct Config {
     /// An empty directory.
     pub mount_point: PathBuf,
+    /// What `df` and `mount` say is mounted there.
+    pub source: String,
     /// Threads that take requests from the kernel, and answer what is in memory. Above a few they wait for each other
     /// in the kernel's queue.
     pub threads: usize,
@@ -84,6 +86,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             mount_point: PathBuf::from("."),
+            source: "forebay".to_owned(),
             threads: std::thread::available_parallelism().map_or(4, |many| many.get().clamp(4, 16)),
             background_max: 64,
             reply_bytes_max: 128 << 20,

@@ -31,6 +31,11 @@ pub struct Entry {
 
 impl Shared {
     pub async fn lookup(&self, dir: u64, name: Bytes) -> Result<Entry> {
+        match &name[..] {
+            b"." => return self.by_number(dir).await,
+            b".." => return self.parent_by_number(dir).await,
+            _ => {}
+        }
         let dir_id = self.file(dir)?;
         let bytes = name.clone();
         let name = Name::new(name)?;
@@ -60,6 +65,45 @@ impl Shared {
         let (number, moved) = {
             let mut inodes = self.inodes();
             let number = inodes.remember(&node, dir, &bytes);
+            (number, inodes.told(number, node.clone()).moved)
+        };
+        if moved {
+            self.notices.pages(number);
+        }
+        Entry { attr: self.shown(number, &node), ttl }
+    }
+
+    /// The kernel has a handle (of `open_by_handle_at`, or of a client of an NFS server that exports this mount), and has
+    /// forgotten what it knew of the object. Another version of the file may be open under this number: that is no
+    /// answer to a handle.
+    async fn by_number(&self, number: u64) -> Result<Entry> {
+        let known = self.inodes().file(number);
+        let id = match known {
+            Some(id) => id,
+            None => self.vfs.file_of_number(number)?.ok_or_else(|| unknown(number))?,
+        };
+        let node = self.patiently(|| self.vfs.getattr(id)).await?;
+        let entry = self.entry_without_place(node);
+        let told = entry.attr.ino.0;
+        if told != number {
+            self.inodes().forget(told, 1);
+            return Err(unknown(number));
+        }
+        Ok(entry)
+    }
+
+    /// From a directory that came by a handle up to the root: who uses it must be able to leave it.
+    async fn parent_by_number(&self, number: u64) -> Result<Entry> {
+        let id = self.file(number)?;
+        let parent = self.patiently(|| self.vfs.parent(&self.kernel, id)).await?;
+        Ok(self.entry_without_place(parent))
+    }
+
+    fn entry_without_place(&self, node: Node) -> Entry {
+        let ttl = self.vfs.fresh_for(&node);
+        let (number, moved) = {
+            let mut inodes = self.inodes();
+            let number = inodes.remember_number(&node);
             (number, inodes.told(number, node.clone()).moved)
         };
         if moved {

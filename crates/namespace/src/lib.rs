@@ -194,6 +194,14 @@ impl Namespace {
         self.virtual_tree.root()
     }
 
+    /// The object with this inode number, if it was ever seen.
+    pub fn find_number(&self, number: u64) -> Result<Option<FileId>> {
+        match self.virtual_tree.find_number(number) {
+            Some(id) => Ok(Some(id)),
+            None => self.store.find_number(number),
+        }
+    }
+
     /// `..` of a directory; the root of the tree is its own parent.
     pub async fn parent(self: &Arc<Self>, dir: FileId) -> Result<Found> {
         let parent = match self.virtual_tree.get(dir) {

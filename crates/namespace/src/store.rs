@@ -217,6 +217,18 @@ impl Store {
         run().map_err(|e| db_error("read object", e))
     }
 
+    /// The object that clients know by this inode number.
+    pub fn find_number(&self, number: u64) -> Result<Option<FileId>> {
+        let (lowest, highest) = FileId::of_number(number);
+        let run = || -> std::result::Result<_, redb::Error> {
+            let txn = self.db.begin_read()?;
+            let table = txn.open_table(NODES)?;
+            let found = table.range(lowest.0..=highest.0)?.next().transpose()?;
+            Ok(found.map(|(key, _)| FileId(key.value())))
+        };
+        run().map_err(|e| db_error("find an object", e))
+    }
+
     pub fn note(&self, id: FileId) -> Result<Option<Bytes>> {
         let run = || -> std::result::Result<_, redb::Error> {
             let txn = self.db.begin_read()?;

@@ -73,6 +73,10 @@ impl VirtualTree {
         self.dirs.get(&id)
     }
 
+    pub fn find_number(&self, number: u64) -> Option<FileId> {
+        self.dirs.keys().copied().find(|id| id.fileid64() == number)
+    }
+
     /// The virtual directory that a junction's root is in; itself for a junction at `/`.
     pub fn parent_of_junction(&self, id: FileId) -> FileId {
         let holder = self.dirs.iter().find(|(_, dir)| dir.children.values().any(|child| *child == id));

@@ -56,6 +56,15 @@ impl FileId {
         let (low, _) = self.0.split_at(8);
         u64::from_le_bytes(low.try_into().expect("split_at(8) gives 8 bytes")).max(1)
     }
+
+    /// The first and the last of the ids that are shown with this inode number. (But for 0, of which none is.)
+    pub fn of_number(number: u64) -> (FileId, FileId) {
+        let (mut lowest, mut highest) = ([0; 16], [u8::MAX; 16]);
+        for end in [&mut lowest, &mut highest] {
+            end[..8].copy_from_slice(&number.to_le_bytes());
+        }
+        (FileId(lowest), FileId(highest))
+    }
 }
 
 /// One state of a file's contents. Two reads under the same `Version` see the same bytes.

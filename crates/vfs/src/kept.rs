@@ -65,6 +65,14 @@ impl Vfs {
         Changes { receiver: self.namespace.changes() }
     }
 
+    /// The object with this inode number, if it was ever told of; also by a kernel that has kept nothing of it but that.
+    pub fn file_of_number(&self, number: u64) -> Result<Option<FileId>> {
+        match self.back.as_ref().and_then(|back| back.shown.local_number(number)) {
+            Some(local) => Ok(Some(local)),
+            None => self.namespace.find_number(number),
+        }
+    }
+
     /// The object as those see it who have it open: `always` trusts the last open.
     pub async fn getattr_in_use(&self, id: FileId) -> Result<Node> {
         self.object(id, Ask::Use).await

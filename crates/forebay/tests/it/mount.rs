@@ -239,6 +239,35 @@ fn serve_mounts_too_and_both_fronts_are_one_file_system() {
 }
 
 #[test]
+fn a_mount_says_what_it_is_of_and_takes_a_configuration_file() {
+    let Some(bed) = bed("a_mount_says_what_it_is_of_and_takes_a_configuration_file") else { return };
+    let source = || {
+        let text = fs::read_to_string("/proc/self/mounts").expect("Linux has it");
+        let mounts = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut ours = mounts.filter(|words| Some(words[1]) == bed.at("mnt").to_str());
+        ours.next().map(|words| (words[0].to_owned(), words[2].to_owned()))
+    };
+    let kind = "fuse.forebay".to_owned();
+    let mut mount = bed.mount();
+    assert_eq!(source(), Some((format!("forebay:{}", bed.origin()), kind.clone())));
+    assert_eq!(mount.signal(rustix::process::Signal::TERM), Some(0));
+    let file = bed.at("forebay.toml");
+    let junction = |path: &str, dir: PathBuf| {
+        format!("[[junction]]\npath = \"{path}\"\norigin = \"file://{}\"\n", dir.display())
+    };
+    let text = junction("/all", bed.at("tree")) + &junction("/part", bed.at("tree/sub"));
+    fs::write(&file, text).expect("written");
+    let path = |name: &str| bed.at(name).display().to_string();
+    let mut command = forebay();
+    command.args(["mount", "--config", &path("forebay.toml"), &path("mnt"), "--cache", &path("cache")]);
+    command.args(["--admin", "127.0.0.1:0", "--json"]);
+    let mut mount = Mount::start(command);
+    assert_eq!(source(), Some(("forebay:/all+/part".to_owned(), kind)));
+    assert!(fs::read(bed.at("mnt/part/big.bin")).expect("read") == content(), "other bytes");
+    assert_eq!(mount.signal(rustix::process::Signal::TERM), Some(0));
+}
+
+#[test]
 fn somebody_who_is_not_root_mounts_through_fusermount3() {
     let name = "somebody_who_is_not_root_mounts_through_fusermount3";
     let Some(bed) = bed(name) else { return };

@@ -123,6 +123,13 @@ impl Shown {
         Some(Node { id, junction, attr, version: Version::from_attr(&attr) })
     }
 
+    /// The same, by its inode number.
+    pub fn local_number(&self, number: u64) -> Option<FileId> {
+        let state = self.state();
+        let mut made = state.altered.keys().copied().filter(|id| state.names.is_local(*id));
+        made.find(|id| id.fileid64() == number)
+    }
+
     /// Of a symbolic link that its origin does not have yet.
     pub fn local_target(&self, id: FileId) -> Option<bytes::Bytes> {
         self.state().names.local(id)?.target.clone()
