@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use cache::Cache;
+use fair::Offenders;
 use origin::count::OriginMetrics;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct Admin {
     pub s3: Option<S3Facts>,
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
+    /// Clients of the fronts that were cut short.
+    pub offenders: Arc<Offenders>,
     pub started: Instant,
     pub under_way: UnderWay,
     pub guard: Guard,

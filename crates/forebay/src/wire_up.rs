@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
+use fair::Common;
 use front_nfs::{ExportRules, NfsServer};
 use front_s3::S3Server;
 use namespace::Namespace;
@@ -108,16 +109,18 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     vfs.register(&mut registry);
     registry.register_collector(Box::new(Waiting(vfs.clone())));
     registry.register_collector(Box::new(JunctionUp(vfs.clone())));
+    let common = Common::default();
+    common.offenders.register(&mut registry);
 
     let nfs = match settings.nfs {
-        Some(listen) => Some(nfs_server(listen, settings, &vfs).await?),
+        Some(listen) => Some(nfs_server(listen, settings, &common, &vfs).await?),
         None => None,
     };
     if let Some(nfs) = &nfs {
         nfs.register(&mut registry);
     }
     let s3 = match &settings.s3 {
-        Some(s3) => Some(s3_server(s3, &settings.dir, &vfs).await?),
+        Some(s3) => Some(s3_server(s3, &settings.dir, &common, &vfs).await?),
         None => None,
     };
     if let Some(s3) = &s3 {
@@ -141,6 +144,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         s3: s3.as_ref().map(s3_facts).transpose()?,
         mount: settings.mount.clone(),
+        offenders: common.offenders,
         started: Instant::now(),
         under_way: Default::default(),
         guard: Guard {
@@ -232,11 +236,17 @@ fn holds_anything(dir: &Path) -> Result<bool> {
     }
 }
 
-async fn nfs_server(listen: SocketAddr, settings: &Settings, vfs: &Arc<Vfs>) -> Result<NfsServer> {
+async fn nfs_server(
+    listen: SocketAddr,
+    settings: &Settings,
+    common: &Common,
+    vfs: &Arc<Vfs>,
+) -> Result<NfsServer> {
     let config = front_nfs::Config {
         listen,
         handle_key: handle_key(&settings.dir)?,
         exports: export_rules(&settings.exports, vfs)?,
+        common: common.clone(),
         ..Default::default()
     };
     NfsServer::bind(config, vfs.clone()).await
@@ -246,7 +256,7 @@ fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
     Ok(NfsFacts { address: nfs.local_addr()?, connections: Box::new(nfs.connections()) })
 }
 
-async fn s3_server(settings: &S3Settings, dir: &Path, vfs: &Arc<Vfs>) -> Result<S3Server> {
+async fn s3_server(settings: &S3Settings, dir: &Path, common: &Common, vfs: &Arc<Vfs>) -> Result<S3Server> {
     let config = front_s3::Config {
         listen: settings.listen,
         region: settings.region.clone(),
@@ -254,6 +264,7 @@ async fn s3_server(settings: &S3Settings, dir: &Path, vfs: &Arc<Vfs>) -> Result<
         buckets: settings.buckets.clone(),
         certificate: settings.certificate.clone(),
         facts: dir.join("s3.redb"),
+        common: common.clone(),
         ..Default::default()
     };
     S3Server::bind(config, vfs.clone()).await

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fair::Room;
 use rpc_nfs3::Decoder;
 use rpc_nfs3::nfs3::{Status, procedure};
 use rpc_nfs3::rpc::Credentials;
@@ -19,7 +20,6 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::watch;
 
 use crate::Shared;
-use crate::budget::Room;
 use crate::connection::Reply;
 use crate::dispatch::{self, Call};
 use crate::duplicates::{Duplicates, Key, Limits, Seen};

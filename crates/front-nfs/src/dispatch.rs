@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fair::Room;
 use rpc_nfs3::nfs3::{FileHandle, PostOpAttr, Status, procedure};
 use rpc_nfs3::rpc::{AuthProblem, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
 use rpc_nfs3::{Decoder, Encoder, WireError, mount, nfs3};
@@ -11,7 +12,6 @@ use types::{Caller, FileId, JunctionId};
 use vfs::{Node, Piece, WritePolicy};
 
 use crate::attr::fattr3;
-use crate::budget::Room;
 use crate::connection::{Incoming, Peer, Reply};
 use crate::exports::Refused;
 use crate::metrics::{ProcedureLabels, StatusLabels};
@@ -100,6 +100,11 @@ impl Call {
         })
     }
 
+    /// Whether any rule admits this client.
+    pub fn is_admitted(&self) -> bool {
+        self.shared.config.exports.rule_of(self.peer.address).is_some()
+    }
+
     /// A handle to hand out, if this client may use that junction at all.
     pub fn handle(&self, node: &Node) -> Option<FileHandle> {
         let admitted = self.shared.config.exports.admits(node.junction, self.peer.address);
@@ -118,6 +123,10 @@ pub async fn answer(shared: Arc<Shared>, peer: Peer, incoming: Incoming) -> Opti
     let refuse = |status| Some(plain(header.xid, status));
     if header.rpc_version != RPC_VERSION {
         return refuse(ReplyStatus::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION });
+    }
+    if header.credentials == Credentials::Malformed {
+        shared.metrics.malformed.inc();
+        return refuse(ReplyStatus::AuthError(AuthProblem::BadCredentials as u32));
     }
     let served = match header.program {
         nfs3::PROGRAM => nfs3::VERSION,

@@ -146,6 +146,24 @@ impl ExportRules {
         best.map(|(_, rule)| rule).filter(|rule| !rule.privileged_port || client.port() < 1024)
     }
 
+    /// The rule by which this client may use anything at all, the narrowest one: where it stands. `None`: nobody
+    /// admits it.
+    pub fn rule_of(&self, client: SocketAddr) -> Option<usize> {
+        let address = client.ip().to_canonical();
+        let admits = |rule: &Rule| !rule.privileged_port || client.port() < 1024;
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| admits(rule));
+        let prefixes = rules.filter_map(|(at, rule)| {
+            let networks = rule.clients.iter().filter(|network| network.contains(address));
+            networks.map(|network| network.prefix).max().map(|prefix| (prefix, at))
+        });
+        prefixes.max_by_key(|(prefix, at)| (*prefix, std::cmp::Reverse(*at))).map(|(_, at)| at)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.rules.len()
+    }
+
     pub fn admits(&self, junction: JunctionId, client: SocketAddr) -> bool {
         self.find(junction, client).is_some()
     }
@@ -251,6 +269,21 @@ mod tests {
         let rules = ExportRules::new(vec![Rule { privileged_port: true, ..Rule::default() }]);
         assert!(rules.admits(JunctionId(1), "1.2.3.4:1023".parse().expect("valid")));
         assert!(!rules.admits(JunctionId(1), "1.2.3.4:1024".parse().expect("valid")));
+    }
+
+    #[test]
+    fn a_client_stands_under_the_narrowest_rule_or_under_none() {
+        let private = Rule { privileged_port: true, ..rule(Some(2), &["10.9.0.0/16"], Squash::All) };
+        let rules = ExportRules::new(vec![
+            rule(None, &["10.0.0.0/8"], Squash::Root),
+            rule(Some(1), &["10.1.0.0/16", "fd00::/8"], Squash::All),
+            private,
+        ]);
+        let of = |client: &str| rules.rule_of(client.parse().expect("valid"));
+        assert_eq!(of("10.2.0.1:700"), Some(0));
+        assert_eq!((of("10.1.0.1:7000"), of("[fd00::1]:7000")), (Some(1), Some(1)));
+        assert_eq!((of("10.9.0.1:700"), of("10.9.0.1:7000")), (Some(2), Some(0)));
+        assert_eq!(of("11.0.0.1:700"), None);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! `procs/`. What is different for calls that change something: `changing.rs`.
 
 mod attr;
-mod budget;
 mod changing;
 mod connection;
 mod dispatch;
@@ -19,22 +18,26 @@ mod mount;
 mod procs;
 mod rpcbind;
 mod send;
+mod shown;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fair::{Common, Slots};
 use vfs::{Lend, Vfs};
 
 pub use exports::{ExportRules, Network, Rule, Squash};
 pub use listener::NfsServer;
 pub use rpcbind::Registration;
 
-use budget::Budget;
 use changing::Changes;
 use handle::HandleCodec;
 use metrics::Metrics;
 use mount::MountList;
+
+/// How this front is called in metrics and logs.
+const FRONT: &str = "nfs";
 
 /// Most bytes of one READ. What Linux clients ask for at most.
 pub const READ_MAX: u32 = 1 << 20;
@@ -48,14 +51,17 @@ pub struct Config {
     /// Secret under which handles are signed. Keep it over restarts, or handles go stale.
     pub handle_key: [u8; 16],
     pub exports: ExportRules,
-    /// Connections at the same time; more wait to be accepted.
+    /// Connections at the same time. When they run out, the least active one of who has most is closed for a new one.
     pub connections_max: usize,
+    /// Of one client.
+    pub connections_per_client: usize,
+    /// Of clients that no export rule admits: each has one answer, which says so.
+    pub strangers_max: usize,
     /// Calls of one connection at the same time; above it the connection is not read (back-pressure).
     pub calls_per_connection: usize,
-    /// Bytes of READ answers in memory, over all connections.
-    pub reply_bytes_max: usize,
-    /// Bytes of calls larger than 4 KiB (WRITE) in memory, over all connections. Above it they stay at the clients.
-    pub call_bytes_max: usize,
+    /// Bytes of answers (READ, READDIR, DUMP) and of calls larger than 4 KiB (WRITE) in memory, over all fronts. Above
+    /// it calls stay at the clients.
+    pub common: Common,
     /// A connection without calls is closed after this. Clients connect again by themselves.
     pub idle_timeout: Duration,
     /// A call that began to arrive must be complete, and a reply be taken, within this.
@@ -74,11 +80,12 @@ impl Default for Config {
             handle_key: [0; 16],
             exports: ExportRules::default(),
             connections_max: 4096,
+            connections_per_client: 1024,
+            strangers_max: 64,
             calls_per_connection: 64,
-            reply_bytes_max: 64 << 20,
-            // A quarter, that of one connection, is 1 Gbit/s for a round trip of 250 ms.
-            call_bytes_max: 128 << 20,
-            idle_timeout: Duration::from_secs(30 * 60),
+            common: Common::default(),
+            // Linux clients close theirs after 5 minutes.
+            idle_timeout: Duration::from_secs(10 * 60),
             stall_timeout: Duration::from_secs(30),
             call_deadline: Duration::from_secs(12),
             // Measured: docs/benchmarks.md, "Copied or lent".
@@ -94,9 +101,6 @@ struct Shared {
     handles: HandleCodec,
     mounts: MountList,
     metrics: Metrics,
-    /// Of READ answers.
-    reply_budget: Budget,
-    /// Of large calls.
-    call_budget: Budget,
+    slots: Arc<Slots>,
     changes: Changes,
 }

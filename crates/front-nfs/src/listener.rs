@@ -4,20 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fair::{Admission, Limits, Offence, Slot, Slots};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::budget::Budget;
 use crate::changing::Changes;
-use crate::connection::CALL_BYTES_MAX;
 use crate::handle::HandleCodec;
 use crate::metrics::Metrics;
 use crate::mount::MountList;
-use crate::{Config, READ_MAX, Shared, connection};
+use crate::{Config, FRONT, Shared, connection};
 
 /// After a failed accept (no descriptors left), wait before the next: others may close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -38,8 +37,7 @@ impl NfsServer {
             handles: HandleCodec::new(config.handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
-            reply_budget: Budget::new(config.reply_bytes_max, READ_MAX as usize),
-            call_budget: Budget::new(config.call_bytes_max, CALL_BYTES_MAX),
+            slots: Slots::new(limits(&config)),
             changes: Changes::default(),
             config,
         });
@@ -62,24 +60,28 @@ impl NfsServer {
 
     /// Serve until `stop` is true; then answer what was asked and return.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        let room = Arc::new(Semaphore::new(self.shared.config.connections_max));
-        let all = u32::try_from(self.shared.config.connections_max).unwrap_or(u32::MAX);
+        // Each connection has a sender; when all are gone, so are the connections.
+        let (open, mut drained) = mpsc::channel::<()>(1);
         loop {
-            let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             match accepted {
                 Ok((stream, peer)) => {
+                    let Some((slot, is_admitted)) = self.admit(peer) else { continue };
                     prepare(&stream);
-                    let (shared, stop) = (self.shared.clone(), stop.clone());
+                    let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     tokio::spawn(async move {
                         shared.metrics.connections.inc();
-                        connection::run(shared.clone(), stream, peer, stop).await;
+                        if is_admitted {
+                            connection::run(shared.clone(), stream, peer, &slot, stop).await;
+                        } else {
+                            connection::refuse(shared.clone(), stream, peer, &slot).await;
+                        }
                         shared.metrics.connections.dec();
                         debug!(%peer, "connection closed");
-                        drop(permit);
+                        drop((slot, open));
                     });
                 }
                 Err(e) => {
@@ -88,9 +90,43 @@ impl NfsServer {
                 }
             }
         }
-        drop(self.listener);
-        let _drained = room.acquire_many(all).await;
+        drop((self.listener, open));
+        let _all_gone = drained.recv().await;
     }
+
+    /// Its slot, and whether any rule admits it. `None`: it is closed at once.
+    fn admit(&self, peer: SocketAddr) -> Option<(Slot, bool)> {
+        let rule = self.shared.config.exports.rule_of(peer);
+        let offenders = &self.shared.config.common.offenders;
+        if rule.is_none() {
+            offenders.note(FRONT, peer.ip(), Offence::NotAdmitted);
+        }
+        let group = rule.map_or(STRANGERS, |rule| rule + 1);
+        match self.shared.slots.admit(peer.ip(), group) {
+            Admission::Taken { slot, closed } => {
+                if let Some(client) = closed.filter(|_| rule.is_some()) {
+                    offenders.note(FRONT, client, Offence::TooManyConnections);
+                }
+                Some((slot, rule.is_some()))
+            }
+            Admission::Refused => {
+                offenders.note(FRONT, peer.ip(), Offence::TooManyConnections);
+                None
+            }
+        }
+    }
+}
+
+/// The group of those that no rule admits; the others are the export rules.
+const STRANGERS: usize = 0;
+
+/// Where there are several export rules, the clients of none of them get all connections.
+fn limits(config: &Config) -> Limits {
+    let all = config.connections_max.max(1);
+    let of_export = if config.exports.count() > 1 { all - all / 4 } else { all };
+    let exports = std::iter::repeat_n(of_export, config.exports.count());
+    let groups = std::iter::once(config.strangers_max.min(all)).chain(exports).collect();
+    Limits { all, client: config.connections_per_client.max(1), groups }
 }
 
 fn prepare(stream: &TcpStream) {

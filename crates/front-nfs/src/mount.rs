@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use fair::Room;
 use rpc_nfs3::mount::{self, Export, Mount, MountResult, MountStatus, Mounted, procedure};
 use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
 use rpc_nfs3::{Decoder, WireError};
@@ -16,8 +17,10 @@ use crate::errors;
 /// Credentials that exports take: AUTH_SYS.
 const FLAVORS: [u32; 1] = [1];
 
-/// Mounts remembered for DUMP. Clients that never unmount fall off the end; nothing depends on the list.
-const MOUNTS_MAX: usize = 10_000;
+/// Mounts remembered for DUMP, of all clients and of one. Clients that never unmount fall off the end; nothing depends on
+/// the list. With the longest of paths, an answer to DUMP has 1.3 MiB.
+const MOUNTS_MAX: usize = 1024;
+const MOUNTS_PER_CLIENT: usize = 64;
 
 #[derive(Default)]
 pub struct MountList {
@@ -32,6 +35,12 @@ impl MountList {
     fn add(&self, mount: Mount) {
         self.edit(|mounts| {
             mounts.retain(|known| *known != mount);
+            let of_client = mounts.iter().filter(|known| known.host == mount.host).count();
+            if of_client >= MOUNTS_PER_CLIENT
+                && let Some(oldest) = mounts.iter().position(|known| known.host == mount.host)
+            {
+                mounts.remove(oldest);
+            }
             if mounts.len() >= MOUNTS_MAX {
                 mounts.pop_front();
             }
@@ -57,6 +66,7 @@ pub async fn answer(call: &Call, xid: u32, mut arguments: Decoder) -> Reply {
 async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
     let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
     let mut e = success(xid);
+    let mut room = Room::default();
     let mounts = &call.shared.mounts;
     match call.procedure {
         procedure::NULL => {}
@@ -68,11 +78,18 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
             let result = mnt(call, &path).await;
             if result.is_ok() {
                 info!(client = %call.peer.address, path = %path.escape_ascii(), "mounted");
-                mounts.add(Mount { host, path });
+                // A copy: the call is larger.
+                mounts.add(Mount { host, path: Bytes::copy_from_slice(&path) });
             }
             mount::encode_mount_result(&mut e, &result);
         }
-        procedure::DUMP => mount::encode_mounts(&mut e, &mounts.all()),
+        procedure::DUMP if call.is_admitted() => {
+            let all = mounts.all();
+            let bytes = all.iter().map(|mount| mount.host.len() + mount.path.len() + MOUNT_BYTES).sum();
+            room = call.peer.replies.take(bytes).await;
+            mount::encode_mounts(&mut e, &all);
+        }
+        procedure::DUMP => mount::encode_mounts(&mut e, &[]),
         procedure::UMNT => {
             let path = mount::decode_path(d)?;
             mounts.edit(|all| all.retain(|known| known.host != host || known.path != path));
@@ -81,10 +98,18 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
         procedure::EXPORT => mount::encode_exports(&mut e, &exports(call)),
         _ => return Ok(plain(xid, ReplyStatus::ProcedureUnavailable)),
     }
-    Ok(Reply::new(e.finish()))
+    Ok(Reply { room, ..Reply::new(e.finish()) })
 }
 
+/// Of an entry of DUMP, besides its host and path.
+const MOUNT_BYTES: usize = 20;
+
 async fn mnt(call: &Call, path: &[u8]) -> MountResult {
+    if !call.is_admitted() {
+        return Err(MountStatus::ACCESS); // nothing is looked for
+    }
+    // libnfs asks for the root by an empty path.
+    let path = if path.is_empty() { b"/" } else { path };
     let deadline = call.shared.config.call_deadline;
     let node = match tokio::time::timeout(deadline, call.shared.vfs.resolve(path)).await {
         Ok(Ok(node)) => node,
@@ -109,6 +134,9 @@ fn exports(call: &Call) -> Vec<Export> {
     let rules = &call.shared.config.exports;
     let admitted = call.shared.vfs.junctions().into_iter();
     let admitted = admitted.filter(|junction| rules.admits(junction.id, call.peer.address));
+    if !call.is_admitted() {
+        return Vec::new();
+    }
     let mut paths: Vec<_> = std::iter::once("/".to_owned()).chain(admitted.map(|j| j.path)).collect();
     paths.dedup();
     paths.into_iter().map(|path| Export { path: path.into(), groups: Vec::new() }).collect()

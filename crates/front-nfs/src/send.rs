@@ -3,16 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fair::{Offence, Patience};
 use rpc_nfs3::record;
 use send::SLICES_MAX;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use vfs::Piece;
 
-use crate::Shared;
-use crate::connection::Reply;
+use crate::connection::{Peer, Reply};
+use crate::{FRONT, Shared};
 
-pub async fn write_replies(shared: Arc<Shared>, socket: OwnedWriteHalf, mut replies: mpsc::Receiver<Reply>) {
+pub async fn write_replies(
+    shared: Arc<Shared>,
+    peer: Peer,
+    socket: OwnedWriteHalf,
+    mut replies: mpsc::Receiver<Reply>,
+) {
     let mut batch = Vec::new();
     while replies.recv_many(&mut batch, SLICES_MAX).await > 0 {
         let mut pieces = Vec::with_capacity(batch.len() * 3);
@@ -25,7 +31,13 @@ pub async fn write_replies(shared: Arc<Shared>, socket: OwnedWriteHalf, mut repl
             pieces.extend(reply.body);
             room.push((reply.room, reply.place));
         }
-        if send::write_all(socket.as_ref(), pieces, shared.config.stall_timeout).await.is_err() {
+        let holds = room.iter().any(|(room, _)| !room.is_empty());
+        let patience = Patience { stall: shared.config.stall_timeout, share: holds.then_some(&peer.replies) };
+        if let Err(e) = send::write_all(socket.as_ref(), pieces, patience).await {
+            if e.kind() == std::io::ErrorKind::TimedOut {
+                shared.config.common.offenders.note(FRONT, peer.address.ip(), Offence::SlowReader);
+                peer.replies.put_on_probation();
+            }
             return; // the connection ends with us: half an answer cannot be taken back
         }
     }

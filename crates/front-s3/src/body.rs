@@ -5,14 +5,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
+use fair::Room;
 use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::chunked::Decoder;
+use crate::intake::Intake;
 use crate::verify::Payload;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum BodyError {
     Incomplete,
     /// Nothing came for too long.
     Stalled,
+    /// There is no memory for it now.
+    NoRoom,
     /// Longer than it says, or than is taken.
     TooLong,
     /// Another body than was signed.
@@ -34,6 +36,7 @@ impl fmt::Display for BodyError {
         match self {
             BodyError::Incomplete => f.write_str("the body ended too early"),
             BodyError::Stalled => f.write_str("the body did not come on"),
+            BodyError::NoRoom => f.write_str("there is no room for the body now"),
             BodyError::TooLong => f.write_str("the body is too long"),
             BodyError::WrongSha256 => f.write_str("the body is not the one that was signed"),
             BodyError::ChunkSignature => f.write_str("a chunk is not the one that was signed"),
@@ -73,8 +76,9 @@ pub struct CheckedBody<B> {
     /// Came, and is not decoded yet.
     raw: Bytes,
     trailer: Trailer,
-    patience: Duration,
-    deadline: Pin<Box<Sleep>>,
+    intake: Intake,
+    /// Came, and waits for room.
+    before_room: Option<Bytes>,
     is_over: bool,
 }
 
@@ -85,14 +89,8 @@ enum Check {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
-    /// `length`: of the decoded body. Each piece may be waited for for `patience`.
-    pub fn new(
-        inner: B,
-        length: u64,
-        payload: Payload,
-        trailer: Trailer,
-        patience: Duration,
-    ) -> CheckedBody<B> {
+    /// `length`: of the decoded body.
+    pub fn new(inner: B, length: u64, payload: Payload, trailer: Trailer, intake: Intake) -> CheckedBody<B> {
         let check = match payload {
             Payload::Unsigned => Check::Nothing,
             Payload::Sha256(expected) => Check::Sha256 { so_far: Sha256::new(), expected },
@@ -107,30 +105,31 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
             check,
             raw: Bytes::new(),
             trailer,
-            patience,
-            deadline: Box::pin(sleep(patience)),
+            intake,
+            before_room: None,
             is_over: false,
         }
     }
 
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
+            if let Some(data) = &self.before_room {
+                let data = data.clone();
+                if let Err(e) = ready!(self.intake.poll_room(cx)) {
+                    return Poll::Ready(Some(Err(e)));
+                }
+                self.before_room = None;
+                return Poll::Ready(Some(Ok(data)));
+            }
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    let next = Instant::now() + self.patience;
-                    self.deadline.as_mut().reset(next);
-                    if let Ok(data) = frame.into_data()
-                        && !data.is_empty()
-                    {
-                        return Poll::Ready(Some(Ok(data)));
-                    }
+                    let data = frame.into_data().unwrap_or_default();
+                    self.intake.arrived(data.len() as u64);
+                    self.before_room = Some(data).filter(|data| !data.is_empty());
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    ready!(self.deadline.as_mut().poll(cx));
-                    return Poll::Ready(Some(Err(BodyError::Stalled)));
-                }
+                Poll::Pending => return self.intake.poll_stalled(cx).map(|stalled| Some(Err(stalled))),
             }
         }
     }
@@ -157,6 +156,11 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
             }
             return Poll::Ready(Some(Ok(data)));
         }
+    }
+
+    /// The room of what it has given out.
+    pub fn take_room(&mut self) -> Room {
+        self.intake.take_room()
     }
 
     fn end(&mut self) -> Result<(), BodyError> {

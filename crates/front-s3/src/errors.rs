@@ -82,6 +82,7 @@ pub fn body(error: BodyError) -> S3Error {
     let code = match error {
         BodyError::Incomplete => S3ErrorCode::IncompleteBody,
         BodyError::Stalled => S3ErrorCode::RequestTimeout,
+        BodyError::NoRoom => S3ErrorCode::SlowDown,
         BodyError::TooLong => S3ErrorCode::EntityTooLarge,
         BodyError::WrongSha256 => S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),
         BodyError::ChunkSignature => S3ErrorCode::SignatureDoesNotMatch,

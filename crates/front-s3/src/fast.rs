@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use fair::{Offence, Patience, Room};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HOST, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use send::Corked;
@@ -26,6 +27,7 @@ use crate::keys::Right;
 use crate::metrics::MethodLabels;
 use crate::object::Object;
 use crate::ops::{Asker, Reading, Work, content_range, headers_of, range_of, size_of};
+use crate::peer::Peer;
 use crate::verify::{Head, Payload, decode, is_auth_parameter};
 
 /// A larger head is hyper's to judge.
@@ -34,6 +36,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEAD_BYTES: usize = 2 << 10;
 const HEAD_READ: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
+/// The first head must be there within this.
+const FIRST_HEAD: Duration = Duration::from_secs(20);
 /// Asked of the file system at once: what comes as bytes takes memory.
 const PART: u64 = 1 << 20;
 /// Asked at once after a part that was lent whole: each part ends in a packet that is not full.
@@ -65,31 +69,41 @@ const UNDERSTOOD: [&str; 16] = [
 /// connection is over.
 pub async fn serve(
     shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
     stream: TcpStream,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<(BytesMut, TcpStream)> {
     let mut stream = stream;
     let mut buffer = BytesMut::new();
+    // Who connects has something to ask.
+    let mut wait = FIRST_HEAD.min(shared.config.head_timeout);
     loop {
         let length = tokio::select! {
-            length = read_head(shared, &mut stream, &mut buffer) => length?,
+            length = read_head(peer, &mut stream, &mut buffer, wait) => length?,
             _ = stop.wait_for(|stop| *stop) => return None,
         };
         let Some(length) = length else { return Some((buffer, stream)) };
+        peer.slot.is_active();
+        wait = shared.config.head_timeout;
         let begun = Instant::now();
         let Some(asked) = Asked::parse(&buffer[..length]) else { return Some((buffer, stream)) };
-        let Some(answer) = answer(shared, &asked).await else { return Some((buffer, stream)) };
+        let Some(answer) = answer(shared, peer, &asked).await else { return Some((buffer, stream)) };
         buffer.advance(length);
         let method = if asked.method == Method::HEAD { "HEAD" } else { "GET" };
         shared.metrics.seconds.get_or_create(&MethodLabels { method }).observe(begun.elapsed().as_secs_f64());
-        if send(shared, &stream, answer).await.is_err() {
+        if send(shared, peer, &stream, answer).await.is_err() {
             return None; // half an answer cannot be taken back
         }
     }
 }
 
 /// The length of the head that begins the buffer; `Some(None)`: it is too long for here.
-async fn read_head(shared: &Shared, stream: &mut TcpStream, buffer: &mut BytesMut) -> Option<Option<usize>> {
+async fn read_head(
+    peer: &Peer,
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+    wait: Duration,
+) -> Option<Option<usize>> {
     let read = async {
         loop {
             if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -107,7 +121,15 @@ async fn read_head(shared: &Shared, stream: &mut TcpStream, buffer: &mut BytesMu
             }
         }
     };
-    timeout(shared.config.head_timeout, read).await.ok()?
+    match timeout(wait, read).await {
+        Ok(read) => read,
+        Err(_) => {
+            if !buffer.is_empty() {
+                peer.offends(Offence::Unfinished);
+            }
+            None
+        }
+    }
 }
 
 /// A request for the bytes of an object.
@@ -178,12 +200,14 @@ struct Answer {
     head: Bytes,
     /// The first bytes of the range: with them it is known that the head says the truth.
     first: Vec<Piece>,
+    /// Of what of it is in our memory.
+    room: Room,
     reading: Reading,
     range: Range<u64>,
 }
 
 /// `None`: nothing was found that can be answered here.
-async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
+async fn answer(shared: &Arc<Shared>, peer: &Arc<Peer>, asked: &Asked) -> Option<Answer> {
     let head =
         Head { method: &asked.method, path: &asked.path, query: &asked.query, headers: &asked.headers };
     let verified = gate::look(shared, &head).ok()?;
@@ -196,7 +220,7 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
     if !fits {
         return None;
     }
-    let asker = Asker { key: verified.key, trailer: Trailer::default(), _room: None };
+    let asker = Asker { key: verified.key, trailer: Trailer::default(), peer: peer.clone(), _room: None };
     let work = Work { shared: shared.clone(), asker };
     let bucket = work.bucket(&asked.bucket, Right::Read).await.ok()?;
     let object = work.object(&bucket, &asked.key).await.ok()?;
@@ -208,8 +232,11 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Option<Answer> {
     let head = head_of(shared, &object, range.as_ref(), with_checksums)?;
     let range = if asked.method == Method::HEAD { 0..0 } else { range.unwrap_or(0..size) };
     let mut reading = work.reading(object.node);
-    let first = reading.read(range.start, part_of(&range, PART), LEND).await.ok()?;
-    Some(Answer { head, first, reading, range })
+    let part = part_of(&range, PART);
+    let mut room = peer.replies.take(part as usize).await;
+    let first = reading.read(range.start, part, LEND).await.ok()?;
+    room.keep(in_memory(&first));
+    Some(Answer { head, first, room, reading, range })
 }
 
 fn head_of(
@@ -249,8 +276,9 @@ fn head_of(
     Some(head.freeze())
 }
 
-async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
-    let Answer { head, first, mut reading, range } = answer;
+async fn send(shared: &Shared, peer: &Peer, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
+    let Answer { head, first, mut room, mut reading, range } = answer;
+    let stall = shared.config.stall_timeout;
     shared.metrics.read_bytes.inc_by(range.end - range.start);
     let _corked = (range.end - range.start > PART).then(|| Corked::new(stream));
     let mut left = range;
@@ -262,17 +290,36 @@ async fn send(shared: &Shared, stream: &TcpStream, answer: Answer) -> std::io::R
         shared.metrics.lent_bytes.inc_by(lent);
         left.start += length;
         pieces.append(&mut read);
-        send::write_all(stream, std::mem::take(&mut pieces), shared.config.stall_timeout).await?;
+        let patience = Patience { stall, share: (lent < length).then_some(&peer.replies) };
+        let sent = send::write_all(stream, std::mem::take(&mut pieces), patience).await;
+        if let Err(e) = &sent
+            && e.kind() == std::io::ErrorKind::TimedOut
+        {
+            peer.offends(Offence::SlowReader);
+        }
+        sent?;
+        peer.slot.is_active();
+        drop(std::mem::take(&mut room)); // before room for the next part: nobody waits for it who holds any
         if left.is_empty() {
             return Ok(());
         }
         let part = if lent == length { PART_LENT } else { PART };
-        read = reading.read(left.start, part_of(&left, part), LEND).await.map_err(|e| {
+        let part = part_of(&left, part);
+        room = peer.replies.take(part as usize).await;
+        read = reading.read(left.start, part, LEND).await.map_err(|e| {
             shared.metrics.aborted.inc();
             tracing::debug!("an answer is cut short: {e}");
             std::io::Error::other("the object could not be read on")
         })?;
+        room.keep(in_memory(&read));
     }
+}
+
+/// Bytes that are not lent from the cached file.
+fn in_memory(pieces: &[Piece]) -> usize {
+    let bytes =
+        pieces.iter().filter(|piece| matches!(piece, Piece::Bytes(_))).map(Piece::length).sum::<u64>();
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// No more than `part` bytes of what is left.

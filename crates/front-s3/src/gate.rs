@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use fair::Room;
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
     TRANSFER_ENCODING,
@@ -14,20 +15,27 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode};
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use crate::Shared;
 use crate::body::{BodyError, CheckedBody, Trailer};
 use crate::checksums::{self, Sums};
 use crate::errors::{self, Result, not_offered};
+use crate::intake::Intake;
+use crate::listed::Listed;
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
+use crate::peer::Peer;
 use crate::rest;
 use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, is_auth_parameter, verify};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
+
+/// Of a listing of 1,000 keys, in memory and as XML, about as much.
+const LISTING_BYTES: usize = 512 << 10;
+/// Of an object's body, so much is gathered before it is written.
+const GATHERED_BYTES: u64 = 1 << 20;
 
 /// Belong to the signature or the transport, and are nobody's business behind the gate.
 const TAKEN_AWAY: [&str; 6] = [
@@ -78,16 +86,27 @@ const SUBRESOURCES: [&str; 34] = [
 ];
 
 /// Answers any request.
-pub async fn answer<B>(shared: &Arc<Shared>, protocol: &S3Service, request: Request<B>) -> Response<Body>
+pub async fn answer<B>(
+    shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
+    protocol: &S3Service,
+    request: Request<B>,
+) -> Response<Body>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
+    peer.slot.is_active();
     let begun = Instant::now();
+    // An answer that is made as a whole takes room before it is.
+    let room = match is_listing(&request) {
+        true => peer.replies.take(LISTING_BYTES).await,
+        false => Room::default(),
+    };
     let method = method_label(request.method());
     let waits = request.headers().contains_key(EXPECT);
     let (parts, body) = request.into_parts();
     let (body, rest) = rest::lend(body, waits);
-    let admitted = admit(shared, Request::from_parts(parts, body)).await;
+    let admitted = admit(shared, peer, Request::from_parts(parts, body)).await;
     let answered = match admitted {
         Ok(request) => protocol.call(request).await.map_err(|e| {
             debug!("an answer could not be written: {e:?}");
@@ -104,7 +123,16 @@ where
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
     rest.take_in().await;
-    response
+    match room.is_empty() {
+        true => response,
+        false => response.map(|body| Body::http_body_unsync(Listed::new(body, room))),
+    }
+}
+
+/// Of what is not an object: names of buckets, keys, uploads or parts.
+fn is_listing<B>(request: &Request<B>) -> bool {
+    let is_of_parts = || Query::parse(request.uri().query().unwrap_or_default()).has("uploadId");
+    *request.method() == Method::GET && (!has_key(request.uri().path()) || is_of_parts())
 }
 
 fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
@@ -154,7 +182,7 @@ pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, R
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
-async fn admit<B>(shared: &Arc<Shared>, request: Request<B>) -> Result<Request<Body>>
+async fn admit<B>(shared: &Arc<Shared>, peer: &Arc<Peer>, request: Request<B>) -> Result<Request<Body>>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
@@ -177,8 +205,9 @@ where
     }
     let length = length.unwrap_or(0);
     let trailer = Trailer::default();
-    let checked =
-        CheckedBody::new(body, length, verified.payload, trailer.clone(), shared.config.stall_timeout);
+    let held_max = if is_object { GATHERED_BYTES } else { XML_BYTES_MAX as u64 };
+    let intake = Intake::new(peer.clone(), length.min(held_max), shared.config.stall_timeout);
+    let checked = CheckedBody::new(body, length, verified.payload, trailer.clone(), intake);
     let (body, room) = if is_object {
         (Body::http_body_unsync(checked), None)
     } else {
@@ -189,12 +218,12 @@ where
         } else {
             Sums::new(&parts.headers, trailer.clone())?
         };
-        let (bytes, room) = whole(shared, checked, length, sums).await?;
+        let (bytes, room) = whole(checked, length, sums).await?;
         (Body::from(bytes), Some(Arc::new(room)))
     };
     parts.uri = without_signature(&parts.uri, &query)?;
     strip(&mut parts.headers, length);
-    parts.extensions.insert(Asker { key: verified.key, trailer, _room: room });
+    parts.extensions.insert(Asker { key: verified.key, trailer, peer: peer.clone(), _room: room });
     Ok(Request::from_parts(parts, body))
 }
 
@@ -279,12 +308,7 @@ fn has_key(path: &str) -> bool {
     path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty())
 }
 
-async fn whole<B>(
-    shared: &Shared,
-    mut body: CheckedBody<B>,
-    length: u64,
-    mut sums: Sums,
-) -> Result<(Bytes, OwnedSemaphorePermit)>
+async fn whole<B>(mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<(Bytes, Room)>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -292,10 +316,8 @@ where
     if length > XML_BYTES_MAX {
         return Err(S3ErrorCode::MaxMessageLengthExceeded.into());
     }
-    let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
-    let room = shared.bodies.clone().acquire_many_owned(kib).await;
-    let room = room.map_err(|_| S3ErrorCode::ServiceUnavailable)?;
-    let mut bytes = Vec::with_capacity(length);
+    // Room is taken, in our memory and in the budget, as bytes arrive: what is only announced holds nothing.
+    let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let data = frame.map_err(|e: BodyError| errors::body(e))?.into_data().unwrap_or_default();
         sums.update(&data);
@@ -304,7 +326,7 @@ where
     if !bytes.is_empty() {
         sums.check()?;
     }
-    Ok((bytes.into(), room))
+    Ok((bytes.into(), body.take_room()))
 }
 
 fn without_signature(uri: &Uri, query: &Query) -> Result<Uri> {

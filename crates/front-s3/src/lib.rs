@@ -13,14 +13,17 @@ mod errors;
 mod facts;
 mod fast;
 mod gate;
+mod intake;
 mod key;
 pub mod keys;
 mod layout;
+mod listed;
 mod listener;
 mod metrics;
 mod object;
 mod ops;
 mod patient;
+mod peer;
 mod rest;
 mod rewind;
 mod tls;
@@ -33,8 +36,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fair::{Common, Slots};
 use s3s::service::S3Service;
-use tokio::sync::Semaphore;
 use vfs::Vfs;
 
 pub use keys::{AccessKey, Buckets, Keys, Secret};
@@ -60,14 +63,16 @@ pub struct Config {
     pub certificate: Option<Certificate>,
     /// A database, made if it is not there.
     pub facts: PathBuf,
-    /// Connections at the same time; more wait to be accepted.
+    /// Connections at the same time. When they run out, the least active one of who has most is closed for a new one.
     pub connections_max: usize,
+    /// Of one client.
+    pub connections_per_client: usize,
     /// A request's head must be there within this; so long a connection may be idle.
     pub head_timeout: Duration,
     /// A piece of a body must come, and a piece of an answer be taken, within this.
     pub stall_timeout: Duration,
-    /// Bytes of requests that are taken as a whole (XML), over all connections, until they are answered.
-    pub bodies_max: usize,
+    /// Bytes of answers and of requests in memory, over all fronts.
+    pub common: Common,
 }
 
 impl Default for Config {
@@ -80,9 +85,10 @@ impl Default for Config {
             certificate: None,
             facts: PathBuf::from("s3.redb"),
             connections_max: 1024,
+            connections_per_client: 512,
             head_timeout: Duration::from_secs(60),
-            stall_timeout: Duration::from_secs(60),
-            bodies_max: 64 << 20,
+            stall_timeout: Duration::from_secs(30),
+            common: Common::default(),
         }
     }
 }
@@ -97,8 +103,7 @@ struct Shared {
     locks: NameLocks,
     uploads: ops::Uploads,
     metrics: Arc<Metrics>,
-    /// For `bodies_max`, in KiB.
-    bodies: Arc<Semaphore>,
+    slots: Arc<Slots>,
 }
 
 /// The protocol crate's part: it gets requests that were verified, and no keys.

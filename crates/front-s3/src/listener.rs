@@ -1,9 +1,10 @@
 //! Accepting connections, and draining them at the end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fair::{Admission, Limits, Offence, Slots};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -11,7 +12,7 @@ use s3s::service::S3Service;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
@@ -22,6 +23,7 @@ use crate::draft::Unique;
 use crate::facts::Facts;
 use crate::metrics::Metrics;
 use crate::patient::Patient;
+use crate::peer::{FRONT, Peer};
 use crate::rewind::Rewind;
 use crate::{Config, Shared, fast, gate, protocol, tls};
 
@@ -30,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Largest head of a request, and most that is read ahead of one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
+/// TLS must be agreed on within this.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 pub struct S3Server {
     listener: TcpListener,
@@ -55,7 +59,7 @@ impl S3Server {
             locks: Default::default(),
             uploads: Default::default(),
             metrics: Arc::new(Metrics::default()),
-            bodies: Arc::new(Semaphore::new((config.bodies_max / 1024).max(gate::XML_BYTES_MAX / 1024))),
+            slots: Slots::new(limits(&config)),
             config,
         });
         Ok(S3Server { listener, tls, shared })
@@ -82,25 +86,28 @@ impl S3Server {
     /// Serve until `stop` is true; then answer what was asked and return.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let protocol = protocol(&self.shared);
-        let room = Arc::new(Semaphore::new(self.shared.config.connections_max));
-        let all = u32::try_from(self.shared.config.connections_max).unwrap_or(u32::MAX);
+        // Each connection has a sender; when all are gone, so are the connections.
+        let (open, mut drained) = mpsc::channel::<()>(1);
         loop {
-            let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, peer)) => {
+                Ok((stream, address)) => {
+                    let Some(peer) = self.admit(address) else { continue };
                     prepare(&stream);
-                    let (shared, stop) = (self.shared.clone(), stop.clone());
+                    let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     let (protocol, tls) = (protocol.clone(), self.tls.clone());
                     tokio::spawn(async move {
                         shared.metrics.connections.inc();
-                        run(&shared, protocol, tls, stream, stop).await;
+                        tokio::select! {
+                            () = run(&shared, &peer, protocol, tls, stream, stop) => {}
+                            () = peer.slot.closed() => {}
+                        }
                         shared.metrics.connections.dec();
-                        debug!(%peer, "connection closed");
-                        drop(permit);
+                        debug!(%address, "connection closed");
+                        drop((peer, open));
                     });
                 }
                 Err(e) => {
@@ -109,28 +116,59 @@ impl S3Server {
                 }
             }
         }
-        drop(self.listener);
-        let _drained = room.acquire_many(all).await;
+        drop((self.listener, open));
+        let _all_gone = drained.recv().await;
         self.shared.facts.sync();
     }
+
+    /// `None`: it is closed at once.
+    fn admit(&self, address: SocketAddr) -> Option<Arc<Peer>> {
+        let common = &self.shared.config.common;
+        let too_many = |client: IpAddr| common.offenders.note(FRONT, client, Offence::TooManyConnections);
+        match self.shared.slots.admit(address.ip(), 0) {
+            Admission::Taken { slot, closed } => {
+                closed.map(too_many);
+                Some(Arc::new(Peer::new(common, address.ip(), slot)))
+            }
+            Admission::Refused => {
+                too_many(address.ip());
+                None
+            }
+        }
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    let (all, client) = (config.connections_max.max(1), config.connections_per_client.max(1));
+    Limits { all, client, groups: Vec::new() }
 }
 
 async fn run(
     shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
     protocol: S3Service,
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
     mut stop: watch::Receiver<bool>,
 ) {
     match tls {
-        Some(tls) => match timeout(shared.config.head_timeout, tls.accept(stream)).await {
-            Ok(Ok(stream)) => by_hyper(shared, protocol, stream, stop).await,
-            Ok(Err(e)) => debug!("no TLS: {e}"),
-            Err(_) => debug!("no TLS in time"),
-        },
+        Some(tls) => {
+            let wait = HANDSHAKE.min(shared.config.head_timeout);
+            match timeout(wait, tls.accept(stream)).await {
+                Ok(Ok(stream)) => by_hyper(shared, peer, protocol, stream, stop).await,
+                Ok(Err(e)) => {
+                    debug!("no TLS: {e}");
+                    peer.offends(Offence::Handshake);
+                }
+                Err(_) => {
+                    debug!("no TLS in time");
+                    peer.offends(Offence::Handshake);
+                }
+            }
+        }
         None => {
-            if let Some((read, stream)) = fast::serve(shared, stream, &mut stop).await {
-                by_hyper(shared, protocol, Rewind::new(read, stream), stop).await;
+            if let Some((read, stream)) = fast::serve(shared, peer, stream, &mut stop).await {
+                by_hyper(shared, peer, protocol, Rewind::new(read, stream), stop).await;
             }
         }
     }
@@ -138,15 +176,16 @@ async fn run(
 
 async fn by_hyper(
     shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
     protocol: S3Service,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut stop: watch::Receiver<bool>,
 ) {
     let answer = service_fn(|request| {
-        let (shared, protocol) = (shared.clone(), protocol.clone());
-        async move { Ok::<_, std::convert::Infallible>(gate::answer(&shared, &protocol, request).await) }
+        let (shared, peer, protocol) = (shared.clone(), peer.clone(), protocol.clone());
+        async move { Ok::<_, std::convert::Infallible>(gate::answer(&shared, &peer, &protocol, request).await) }
     });
-    let stream = Patient::new(stream, shared.config.stall_timeout);
+    let stream = Patient::new(stream, peer.clone(), shared.config.stall_timeout);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(shared.config.head_timeout)

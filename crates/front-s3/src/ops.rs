@@ -12,10 +12,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fair::Room;
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response};
-use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard};
 use types::{Caller, FileId, Name, SetAttr};
 
 use crate::Shared;
@@ -24,6 +25,7 @@ use crate::errors::{Result, s3};
 use crate::facts::Headers;
 use crate::keys::{AccessKey, Right};
 use crate::object::{Object, last_modified};
+use crate::peer::Peer;
 use crate::tree::{self, Bucket};
 
 pub use get::{Reading, content_range, headers_of, range_of, size_of};
@@ -34,8 +36,9 @@ pub use multipart::Uploads;
 pub struct Asker {
     pub key: Arc<AccessKey>,
     pub trailer: Trailer,
-    /// In `bodies_max`, for a body that was taken as a whole: as long as somebody works with what was in it.
-    pub _room: Option<Arc<OwnedSemaphorePermit>>,
+    pub peer: Arc<Peer>,
+    /// For a body that was taken as a whole: as long as somebody works with what was in it.
+    pub _room: Option<Arc<Room>>,
 }
 
 /// Locks on names, so that a condition and what is done under it are one. A name shares its lock with others.

@@ -1,39 +1,48 @@
-//! A connection whose other end must take what it is sent: one that takes nothing for too long is closed.
+//! A connection whose other end must take what it is sent: one that takes nothing for too long, or ever so little, is
+//! closed.
 
-use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fair::{Offence, Waiting};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+
+use crate::peer::Peer;
 
 pub struct Patient<T> {
     inner: T,
-    patience: Duration,
-    deadline: Pin<Box<Sleep>>,
-    /// A write is waiting since before the deadline was set.
-    waits: bool,
+    peer: Arc<Peer>,
+    waiting: Waiting,
 }
 
 impl<T> Patient<T> {
-    pub fn new(inner: T, patience: Duration) -> Patient<T> {
-        Patient { inner, patience, deadline: Box::pin(sleep(patience)), waits: false }
+    pub fn new(inner: T, peer: Arc<Peer>, patience: Duration) -> Patient<T> {
+        Patient { inner, peer, waiting: Waiting::new(patience) }
     }
 
     fn or_late<R>(&mut self, cx: &mut Context<'_>, outcome: Poll<Result<R>>) -> Poll<Result<R>> {
         if outcome.is_ready() {
-            self.waits = false;
             return outcome;
         }
-        if !std::mem::replace(&mut self.waits, true) {
-            let end = Instant::now() + self.patience;
-            self.deadline.as_mut().reset(end);
+        if self.waiting.poll_late(cx, self.peer.replies.is_pressed()).is_pending() {
+            return Poll::Pending;
         }
-        match self.deadline.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(Error::from(ErrorKind::TimedOut))),
-            Poll::Pending => Poll::Pending,
+        self.peer.offends(Offence::SlowReader);
+        Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
+    }
+
+    fn written(&mut self, outcome: &Poll<Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = outcome {
+            self.waiting.took(*bytes as u64);
+        }
+    }
+
+    fn over(&mut self, outcome: &Poll<Result<()>>) {
+        if outcome.is_ready() {
+            self.waiting.over();
         }
     }
 }
@@ -51,6 +60,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.written(&outcome);
         self.or_late(cx, outcome)
     }
 
@@ -60,6 +70,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.written(&outcome);
         self.or_late(cx, outcome)
     }
 
@@ -69,6 +80,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let outcome = Pin::new(&mut self.inner).poll_flush(cx);
+        self.over(&outcome);
         self.or_late(cx, outcome)
     }
 

@@ -10,6 +10,8 @@ const LAST: u32 = 1 << 31;
 const FRAGMENTS_MAX: usize = 64;
 /// Room is made in steps of this size, as bytes really arrive.
 const STEP: usize = 64 * 1024;
+/// Before anything came: who only connects holds little.
+const FIRST: usize = 4 * 1024;
 /// A longer record gets room for so many times what has come of it: of 1 MiB, 384 KiB are moved.
 const GROWTH: usize = 5;
 
@@ -33,11 +35,16 @@ pub struct RecordReader<R> {
     stream: R,
     buffer: BytesMut,
     record_max: usize,
+    /// Of the record that is being read: its whole fragments, how many there were, and the mark of the next one.
+    joined: Option<BytesMut>,
+    fragments: usize,
+    mark: Option<u32>,
 }
 
 impl<R: AsyncRead + Unpin> RecordReader<R> {
     pub fn new(stream: R, record_max: usize) -> RecordReader<R> {
-        RecordReader { stream, buffer: BytesMut::with_capacity(STEP), record_max }
+        let buffer = BytesMut::with_capacity(FIRST);
+        RecordReader { stream, buffer, record_max, joined: None, fragments: 0, mark: None }
     }
 
     /// Wait for the next record to begin: so that a caller can give the rest of it a deadline while an idle
@@ -65,28 +72,56 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
     /// it was read into, which is no larger than the record and 64 KiB.
     pub async fn record(&mut self) -> Result<Bytes, RecordError> {
         self.begin().await?;
-        let mut joined: Option<BytesMut> = None;
-        for _ in 0..FRAGMENTS_MAX {
-            self.need(4).await?;
-            let mark = u32::from_be_bytes(self.buffer.split_to(4).as_ref().try_into().unwrap_or([0; 4]));
+        loop {
+            if let Some(record) = self.record_up_to(usize::MAX).await? {
+                return Ok(record);
+            }
+        }
+    }
+
+    /// The next whole record, or `None` once so many bytes of a longer one are here: the rest is left for a later call.
+    pub async fn record_up_to(&mut self, bytes: usize) -> Result<Option<Bytes>, RecordError> {
+        loop {
+            let mark = match self.mark {
+                Some(mark) => mark,
+                None => self.next_mark().await?,
+            };
             let length = (mark & !LAST) as usize;
-            let so_far = joined.as_ref().map_or(0, BytesMut::len);
+            let so_far = self.joined.as_ref().map_or(0, BytesMut::len);
             if length > self.record_max.saturating_sub(so_far) {
                 return Err(RecordError::TooLong);
             }
-            self.need(length).await?;
+            let wanted = length.min(bytes.saturating_sub(so_far));
+            self.need(wanted).await?;
+            if wanted < length {
+                return Ok(None);
+            }
+            self.mark = None;
             let fragment = self.buffer.split_to(length);
-            let last = mark & LAST != 0;
-            match &mut joined {
-                None if last => return Ok(fragment.freeze()),
-                None => joined = Some(fragment),
-                Some(whole) => whole.extend_from_slice(&fragment),
+            let whole = match self.joined.take() {
+                None => fragment,
+                Some(mut whole) => {
+                    whole.extend_from_slice(&fragment);
+                    whole
+                }
+            };
+            if mark & LAST != 0 {
+                self.fragments = 0;
+                return Ok(Some(whole.freeze()));
             }
-            if last {
-                return Ok(joined.unwrap_or_default().freeze());
-            }
+            self.joined = Some(whole);
         }
-        Err(RecordError::TooLong)
+    }
+
+    async fn next_mark(&mut self) -> Result<u32, RecordError> {
+        if self.fragments >= FRAGMENTS_MAX {
+            return Err(RecordError::TooLong);
+        }
+        self.need(4).await?;
+        let mark = u32::from_be_bytes(self.buffer.split_to(4).as_ref().try_into().unwrap_or([0; 4]));
+        self.fragments += 1;
+        self.mark = Some(mark);
+        Ok(mark)
     }
 
     /// Bytes of memory held for what may come: never more than a few times what has come, plus one step.

@@ -10,6 +10,8 @@ const REPLY: u32 = 1;
 
 /// Longest body of credentials or verifier (RFC 5531).
 const AUTH_BODY_MAX: usize = 400;
+/// Longer ones are read over up to this length, so that the call can be told what is wrong with it.
+const AUTH_BODY_READ_MAX: usize = 4096;
 const MACHINE_NAME_MAX: usize = 255;
 /// Supplementary groups that fit AUTH_SYS.
 pub const AUTH_GROUPS_MAX: usize = 16;
@@ -24,6 +26,8 @@ pub enum Credentials {
     Sys(AuthSys),
     /// A flavor that we do not speak.
     Other(u32),
+    /// AUTH_SYS with a body that it cannot have, or a body longer than any. The call has an answer: AUTH_BADCRED.
+    Malformed,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,12 +75,15 @@ impl CallHeader {
 impl Credentials {
     fn decode(d: &mut Decoder) -> WireResult<Credentials> {
         let flavor = d.u32()?;
-        let body = d.opaque(AUTH_BODY_MAX)?;
-        match flavor {
-            AUTH_NONE => Ok(Credentials::None),
-            AUTH_SYS => AuthSys::decode(&mut Decoder::new(body)).map(Credentials::Sys),
-            other => Ok(Credentials::Other(other)),
-        }
+        let body = d.opaque(AUTH_BODY_READ_MAX)?;
+        Ok(match flavor {
+            _ if body.len() > AUTH_BODY_MAX => Credentials::Malformed,
+            AUTH_NONE => Credentials::None,
+            AUTH_SYS => {
+                AuthSys::decode(&mut Decoder::new(body)).map_or(Credentials::Malformed, Credentials::Sys)
+            }
+            other => Credentials::Other(other),
+        })
     }
 
     fn encode(&self, e: &mut Encoder) {
@@ -90,6 +97,10 @@ impl Credentials {
             }
             Credentials::Other(flavor) => {
                 e.u32(*flavor);
+                e.u32(0);
+            }
+            Credentials::Malformed => {
+                e.u32(AUTH_SYS);
                 e.u32(0);
             }
         }

@@ -3,31 +3,31 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use fair::{Pace, Patience};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use vfs::{Extent, Piece};
 
 /// Pieces handed to one system call.
 pub const SLICES_MAX: usize = 64;
 
-/// All of them, in order. The other end must take something within `patience`, each time. After an error nobody can say
-/// how much was sent: the connection is over.
-pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Duration) -> Result<()> {
+/// All of them, in order, as long as the other end takes them at a pace that `patience` allows; else it is `TimedOut`. After
+/// an error nobody can say how much was sent: the connection is over.
+pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Patience<'_>) -> Result<()> {
     let mut first = 0;
+    let mut pace = Pace::default();
     while let Some(piece) = pieces.get(first) {
         let written = match piece {
             Piece::Bytes(_) => {
                 let (slices, more) = slices(&pieces[first..]);
-                patiently(patience, socket, || send(socket, &slices, more)).await?
+                patiently(patience, &mut pace, socket, || send(socket, &slices, more)).await?
             }
             Piece::Extent(extent) => {
-                send_extent(patience, socket, extent).await?;
+                send_extent(patience, &mut pace, socket, extent).await?;
                 extent.length()
             }
         };
@@ -89,12 +89,17 @@ fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
     Ok(sent as u64)
 }
 
-async fn send_extent(patience: Duration, socket: &TcpStream, extent: &Extent) -> Result<()> {
+async fn send_extent(
+    patience: Patience<'_>,
+    pace: &mut Pace,
+    socket: &TcpStream,
+    extent: &Extent,
+) -> Result<()> {
     let mut offset = extent.offset();
     let end = offset + extent.length();
     while offset < end {
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let sent = patiently(patience, socket, || {
+        let sent = patiently(patience, pace, socket, || {
             let sent = rustix::fs::sendfile(socket, extent.as_fd(), Some(&mut offset), left)?;
             Ok(sent as u64)
         });
@@ -103,9 +108,10 @@ async fn send_extent(patience: Duration, socket: &TcpStream, extent: &Extent) ->
     Ok(())
 }
 
-/// `once`, as soon as the socket takes something; not for ever. What takes nothing although it could is at its end.
+/// `once`, as soon as the socket takes something; not for ever, and not ever so slowly. What takes nothing although it could is at its end.
 async fn patiently(
-    patience: Duration,
+    patience: Patience<'_>,
+    pace: &mut Pace,
     socket: &TcpStream,
     mut once: impl FnMut() -> Result<u64>,
 ) -> Result<u64> {
@@ -116,9 +122,12 @@ async fn patiently(
             outcome => return outcome,
         }
     };
-    let outcome = timeout(patience, socket.async_io(Interest::WRITABLE, try_once)).await;
-    match outcome.map_err(|_| Error::from(ErrorKind::TimedOut))?? {
+    let outcome = patience.wait(pace, socket.async_io(Interest::WRITABLE, try_once)).await;
+    match outcome.ok_or_else(|| Error::from(ErrorKind::TimedOut))?? {
         0 => Err(ErrorKind::WriteZero.into()),
-        written => Ok(written),
+        written => {
+            pace.took(written);
+            Ok(written)
+        }
     }
 }

@@ -59,6 +59,7 @@ pub fn status(admin: &Admin) -> Value {
             let connections = (s3.connections)();
             json!({ "address": s3.address.to_string(), "tls": s3.is_tls, "connections": connections })
         }),
+        "clients_cut": clients_cut(admin),
         "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
     })
 }
@@ -82,6 +83,22 @@ pub fn withhold_names(status: &mut Value) {
         each(&mut status["journal"]["refusals"], None);
         each(&mut status["journal"]["alarms"], Some("text"));
     }
+}
+
+/// Which clients were cut short in the last ten minutes, the worst first.
+fn clients_cut(admin: &Admin) -> Value {
+    let told = admin.offenders.recent().into_iter().map(|client| {
+        json!({
+            "front": client.front,
+            "address": client.address.to_string(),
+            "reason": client.offence.name(),
+            "text": client.offence.told(),
+            "count": client.count,
+            "age_seconds": client.since_last.as_secs(),
+            "alarm": client.count >= fair::ALARM_COUNT,
+        })
+    });
+    told.collect()
 }
 
 /// Nothing, where nothing is written `back`.

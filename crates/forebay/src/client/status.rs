@@ -15,6 +15,7 @@ const JOURNAL_ALARM_PERCENT: u64 = 80;
 /// The newest of them, and the first of what cannot be flushed; JSON has more.
 const ALARMS_SHOWN_MAX: usize = 20;
 const REFUSALS_SHOWN_MAX: usize = 10;
+const CLIENTS_SHOWN_MAX: usize = 10;
 
 pub fn status(args: &ClientArgs) -> Result<ExitCode> {
     let status = get(args, "/v1/status")?;
@@ -53,11 +54,28 @@ fn told(status: &Value) -> Vec<String> {
     if let Some(reason) = cache["degraded"].as_str() {
         lines.push(format!("ALARM     the cache disk cannot be filled: {reason}"));
     }
+    lines.extend(clients_cut(&status["clients_cut"]));
     lines.extend(journal(&status["journal"]));
     for one in array(&status["junctions"]) {
         lines.extend(junction(one));
     }
     lines
+}
+
+/// The worst of those that were cut short often.
+fn clients_cut(clients: &Value) -> Vec<String> {
+    let often = array(clients).iter().filter(|client| client["alarm"] == true);
+    let told = often.take(CLIENTS_SHOWN_MAX).map(|client| {
+        format!(
+            "ALARM     {} client {}: {} ({} times, the last {} ago)",
+            text(&client["front"]),
+            text(&client["address"]),
+            text(&client["text"]),
+            client["count"],
+            duration(number(&client["age_seconds"]) as f64),
+        )
+    });
+    told.collect()
 }
 
 fn junction(junction: &Value) -> Vec<String> {
@@ -179,6 +197,21 @@ mod tests {
         has("ALARM     not flushed: operation 7: no space");
         has("ALARM     not flushed: 2 more operations");
         has("ALARM     5 s ago, kept both: /show/a\\nb: ours is beside");
+    }
+
+    #[test]
+    fn a_client_that_was_cut_short_often_is_named_in_an_alarm() {
+        let cut = |address: &str, count: u64, alarm: bool| {
+            json!({ "front": "nfs", "address": address, "reason": "slow_reader", "count": count, "alarm": alarm,
+                "text": "it does not take its answers; its connections are closed", "age_seconds": 3 })
+        };
+        let lines = clients_cut(&json!([cut("10.0.0.7", 40, true), cut("10.0.0.8", 1, false)]));
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(
+            lines[0].starts_with("ALARM     nfs client 10.0.0.7: it does not take its answers"),
+            "{lines:#?}"
+        );
+        assert!(lines[0].contains("40 times"), "{lines:#?}");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use rpc_nfs3::nfs3::file::{self, LookupOk};
 use rpc_nfs3::nfs3::{DirOp, Status};
 use rpc_nfs3::{Decoder, Encoder};
-use types::Name;
+use types::{JunctionId, Name};
 
 use super::Done;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Failure, Payload};
+use crate::shown::Shown;
 
 pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let arguments = DirOp::decode(d)?;
@@ -18,8 +19,13 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
         b".." => vfs.parent(&caller, dir).await?,
         _ => vfs.lookup(&caller, dir, &Name::new(arguments.name.clone())?).await?,
     };
-    // A junction that this client may not use: it is there, and it is closed.
-    let object = call.handle(&node).ok_or(Failure::Status(Status::ACCES))?;
+    let is_name = !matches!(arguments.name.as_ref(), b"." | b"..");
+    if is_name && node.junction == JunctionId::VIRTUAL && !Shown::new(call).await.shows(call, Some(&node)) {
+        return Err(Failure::Status(Status::NOENT));
+    }
+    // A junction that this client may not use has no name for it.
+    let closed = if is_name { Status::NOENT } else { Status::ACCES };
+    let object = call.handle(&node).ok_or(Failure::Status(closed))?;
     file::encode_lookup(e, &Ok(LookupOk { object, attr: Some(fattr3(&node.attr)), dir_attr: None }));
     Ok(Payload::default())
 }

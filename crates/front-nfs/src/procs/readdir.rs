@@ -6,15 +6,19 @@
 use rpc_nfs3::nfs3::Status;
 use rpc_nfs3::nfs3::readdir::{self, END_BYTES, Entry, ReaddirArgs};
 use rpc_nfs3::{Decoder, Encoder};
+use types::JunctionId;
 use vfs::DirItem;
 
 use super::Done;
 use crate::attr::fattr3;
 use crate::dispatch::{Call, Failure, Payload};
+use crate::shown::Shown;
 
 const VERIFIER: [u8; 8] = *b"forebay1";
 /// Largest result made, whatever the client asks for.
 const RESULT_BYTES_MAX: usize = 1 << 20;
+/// What an entry takes in memory before it is encoded, about as much as after it.
+const COPIES: usize = 2;
 /// Items taken from `vfs` at a time, at most.
 const ITEMS_MAX: usize = 4096;
 
@@ -26,7 +30,14 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> D
     // An entry takes at least this much, so no more can fit.
     let entry_min = if plus { 160 } else { 28 };
     let items_max = (result_max / entry_min).clamp(3, ITEMS_MAX);
-    let listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, items_max).await?;
+    let mut room = call.peer.replies.take(COPIES * result_max).await;
+    let mut listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, items_max).await?;
+    if listing.dir.junction == JunctionId::VIRTUAL {
+        // Few, and all of them: what is left out must not be a page without a name.
+        listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, ITEMS_MAX).await?;
+        let shown = Shown::new(call).await;
+        listing.items.retain(|item| is_dot(&item.name) || shown.shows(call, item.node.as_ref()));
+    }
     let begin = e.len();
     readdir::encode_begin(e, &Some(fattr3(&listing.dir.attr)), &VERIFIER);
     let mut names = 0;
@@ -47,7 +58,12 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> D
         return Err(Failure::Status(Status::TOOSMALL));
     }
     readdir::encode_end(e, listing.eof && fitted == listing.items.len());
-    Ok(Payload::default())
+    room.keep(e.len());
+    Ok(Payload { room, ..Payload::default() })
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 fn entry(call: &Call, item: &DirItem, plus: bool) -> Entry {

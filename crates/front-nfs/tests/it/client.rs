@@ -17,7 +17,7 @@ use rpc_nfs3::rpc::{AuthSys, CallHeader, Credentials, RPC_VERSION, ReplyHeader, 
 use rpc_nfs3::{Decoder, Encoder, mount, nfs3};
 use testkit::far_origin::Far;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use vfs::{Vfs, WritePolicy, Writing};
@@ -134,7 +134,14 @@ pub const MOUNT: (u32, u32) = (mount::PROGRAM, mount::VERSION);
 
 impl Client {
     pub async fn connect(served: &Served) -> Client {
-        let stream = TcpStream::connect(served.address).await.expect("connected");
+        Client::connect_from(served, [127, 0, 0, 1]).await
+    }
+
+    /// As another host.
+    pub async fn connect_from(served: &Served, host: [u8; 4]) -> Client {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((host, 0).into()).expect("all of 127.0.0.0/8 is here");
+        let stream = socket.connect(served.address).await.expect("connected");
         stream.set_nodelay(true).expect("set");
         let (read, write) = stream.into_split();
         Client { write, replies: RecordReader::new(read, 4 << 20), credentials: sys(0) }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod client;
+mod fairness;
 mod malformed;
 mod procedures;
 mod refusals;

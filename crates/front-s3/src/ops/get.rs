@@ -19,6 +19,7 @@ use crate::errors::{Result, s3};
 use crate::keys::Right;
 use crate::metrics::Metrics;
 use crate::object::{Conditions, Object, Verdict};
+use crate::peer::{Peer, held};
 
 /// Bytes read at once; what a slow client holds in our memory.
 const PART: u64 = 256 << 10;
@@ -112,9 +113,17 @@ impl Work {
     /// Its first bytes are read: an answer that begins well is not likely to end before it is whole.
     async fn body(&self, node: Node, asked: Range<u64>) -> types::Result<ReadBody> {
         let mut reading = self.reading(node);
-        let first = reading.copy(asked.start, part_of(&asked)).await?;
+        let peer = self.asker.peer.clone();
+        let first = reading.copy_for(&peer, asked.start, part_of(&asked)).await?;
         let metrics = self.shared.metrics.clone();
-        Ok(ReadBody { first: Some(first), reading: Some(reading), left: asked, under_way: None, metrics })
+        Ok(ReadBody {
+            first: Some(first),
+            reading: Some(reading),
+            left: asked,
+            under_way: None,
+            peer,
+            metrics,
+        })
     }
 }
 
@@ -215,6 +224,12 @@ impl Reading {
         Ok(data)
     }
 
+    /// The same, in our memory, with room for it until it is sent.
+    async fn copy_for(&mut self, peer: &Peer, offset: u64, count: u32) -> types::Result<Bytes> {
+        let room = peer.replies.take(count as usize).await;
+        Ok(held(self.copy(offset, count).await?, room))
+    }
+
     /// The same, in our memory.
     async fn copy(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
         let pieces = self.read(offset, count, Lend::Nothing).await?;
@@ -238,6 +253,7 @@ struct ReadBody {
     reading: Option<Reading>,
     left: Range<u64>,
     under_way: Option<UnderWay>,
+    peer: Arc<Peer>,
     metrics: Arc<Metrics>,
 }
 
@@ -257,8 +273,10 @@ impl Body for ReadBody {
         if this.under_way.is_none() && !this.left.is_empty() {
             let Some(mut reading) = this.reading.take() else { return Poll::Ready(None) };
             let (offset, count) = (this.left.start, part_of(&this.left));
+            let peer = this.peer.clone();
+            peer.slot.is_active();
             this.under_way = Some(Box::pin(async move {
-                let read = reading.copy(offset, count).await;
+                let read = reading.copy_for(&peer, offset, count).await;
                 (reading, read)
             }));
         }

@@ -13,7 +13,7 @@ use rpc_nfs3::nfs3::wcc;
 use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, fs};
 use rpc_nfs3::portmap::Mapping;
-use rpc_nfs3::rpc::{CallHeader, ReplyHeader};
+use rpc_nfs3::rpc::{CallHeader, Credentials, ReplyHeader};
 use rpc_nfs3::{Decoder, Encoder, WireError, mount};
 
 fn all_decoders(message: &Bytes) {
@@ -112,18 +112,23 @@ fn a_handle_of_65_bytes_is_refused_by_its_length_alone() {
 }
 
 #[test]
-fn more_than_sixteen_groups_are_refused() {
+fn more_than_sixteen_groups_are_bad_credentials_of_a_call_that_can_be_answered() {
     // xid, call, rpc 2, program, version, procedure, AUTH_SYS with body of 92: stamp, no name, uid, gid, 17
     // groups
     let mut call = vec![1, 0, 2, 100_003, 3, 0, 1, 88, 0, 0, 0, 0, 17];
     call.extend([5; 17]);
     call.extend([0, 0]);
-    assert_eq!(CallHeader::decode(&mut words(&call)), Err(WireError::TooLong));
+    let header = CallHeader::decode(&mut words(&call)).expect("a call");
+    assert_eq!((header.xid, header.credentials), (1, Credentials::Malformed));
 }
 
 #[test]
-fn credentials_longer_than_400_bytes_are_refused() {
-    let call = [1, 0, 2, 100_003, 3, 0, 1, 404];
+fn credentials_longer_than_400_bytes_are_bad_and_longer_than_4096_no_call() {
+    let mut call = vec![1, 0, 2, 100_003, 3, 0, 1, 404];
+    call.extend([0; 101 + 2]);
+    let header = CallHeader::decode(&mut words(&call)).expect("a call");
+    assert_eq!((header.xid, header.credentials), (1, Credentials::Malformed));
+    let call = [1, 0, 2, 100_003, 3, 0, 1, 4097];
     assert_eq!(CallHeader::decode(&mut words(&call)), Err(WireError::TooLong));
 }
 

@@ -1,0 +1,283 @@
+//! One client cannot use up what all share.
+
+use bytes::Bytes;
+use fair::{Common, Offence};
+use front_nfs::{ExportRules, Rule, Squash};
+use origin::Origin;
+use origin::memory::MemoryOrigin;
+use rpc_nfs3::mount::{self, MountStatus};
+use rpc_nfs3::nfs3::write::{StableHow, WriteArgs};
+use rpc_nfs3::nfs3::{FileHandle, Status, procedure, readdir};
+use rpc_nfs3::rpc::ReplyStatus;
+use rpc_nfs3::{Decoder, Encoder};
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use vfs::WritePolicy;
+
+use crate::client::{
+    Client, MOUNT, NFS, Served, call_message, serve_junctions, serve_with, serve_writable, sys,
+};
+
+const HOSTILE: [u8; 4] = [127, 0, 0, 66];
+const MIB: usize = 1 << 20;
+
+fn named(host: [u8; 4], common: &Common, offence: Offence) -> u64 {
+    let recent = common.offenders.recent();
+    let of_host = recent.iter().filter(|o| o.address == std::net::IpAddr::from(host) && o.offence == offence);
+    of_host.map(|o| o.count).sum()
+}
+
+async fn write(client: &mut Client, file: &FileHandle, length: usize) -> bool {
+    let data = Bytes::from(vec![7; length]);
+    let arguments = WriteArgs { file: file.clone(), offset: 0, stable: StableHow::FileSync, data };
+    let mut d = client.nfs(procedure::WRITE, |e| arguments.encode(e)).await;
+    d.u32().expect("well-formed") == 0
+}
+
+/// A record of 1 MiB of which so much comes.
+async fn begin_record(served: &Served, bytes: usize) -> Client {
+    let mut client = Client::connect_from(served, HOSTILE).await;
+    client.write.write_all(&rpc_nfs3::record::mark(MIB)).await.expect("sent");
+    client.write.write_all(&vec![0; bytes]).await.expect("sent");
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
+    let common = Common::with_bytes(8 * MIB, 8 * MIB);
+    let budgets = common.clone();
+    let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
+    let (served, _far) = serve_writable(fill, |config| config.common = budgets).await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let file = honest.find(&root, b"file").await.expect("found");
+    let mut held = Vec::new();
+    for _ in 0..30 {
+        held.push(begin_record(&served, 8).await);
+    }
+    assert!(write(&mut honest, &file, MIB).await);
+    assert_eq!(common.requests.used(), 0, "a record that has only begun holds nothing");
+    for _ in 0..30 {
+        held.push(begin_record(&served, 64 << 10).await);
+    }
+    for _ in 0..10 {
+        assert!(write(&mut honest, &file, MIB).await);
+        assert!(
+            common.requests.used() <= 3 * MIB,
+            "the others hold a quarter at most, and the write its own"
+        );
+    }
+    // Each of them ends: by its deadline, and it is told whose it was.
+    for client in &mut held {
+        assert!(client.answer().await.is_none());
+    }
+    assert_eq!(named(HOSTILE, &common, Offence::Unfinished), 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_no_rule_admits_has_one_answer_and_is_closed() {
+    let rule =
+        Rule { clients: vec!["127.0.0.1".parse().expect("valid")], squash: Squash::None, ..Rule::default() };
+    let common = Common::default();
+    let shared = common.clone();
+    let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
+    let served = serve_junctions(junctions, |config| {
+        (config.exports, config.common, config.strangers_max) = (ExportRules::new(vec![rule]), shared, 4);
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let mut stranger = Client::connect_from(&served, HOSTILE).await;
+    assert_eq!(stranger.mount(b"/").await, Err(MountStatus::ACCESS));
+    assert!(stranger.answer().await.is_none(), "closed");
+    let mut stranger = Client::connect_from(&served, HOSTILE).await;
+    let (_, mut d) = stranger.call(MOUNT, mount::procedure::DUMP, |_| {}).await;
+    assert_eq!(mount::decode_mounts(&mut d).expect("well-formed"), [], "who mounted what is not for all");
+    let mut stranger = Client::connect_from(&served, HOSTILE).await;
+    let (_, mut d) = stranger.call(NFS, procedure::GETATTR, |e| root.encode(e)).await;
+    assert_eq!(Status(d.u32().expect("well-formed")), Status::ACCES);
+    let mut many = Vec::new();
+    for _ in 0..10 {
+        many.push(Client::connect_from(&served, HOSTILE).await);
+    }
+    // Of those that ask for nothing only the last few are kept.
+    for client in &mut many[..6] {
+        assert!(client.answer().await.is_none());
+    }
+    assert_eq!(honest.getattr(&root).await.kind, rpc_nfs3::nfs3::attr::FileType::Directory);
+    assert_eq!(named(HOSTILE, &common, Offence::NotAdmitted), 13);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_slots_run_out_the_least_active_of_who_has_most_is_closed() {
+    let common = Common::default();
+    let shared = common.clone();
+    let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
+    let served = serve_junctions(junctions, |config| {
+        (config.connections_max, config.common) = (8, shared);
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let mut idle = Vec::new();
+    for _ in 0..8 {
+        idle.push(Client::connect_from(&served, HOSTILE).await);
+    }
+    let mut second = Client::connect_from(&served, [127, 0, 0, 2]).await;
+    second.getattr(&root).await;
+    honest.getattr(&root).await;
+    assert!(idle[0].answer().await.is_none(), "the first of the idle ones had to go");
+    assert!(named(HOSTILE, &common, Offence::TooManyConnections) >= 1);
+    assert_eq!(named([127, 0, 0, 1], &common, Offence::TooManyConnections), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
+    let common = Common::with_bytes(16 * MIB, 16 * MIB);
+    let shared = common.clone();
+    let memory = MemoryOrigin::new();
+    for i in 0..3000 {
+        memory.write_file(format!("{i:04}-{}", "x".repeat(200)).as_bytes(), b"").expect("written");
+    }
+    let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", memory, WritePolicy::ReadOnly)];
+    let served = serve_junctions(junctions, |config| config.common = shared).await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let list = |e: &mut Encoder| {
+        root.encode(e);
+        e.u64(0);
+        e.u64(0);
+        e.u32(u32::MAX);
+        e.u32(u32::MAX);
+    };
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        let mut client = Client::connect_from(&served, HOSTILE).await;
+        for xid in 0..20 {
+            client.send(&call_message(xid, NFS, procedure::READDIRPLUS, sys(0), list)).await;
+        }
+        held.push(client);
+    }
+    for _ in 0..5 {
+        let mut d = honest.nfs(procedure::READDIRPLUS, list).await;
+        let listed = readdir::decode_readdir(&mut d, true).expect("well-formed").expect("listed");
+        assert!(listed.entries.len() > 1000);
+        assert!(common.replies.used() <= 8 * MIB, "{} bytes", common.replies.used());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_mounts_is_bounded_for_each_client() {
+    let any = ExportRules::new(vec![Rule::default()]);
+    let served = serve_with(|_| {}, any, |origin| origin).await;
+    let mut client = Client::connect(&served).await;
+    for i in 1..=100 {
+        assert!(client.mount("/".repeat(i).as_bytes()).await.is_ok());
+    }
+    let mut other = Client::connect_from(&served, [127, 0, 0, 2]).await;
+    assert!(other.mount(b"/").await.is_ok());
+    let (_, mut d) = client.call(MOUNT, mount::procedure::DUMP, |_| {}).await;
+    assert_eq!(mount::decode_mounts(&mut d).expect("well-formed").len(), 65);
+}
+
+/// With credentials of these bytes in place of its own.
+fn with_credentials(root: &FileHandle, flavor: u32, body: &[u8]) -> Vec<u8> {
+    let mut e = Encoder::default();
+    for word in [4711, 0, 2, NFS.0, NFS.1, procedure::GETATTR, flavor] {
+        e.u32(word);
+    }
+    e.opaque(body);
+    e.u64(0);
+    root.encode(&mut e);
+    e.finish().to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_credentials_are_answered_as_such() {
+    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let mut client = Client::connect(&served).await;
+    let root = client.root().await;
+    let sys = |name: usize, groups: u32| {
+        let mut e = Encoder::default();
+        e.u32(0);
+        e.opaque(&vec![b'h'; name]);
+        [1, 1, groups].into_iter().for_each(|word| e.u32(word));
+        (0..groups).for_each(|group| e.u32(group));
+        e.finish().to_vec()
+    };
+    for (flavor, body, why) in [
+        (1, sys(4, 17), "17 groups"),
+        (1, sys(256, 0), "a name of 256 bytes"),
+        (1, Vec::new(), "no body"),
+        (1, vec![0; 9], "half a body"),
+        (0, vec![0; 404], "more than any has"),
+    ] {
+        client.send(&with_credentials(&root, flavor, &body)).await;
+        let (header, _) = client.answer().await.expect(why);
+        assert_eq!((header.xid, header.status), (4711, ReplyStatus::AuthError(1)), "{why}");
+    }
+    client.send(&with_credentials(&root, 1, &sys(255, 16))).await;
+    let (header, _) = client.answer().await.expect("as many as there may be");
+    assert_eq!(header.status, ReplyStatus::Success);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
+    let memory = || -> Arc<dyn Origin> { MemoryOrigin::new() };
+    let paths = ["/open", "/closed", "/both/open", "/both/closed", "/dark/closed"];
+    let junctions = paths.map(|path| (path, memory(), WritePolicy::ReadOnly)).into();
+    let served = serve_junctions(junctions, |_| {}).await;
+    let rule = |path: &str, clients: &str| Rule {
+        junction: served.vfs.junctions().iter().find(|j| j.path == path).map(|j| j.id),
+        clients: vec![clients.parse().expect("valid")],
+        squash: Squash::None,
+        ..Rule::default()
+    };
+    let exports: Vec<_> = paths
+        .iter()
+        .map(|path| rule(path, if path.ends_with("open") { "127.0.0.0/8" } else { "127.0.0.1" }))
+        .collect();
+    let junctions = paths.map(|path| (path, memory(), WritePolicy::ReadOnly)).into();
+    let served = serve_junctions(junctions, |config| config.exports = ExportRules::new(exports)).await;
+    let names = async |client: &mut Client, dir: &FileHandle, plus: bool| {
+        let number = if plus { procedure::READDIRPLUS } else { procedure::READDIR };
+        let mut d: Decoder = client
+            .nfs(number, |e| {
+                dir.encode(e);
+                e.u64(0);
+                e.u64(0);
+                e.u32(4096);
+                if plus {
+                    e.u32(32768);
+                }
+            })
+            .await;
+        let listed = readdir::decode_readdir(&mut d, plus).expect("well-formed").expect("listed");
+        assert!(listed.eof);
+        let names = listed.entries.into_iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    };
+    let mut all = Client::connect(&served).await;
+    let mut some = Client::connect_from(&served, [127, 0, 0, 2]).await;
+    let root = all.root().await;
+    for plus in [false, true] {
+        assert_eq!(names(&mut all, &root, plus).await, ["both", "closed", "dark", "open"]);
+        assert_eq!(names(&mut some, &root, plus).await, ["both", "open"]);
+    }
+    let both = some.find(&root, b"both").await.expect("found");
+    assert_eq!(names(&mut some, &both, false).await, ["open"]);
+    for (dir, name) in [(&root, &b"closed"[..]), (&root, b"dark"), (&both, b"closed"), (&root, b"missing")] {
+        assert_eq!(some.find(dir, name).await, Err(Status::NOENT), "{}", name.escape_ascii());
+    }
+    assert!(all.find(&root, b"dark").await.is_ok() && some.find(&both, b"open").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mount_of_the_empty_path_is_mount_of_the_root() {
+    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let mut client = Client::connect(&served).await;
+    let root = client.root().await;
+    assert_eq!(client.mount(b"").await.expect("mounted").handle, root);
+}
