@@ -41,6 +41,7 @@ if [ "${1:-run}" = test ]; then
         "/usr/lib/python3*/ensurepip:python3-venv:a place for boto3"
         "chromium:chromium:opens the bench's page"
         "mold:mold:links the tests in seconds"
+        "/usr/lib/*/faketime/libfaketimeMT.so.1:faketime:sets the wall clock of one process"
         "go:golang-go:builds MinIO and fake-gcs-server"
         "npm:npm:installs Azurite"
     )

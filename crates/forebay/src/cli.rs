@@ -242,14 +242,43 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 /// FOREBAY_LOG=debug or FOREBAY_LOG=cache=trace,info shows more.
 fn log_to_stderr(default: &str) {
-    let filter = EnvFilter::try_from_env("FOREBAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let asked = std::env::var("FOREBAY_LOG").unwrap_or_default();
+    let odd = no_directive_of(&asked);
+    let asked = if odd.is_some() || asked.is_empty() { default } else { &asked };
+    let filter = EnvFilter::try_new(asked).unwrap_or_else(|_| EnvFilter::new(default));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    if let Some(odd) = odd {
+        tracing::warn!(
+            "FOREBAY_LOG is ignored: \"{odd}\" is no level (error, warn, info, debug, trace, off) and no part=level"
+        );
+    }
+}
+
+/// The first word that the log's filter would take for a part of the program that nobody has.
+fn no_directive_of(text: &str) -> Option<String> {
+    let is_level = |word: &str| word.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let mut odd = words.filter(|word| match word.rsplit_once('=') {
+        Some((part, level)) => part.is_empty() || !is_level(level),
+        None => !is_level(word),
+    });
+    odd.next().map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    #[test]
+    fn a_log_level_that_nobody_has_is_told() {
+        for text in ["", "debug", "cache=trace,info", "INFO", "off", " vfs=debug , warn"] {
+            assert_eq!(super::no_directive_of(text), None, "{text}");
+        }
+        for (text, odd) in [("debgu", "debgu"), ("info,cache=loud", "cache=loud"), ("=info", "=info")] {
+            assert_eq!(super::no_directive_of(text).as_deref(), Some(odd));
+        }
+    }
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {

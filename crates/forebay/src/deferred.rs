@@ -12,7 +12,7 @@ use origin_nfs::NfsOrigin;
 use origin_object::ObjectOrigin;
 use tokio::sync::OnceCell;
 use tracing::info;
-use types::{ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
+use types::{ByteRange, Error, FsStat, Name, OutageReason, Result, SetAttr, Stability, Version};
 
 /// A call waits this long for the connection.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -60,12 +60,12 @@ impl Deferred {
             Ok::<_, Error>(origin)
         });
         let unreachable =
-            |why: String| Error::new(ErrorKind::Unavailable, "connect to", format!("{}: {why}", self.url()));
+            |reason, why: String| Error::outage(reason, "connect to", format!("{}: {why}", self.url()));
         match tokio::time::timeout(PATIENCE, connect).await {
             Ok(Ok(origin)) => Ok(origin.as_ref()),
             // Whatever the reason, it may be gone tomorrow: the junction was served before.
-            Ok(Err(e)) => Err(unreachable(e.to_string())),
-            Err(_) => Err(unreachable("no answer".into())),
+            Ok(Err(e)) => Err(unreachable(e.outage_reason().unwrap_or_default(), e.to_string())),
+            Err(_) => Err(unreachable(OutageReason::Unreachable, "no answer".into())),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod address;
 mod admin;
+mod boot_clock;
 pub mod cli;
 mod client;
 pub mod config;

@@ -6,14 +6,11 @@
 mod rule;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const TABLES: &str = "/usr/share/zoneinfo";
 
-/// Seconds east of UTC, now.
-pub fn utc_offset() -> i32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+/// Seconds east of UTC, at a time since 1970.
+pub fn utc_offset(now: i64) -> i32 {
     let place = std::env::var("TZ").ok();
     of_place(place.as_deref(), now).unwrap_or(0)
 }

@@ -19,7 +19,7 @@ use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 use crate::quantity::Size;
 use crate::settings::Settings;
 use crate::wire_up::{Mount, Tier};
-use crate::{admin, wire_up};
+use crate::{admin, boot_clock, wire_up};
 
 /// Calls under way are given this long at the end.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -69,6 +69,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     let shown = nfs.as_deref().unwrap_or("none");
     let s3_shown = s3.as_deref().unwrap_or("none");
     info!(nfs = shown, s3 = s3_shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
+    let clock = tier.namespace.clock().clone();
     let mut running = Running::start(tier);
     let served = match running.mount().await {
         Ok(mount) => {
@@ -88,6 +89,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     if let Some(registration) = registration {
         registration.remove().await;
     }
+    boot_clock::close(&settings.dir, &clock);
     served
 }
 

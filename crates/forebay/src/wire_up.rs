@@ -24,6 +24,7 @@ use types::{Error, ErrorKind, Result};
 use vfs::{Journaling, Vfs, WritePolicy};
 
 use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
+use crate::boot_clock;
 use crate::deferred::Deferred;
 use crate::door::{self, Door, Token};
 use crate::junction_up::JunctionUp;
@@ -89,13 +90,14 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         });
     }
 
-    let namespace = Namespace::open(
+    let namespace = Namespace::open_with_clock(
         namespace::Config {
             dir: metadata,
             list_ahead: settings.cache.readahead_max > 0,
             ..Default::default()
         },
         junctions,
+        boot_clock::open(&settings.dir)?,
     )?;
     namespace.register(&mut registry);
     namespace.look_at_roots();
@@ -205,18 +207,15 @@ fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
     if back.is_empty() && !holds_anything(&journal.dir)? {
         return Ok(None);
     }
-    let utc_offset = local_time::utc_offset();
     if back.iter().any(|junction| !junction.flush.windows.is_empty()) {
-        let hours = f64::from(utc_offset) / 3600.0;
-        info!(
-            "flush windows are taken to be {hours:+} h from UTC, as clocks here are now; a change counts at the next start"
-        );
+        let hours = f64::from(local_time::utc_offset(types::Timeline::default().wall().seconds)) / 3600.0;
+        info!("flush windows follow the clocks of this place, which are {hours:+} h from UTC now");
     }
     Ok(Some(Journaling {
         dir: journal.dir.clone(),
         size_max: journal.size_max,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        utc_offset,
+        utc_offset: local_time::utc_offset,
         flush: back.iter().map(|junction| (junction.path.clone(), junction.flush.clone())).collect(),
         accept_damage: journal.accept_damage,
         hook,

@@ -80,6 +80,8 @@ pub struct Layout {
     stride: Option<u64>,
     /// Numbers whose slots are stored or being written.
     taken: HashSet<u32>,
+    /// The highest that was given to a part.
+    last_sequence: u64,
 }
 
 impl Layout {
@@ -87,6 +89,7 @@ impl Layout {
     pub fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Layout {
         let mut layout = Layout::default();
         for part in parts {
+            layout.last_sequence = layout.last_sequence.max(part.sequence);
             let Place::Slot(offset) = part.place else { continue };
             layout.taken.insert(part.number);
             match part.number.checked_sub(1) {
@@ -104,6 +107,13 @@ impl Layout {
             return Place::Own;
         }
         Place::Slot(stride * u64::from(number.saturating_sub(1)))
+    }
+
+    /// Higher than those of all parts before, also if the clock was set back since: the last that comes under a number
+    /// is the one that counts.
+    pub fn sequence(&mut self, now_nanos: u64) -> u64 {
+        self.last_sequence = now_nanos.max(self.last_sequence.saturating_add(1));
+        self.last_sequence
     }
 
     /// It did not come.
@@ -182,5 +192,13 @@ mod tests {
         let old = part(1, 10, Place::Slot(0));
         let new = Part { sequence: 2, ..part(1, 12, Place::Own) };
         assert_eq!(newest([new.clone(), old].into_iter()).get(&1), Some(&new));
+    }
+
+    #[test]
+    fn the_part_that_comes_last_counts_though_the_clock_was_set_back() {
+        let mut layout = Layout::of([Part { sequence: 1000, ..part(1, 10, Place::Slot(0)) }].iter());
+        let later: Vec<u64> = [2000, 500, 2001, 0].into_iter().map(|now| layout.sequence(now)).collect();
+        assert_eq!(later, [2000, 2001, 2002, 2003]);
+        assert_eq!(layout.sequence(3000), 3000);
     }
 }

@@ -36,10 +36,13 @@ pub fn within(limit: Duration, then_ms: u64, now_ms: u64) -> bool {
 }
 
 /// Had the object been left alone long enough, when it was looked at, for any later change to show in its
-/// timestamps?
-pub fn is_settled(changed: types::Timestamp, looked_ms: u64) -> bool {
+/// timestamps? `looked_ms` by the time line, `wall_ms` by the wall clock: after a step of it either may be the one that
+/// goes with the origin's clock, so both must say so. What is later than all of the time line, only a clock that the wall
+/// clock was set to has stamped.
+pub fn is_settled(changed: types::Timestamp, looked_ms: u64, wall_ms: u64) -> bool {
     let changed_ms = i128::from(changed.seconds) * 1000 + i128::from(changed.nanos / 1_000_000);
-    changed_ms + i128::try_from(SETTLING.as_millis()).unwrap_or(i128::MAX) < i128::from(looked_ms)
+    let settled = changed_ms + i128::try_from(SETTLING.as_millis()).unwrap_or(i128::MAX);
+    settled < i128::from(wall_ms) && (settled < i128::from(looked_ms) || changed_ms > i128::from(looked_ms))
 }
 
 #[cfg(test)]
@@ -69,9 +72,25 @@ mod tests {
     #[test]
     fn a_directory_changed_just_now_is_not_settled() {
         let changed = types::Timestamp { seconds: 100, nanos: 500_000_000 };
-        assert!(!is_settled(changed, 100_600));
-        assert!(!is_settled(changed, 103_500));
-        assert!(is_settled(changed, 103_501));
-        assert!(!is_settled(types::Timestamp { seconds: i64::MAX, nanos: 0 }, u64::MAX));
+        for (looked_ms, settled) in [(100_600, false), (103_500, false), (103_501, true)] {
+            assert_eq!(is_settled(changed, looked_ms, looked_ms), settled, "{looked_ms}");
+        }
+        assert!(!is_settled(types::Timestamp { seconds: i64::MAX, nanos: 0 }, u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn after_a_step_of_the_wall_clock_nothing_is_settled_too_early() {
+        let changed = types::Timestamp { seconds: 10_000, nanos: 0 };
+        let just = 10_000_500;
+        for (looked_ms, wall_ms, settled, what) in [
+            (just, just + 3_600_000, false, "set forward, the origin has the right time"),
+            (just + 3_600_000, just, false, "set back with the origin, which is this machine"),
+            (just, just - 3_600_000, false, "set back, the origin has the right time"),
+            (just - 3_600_000, just, false, "set forward with the origin"),
+            (just - 3_600_000, just + 4000, true, "set forward with the origin, some time ago"),
+            (just + 4000, just + 3_604_000, true, "set forward some time ago"),
+        ] {
+            assert_eq!(is_settled(changed, looked_ms, wall_ms), settled, "{what}");
+        }
     }
 }

@@ -23,7 +23,7 @@ pub struct Grafted {
     /// Id of its root directory: fixed, so that it exists before the origin was ever reached.
     pub root: FileId,
     /// What was heard before this counts in an outage only.
-    trusted_from_ms: u64,
+    pub trusted_from_ms: u64,
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,

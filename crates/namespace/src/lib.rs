@@ -9,7 +9,6 @@
 
 mod attr;
 mod change;
-mod clock;
 pub mod config;
 mod cookie;
 mod evict;
@@ -36,10 +35,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use origin::{Origin, Reference};
-use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Version};
+use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
 pub use change::{Altered, Made, Moved, New, Old, Renewed};
-pub use clock::Clock;
 pub use config::{Config, Freshness, Junction};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
@@ -103,7 +101,7 @@ impl Found {
 
 pub struct Namespace {
     store: Store,
-    clock: Clock,
+    clock: Timeline,
     junctions: HashMap<JunctionId, Grafted>,
     virtual_tree: VirtualTree,
     /// `None`: it is no more, though the store may still have it.
@@ -145,16 +143,25 @@ pub struct Namespace {
 impl Namespace {
     /// Open or create the database and graft the junctions. Origins are not contacted; needs a tokio runtime.
     pub fn open(config: Config, junctions: Vec<Junction>) -> Result<Arc<Namespace>> {
-        Namespace::open_with_clock(config, junctions, Clock::default())
+        Namespace::open_with_clock(config, junctions, Timeline::default())
     }
 
-    pub fn open_with_clock(config: Config, junctions: Vec<Junction>, clock: Clock) -> Result<Arc<Namespace>> {
+    pub fn open_with_clock(
+        config: Config,
+        junctions: Vec<Junction>,
+        clock: Timeline,
+    ) -> Result<Arc<Namespace>> {
         let store = Store::open(&config.dir, config.database_cache_bytes)?;
-        let started_ms = store.after_a_crash.then(|| clock.now_ms());
+        let now_ms = clock.now_ms();
+        let started_ms = store.after_a_crash.then_some(now_ms);
         let mut grafted = HashMap::new();
         for junction in junctions {
             let id = store.junction_id(&junction.path, &junction.origin.url())?;
-            grafted.insert(id, Grafted::new(id, junction, started_ms));
+            let mut junction = Grafted::new(id, junction, started_ms);
+            if clock.is_broken() {
+                junction.trusted_from_ms = now_ms;
+            }
+            grafted.insert(id, junction);
         }
         let roots: Vec<_> = grafted.values().map(|g| (g.rules.path.as_str(), g.root)).collect();
         let virtual_tree = VirtualTree::build(&roots)?;
@@ -187,6 +194,11 @@ impl Namespace {
             changed: tokio::sync::broadcast::Sender::new(CHANGES_KEPT),
             metrics: Metrics::default(),
         }))
+    }
+
+    /// By which ages are counted here.
+    pub fn clock(&self) -> &Timeline {
+        &self.clock
     }
 
     /// The root of the served tree.

@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, FileId, Result};
 use crate::config::Freshness;
 use crate::cookie;
 use crate::flights::{Join, wait};
-use crate::freshness::{self, Ask};
+use crate::freshness::Ask;
 use crate::node::Node;
 use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Listing;
@@ -302,7 +302,7 @@ impl Namespace {
         let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
         let shown = junction.rules.origin.directories_show_changes();
-        let settled = shown && freshness::is_settled(changed, asked.ms);
+        let settled = shown && asked.is_settled(changed);
         let before = self.slots_of(dir.id).await?;
         let mut seen = HashSet::with_capacity(before.len());
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;

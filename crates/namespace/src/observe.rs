@@ -5,8 +5,9 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use origin::{Identity, Object};
-use types::{Error, ErrorKind, FileId, JunctionId, Result};
+use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp};
 
+use crate::freshness;
 use crate::node::Node;
 use crate::record::Record;
 use crate::store::Change;
@@ -18,7 +19,10 @@ pub struct InOrder<'a>(#[expect(dead_code, reason = "held, not read")] tokio::sy
 /// When the origin was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
+    /// By our time line.
     pub ms: u64,
+    /// By the wall clock.
+    wall_ms: u64,
     /// How many changes of our own had been taken in by then: an answer may be from before the next one.
     own: u64,
     /// How much had been taken in by then.
@@ -36,6 +40,11 @@ pub struct Place<'a> {
 }
 
 impl Asked {
+    /// Had what changed then been left alone long enough when it was asked for?
+    pub fn is_settled(&self, changed: Timestamp) -> bool {
+        freshness::is_settled(changed, self.ms, self.wall_ms)
+    }
+
     pub fn own(&self) -> u64 {
         self.own
     }
@@ -83,7 +92,10 @@ impl Namespace {
     /// Before the origin is asked.
     pub fn asking(&self) -> Asked {
         let (own, learnt) = (self.own_changes.load(Ordering::SeqCst), self.learnt.load(Ordering::SeqCst));
-        Asked { ms: self.clock.now_ms(), own, learnt, by_us: false }
+        let wall = self.clock.wall();
+        let wall_ms = u64::try_from(wall.seconds).unwrap_or(0).saturating_mul(1000);
+        let wall_ms = wall_ms.saturating_add(u64::from(wall.nanos / 1_000_000));
+        Asked { ms: self.clock.now_ms(), wall_ms, own, learnt, by_us: false }
     }
 
     /// Of what a change of our own tells: nothing that was asked before knows better.

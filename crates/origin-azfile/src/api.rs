@@ -1,11 +1,14 @@
 //! Requests to the service and what is common to its answers.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use ::http::{Method, Request, Response};
+use ::http::{Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
+use origin::renewed::{Renewed, ShutOut};
 use origin_object::http::{Http, body_of};
 use origin_object::store::Metadata;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -28,7 +31,8 @@ const DASH: (&str, &str) = ("-", "_");
 
 pub struct Api {
     http: Http,
-    signer: Signer,
+    signer: Renewed<Signer>,
+    shut_out: ShutOut,
     /// The share, without a slash at its end.
     root: String,
     /// The directory that is served, in the share.
@@ -121,9 +125,12 @@ pub fn metadata_of(headers: &HeaderMap) -> Metadata {
 
 impl Api {
     pub fn new(config: &Config, http: Http, environment: Option<Environment>) -> Result<Api> {
-        let (endpoint, signer) = sign::find(config, environment)?;
+        let (endpoint, signer) = sign::find(config, environment.as_ref())?;
         let root = format!("{endpoint}/{}", config.share);
-        Ok(Api { http, signer, root, base: config.path.clone(), url: config.url() })
+        let (base, url, config) = (config.path.clone(), config.url(), config.clone());
+        let make = move || sign::find(&config, environment.as_ref()).map(|(_, signer)| signer);
+        let signer = Renewed::new(signer, make);
+        Ok(Api { http, signer, shut_out: ShutOut::default(), root, base, url })
     }
 
     /// For messages.
@@ -143,10 +150,26 @@ impl Api {
 
     /// As headers name another file: with what signs for it.
     pub fn source(&self, path: &str) -> String {
-        format!("{}/{}{}", self.root, utf8_percent_encode(&self.full(path), PATH), self.signer.query())
+        format!("{}/{}{}", self.root, utf8_percent_encode(&self.full(path), PATH), self.signer.get().query())
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+    /// Whether these credentials may not even look at the directory that is served.
+    async fn is_shut_out(&self, began: Instant) -> bool {
+        self.shut_out
+            .decide(began, async || {
+                let ask = Ask::new("look at", Method::HEAD, "").directory(true);
+                match self.send(ask).await {
+                    Ok((answer, _)) => {
+                        matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                    }
+                    // Nobody knows: no reason to say that one file is denied.
+                    Err(_) => true,
+                }
+            })
+            .await
+    }
+
+    async fn send(&self, ask: Ask<'_>) -> Result<(Response<Incoming>, Arc<Signer>)> {
         let (operation, place) = (ask.operation, self.place(ask.path));
         let path = ask.path.map(|path| self.full(path)).filter(|path| !path.is_empty());
         let path = path.map(|path| format!("/{}", utf8_percent_encode(&path, PATH))).unwrap_or_default();
@@ -163,20 +186,30 @@ impl Api {
             let length = HeaderValue::from(request.body().len());
             request.headers_mut().insert(header::CONTENT_LENGTH, length);
         }
-        let request = self.signer.sign(request)?;
-        self.http.send_to_store(request).await.map_err(|lost| unanswered(operation, place, lost))
+        let signer = self.signer.get();
+        let request = signer.sign(request)?;
+        let answer = self.http.send_to_store(request).await;
+        Ok((answer.map_err(|lost| unanswered(operation, place, lost))?, signer))
     }
 
     /// The answer if it is a yes.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
-        let (operation, path) = (ask.operation, ask.path);
-        let answer = self.send(ask).await?;
+        let (operation, path, began) = (ask.operation, ask.path, Instant::now());
+        let (answer, signer) = self.send(ask).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
-        Err(Refusal::of(status, &headers, &body).into_error(operation, self.place(path)))
+        let refusal = Refusal::of(status, &headers, &body);
+        let shut_out = refusal.is_of_credentials()
+            || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
+        if shut_out {
+            // What the next call is signed with.
+            self.signer.refused(&signer);
+            return Err(refusal.into_outage(operation, self.place(path)));
+        }
+        Err(refusal.into_error(operation, self.place(path)))
     }
 
     /// What its headers say. A body, which has nothing to say, is taken so that the connection can be used again; an

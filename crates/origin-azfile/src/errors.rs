@@ -4,7 +4,7 @@
 use ::http::{HeaderMap, StatusCode};
 use origin_object::http::Lost;
 use serde::Deserialize;
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, OutageReason};
 
 /// The service's no.
 #[derive(Clone, Debug)]
@@ -76,6 +76,24 @@ impl Refusal {
         }
     }
 
+    /// What the service says of the credentials, and so of everything.
+    pub fn is_of_credentials(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            "AuthenticationFailed"
+                | "AuthorizationFailure"
+                | "InvalidAuthenticationInfo"
+                | "NoAuthenticationInformation"
+                | "KeyBasedAuthenticationNotPermitted"
+        ) || self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// A no that may be about one file or about everything: whoever may not look at the directory that is served, may
+    /// nothing.
+    pub fn may_be_of_credentials(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN && self.kind() == ErrorKind::AccessDenied
+    }
+
     /// What the operator can do about it.
     fn advice(&self) -> Option<&'static str> {
         Some(match self.code.as_str() {
@@ -96,11 +114,20 @@ impl Refusal {
 
     pub fn into_error(self, operation: &'static str, context: impl std::fmt::Display) -> Error {
         let kind = self.kind();
+        self.said(Error::new(kind, operation, context))
+    }
+
+    /// The service does not take our credentials.
+    pub fn into_outage(self, operation: &'static str, context: impl std::fmt::Display) -> Error {
+        self.said(Error::outage(OutageReason::Credentials, operation, context))
+    }
+
+    fn said(&self, error: Error) -> Error {
         let advice = self.advice().map(|advice| format!(" ({advice})")).unwrap_or_default();
         let code = if self.code.is_empty() { String::new() } else { format!(" {}", self.code) };
         let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
         let said = format!("the service said {}{code}{message}{advice}", self.status.as_u16());
-        Error::new(kind, operation, context).with_source(std::io::Error::other(said))
+        error.with_source(std::io::Error::other(said))
     }
 }
 

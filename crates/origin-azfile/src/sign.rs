@@ -6,6 +6,8 @@ use ::http::Request;
 use bytes::Bytes;
 use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential, split_sas};
 use object_store::client::{HttpRequest, HttpRequestBody};
+use origin_object::connection_string::ConnectionString;
+use origin_object::secret_file;
 use types::{Error, ErrorKind, Result};
 
 use crate::url::{Config, endpoint};
@@ -30,24 +32,19 @@ fn wrong(config: &Config, why: impl std::fmt::Display) -> Error {
 }
 
 /// Where the service is, and how to sign for it: first what the URL says, then a connection string, a key, a SAS.
-pub fn find(config: &Config, environment: Option<Environment>) -> Result<(String, Signer)> {
+pub fn find(config: &Config, environment: Option<&Environment>) -> Result<(String, Signer)> {
     let variables = match (&config.credentials, environment) {
-        (Some(path), _) => Some(of_file(config, path)?),
-        (None, given) => given,
+        (Some(path), _) => Some(of_file(path)?),
+        (None, given) => given.cloned(),
     };
     let of = |name: &str| match &variables {
         Some(all) => all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()),
         None => std::env::var(name).ok(),
     };
     let of = |name: &str| of(name).filter(|value| !value.is_empty());
-    let connection = of(CONNECTION);
-    let part = |name: &str| {
-        let parts = connection.as_deref().unwrap_or_default().split(';');
-        parts
-            .filter_map(|part| part.split_once('='))
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value.to_owned())
-    };
+    let connection = of(CONNECTION).map(|text| ConnectionString::parse(&text)).transpose();
+    let connection = connection.map_err(|why| wrong(config, format!("{CONNECTION}: {why}")))?;
+    let part = |name: &str| connection.as_ref()?.get(name);
     let account = part("AccountName").or_else(|| of(ACCOUNT));
     if let Some(other) = account.filter(|account| *account != config.account) {
         return Err(wrong(config, format!("the credentials are those of the account \"{other}\"")));
@@ -89,9 +86,8 @@ pub fn find(config: &Config, environment: Option<Environment>) -> Result<(String
     Ok((endpoint, Signer { account: config.account.clone(), credential, sas }))
 }
 
-fn of_file(config: &Config, path: &Path) -> Result<Environment> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| wrong(config, format!("cannot read the credentials in {}: {e}", path.display())))?;
+fn of_file(path: &Path) -> Result<Environment> {
+    let text = secret_file::read(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.split_once('='));
     Ok(pairs
@@ -122,7 +118,7 @@ mod tests {
     fn found(variables: &[(&str, &str)]) -> Result<(String, Signer)> {
         let config = Config::from_url("azfile://farm01/show").unwrap();
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        find(&config, Some(variables.collect()))
+        find(&config, Some(&variables.collect()))
     }
 
     #[test]
@@ -144,7 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_credentials_is_told_without_them() {
-        let mistakes: [(&[(&str, &str)], &str); 5] = [
+        let mistakes: [(&[(&str, &str)], &str); 6] = [
+            (&[(CONNECTION, "secret")], "no Name=value"),
             (&[], "no credentials"),
             (&[(ACCOUNT, "other"), (KEY, "a2V5")], "account \"other\""),
             (&[(KEY, "no base64!secret")], "not base64"),

@@ -7,7 +7,7 @@ use rpc_nfs3::mount::MountStatus;
 use rpc_nfs3::nfs3::Status;
 use rpc_nfs3::record::RecordError;
 use rpc_nfs3::rpc::ReplyStatus;
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, OutageReason};
 
 /// A reason in words, where there is no error of somebody else to point at.
 #[derive(Debug)]
@@ -28,6 +28,11 @@ pub fn failure(
     reason: impl Into<String>,
 ) -> Error {
     Error::new(kind, operation, context).with_source(Reason(reason.into()))
+}
+
+/// The server admits us to nothing here.
+pub fn shut_out(operation: &'static str, context: impl fmt::Display, reason: impl Into<String>) -> Error {
+    Error::outage(OutageReason::Credentials, operation, context).with_source(Reason(reason.into()))
 }
 
 pub fn kind_of_status(status: Status) -> ErrorKind {
@@ -134,12 +139,12 @@ pub fn reply_error(operation: &'static str, context: &str, status: ReplyStatus) 
         ReplyStatus::RpcMismatch { .. } => {
             (ErrorKind::NotSupported, "the server does not speak RPC version 2".to_owned())
         }
-        ReplyStatus::AuthError(number) => (
-            ErrorKind::AccessDenied,
-            format!(
+        ReplyStatus::AuthError(number) => {
+            let reason = format!(
                 "the server refuses our credentials (auth_stat {number}); it may want a privileged port or Kerberos"
-            ),
-        ),
+            );
+            return Some(shut_out(operation, context, reason));
+        }
     };
     Some(failure(kind, operation, context, reason))
 }

@@ -8,6 +8,7 @@
 //! Start with `origin.rs` (the calls), then `pool.rs` and `connection.rs` (how they travel), then
 //! `nested.rs` (exports inside our export).
 
+mod admission;
 mod attributes;
 mod config;
 mod connection;

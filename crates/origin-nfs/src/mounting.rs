@@ -7,11 +7,11 @@ use rpc_nfs3::nfs3::{self, FileHandle};
 use rpc_nfs3::portmap::{self, Mapping};
 use rpc_nfs3::rpc::Credentials;
 use rpc_nfs3::{Decoder, Encoder};
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::config::Config;
 use crate::dial::dial;
-use crate::errors::{failure, mount_kind, wire_error};
+use crate::errors::{failure, mount_kind, shut_out, wire_error};
 use crate::exchange::{Target, begin_call, exchange};
 
 /// AUTH_NONE and AUTH_SYS, which is what we can offer.
@@ -57,7 +57,7 @@ impl Mounter {
         let mounted = result.map_err(|status| refused(&context, status))?;
         if !mounted.flavors.is_empty() && !mounted.flavors.iter().any(|f| FLAVORS.contains(f)) {
             let reason = "the export wants Kerberos; allow sec=sys for this host";
-            return Err(failure(ErrorKind::AccessDenied, "mount", context, reason));
+            return Err(shut_out("mount", context, reason));
         }
         // A handle lives long; the record it came in must not.
         Ok(FileHandle(Bytes::copy_from_slice(&mounted.handle.0)))
@@ -72,7 +72,12 @@ impl Mounter {
     /// The first mount, whose error is read by an operator: it says what the server has instead.
     pub async fn mount_or_explain(&self, path: &[u8]) -> Result<FileHandle> {
         let error = match self.mount(path).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AccessDenied) => error,
+            Err(error)
+                if error.kind() == ErrorKind::NotFound
+                    || error.outage_reason() == Some(OutageReason::Credentials) =>
+            {
+                error
+            }
             other => return other,
         };
         let exports = self.exports().await.unwrap_or_default();
@@ -98,7 +103,9 @@ impl Mounter {
 fn refused(context: &str, status: MountStatus) -> Error {
     let kind = mount_kind(status);
     let reason = match kind {
-        ErrorKind::AccessDenied => "the server does not allow this host to mount it".to_owned(),
+        ErrorKind::AccessDenied => {
+            return shut_out("mount", context, "the server does not allow this host to mount it");
+        }
         ErrorKind::NotFound => "the server has no such export".to_owned(),
         ErrorKind::NotADirectory => "it is not a directory".to_owned(),
         _ => format!("mountstat3 {}", status.0),

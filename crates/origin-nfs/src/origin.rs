@@ -13,9 +13,11 @@ use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, Outcome, fs, procedure};
 use types::{
-    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Timestamp, Version,
+    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Timestamp,
+    Version,
 };
 
+use crate::admission::Admission;
 use crate::config::Config;
 use crate::connection::Endpoint;
 use crate::errors::{failure, status_error};
@@ -30,9 +32,10 @@ const _: () = assert!(HANDLE_MAX <= REFERENCE_MAX);
 const TRANSFER_SMALL: u32 = 32 << 10;
 
 pub struct NfsOrigin {
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) pool: Pool,
-    mounter: Mounter,
+    pub(crate) mounter: Mounter,
+    pub(crate) admission: Admission,
     root: Mutex<FileHandle>,
     read_max: u32,
     pub(crate) write_max: u32,
@@ -58,10 +61,22 @@ impl NfsOrigin {
         let nested = Nested::new(&config.export, exports.iter().map(|e| e.path.as_ref()));
         nested.learn(ROOT, &root.0);
         let pool = Pool::start(&config, &endpoint, credentials, stream);
-        let (read_max, write_max) = transfer_max(&pool, &root, &config).await?;
+        let admission = Admission::default();
+        let (transfers, ()) =
+            tokio::join!(transfer_max(&pool, &root, &config), admission.learn(&pool, &root));
+        let (read_max, write_max) = transfers?;
         let dirs = DirReader::default();
-        let origin =
-            NfsOrigin { config, pool, mounter, root: Mutex::new(root), read_max, write_max, nested, dirs };
+        let origin = NfsOrigin {
+            config,
+            pool,
+            mounter,
+            admission,
+            root: Mutex::new(root),
+            read_max,
+            write_max,
+            nested,
+            dirs,
+        };
         origin.learn_ways_to_nested_exports().await;
         Ok(Arc::new(origin))
     }
@@ -83,7 +98,7 @@ impl NfsOrigin {
         }
     }
 
-    fn root_handle(&self) -> FileHandle {
+    pub(crate) fn root_handle(&self) -> FileHandle {
         self.root.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -160,6 +175,19 @@ impl NfsOrigin {
         Ok(object(handle, attr))
     }
 
+    async fn lookup_name(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        let handle = handle_of(dir)?;
+        let Some(node) = self.nested.child(&dir.0, name.as_bytes()) else {
+            return self.lookup_plainly(&handle, name).await.map(|(object, _)| object);
+        };
+        let object = match self.nested.export(node) {
+            Some((export, place)) => self.lookup_nested(&handle, name, node, &export, place).await?,
+            None => self.lookup_plainly(&handle, name).await?.0,
+        };
+        self.nested.learn(node, &object.reference.0);
+        Ok(object)
+    }
+
     async fn mount_nested(&self, export: &[u8]) -> Result<(FileHandle, Attr)> {
         let handle = self.mounter.mount(export).await?;
         let attr = self.getattr_of(&handle).await?;
@@ -174,8 +202,10 @@ impl NfsOrigin {
 
 /// Whatever the reason, a nested export that cannot be mounted is not absent.
 fn not_mounted(name: &Name, error: &Error) -> Error {
-    let kind = match error.kind() {
-        ErrorKind::AccessDenied => ErrorKind::AccessDenied,
+    // Of that export alone: our own may go on.
+    let kind = match error.outage_reason() {
+        Some(OutageReason::Credentials) => ErrorKind::AccessDenied,
+        _ if error.kind() == ErrorKind::AccessDenied => ErrorKind::AccessDenied,
         _ => ErrorKind::Unavailable,
     };
     failure(kind, "enter nested export", name, error.to_string())
@@ -260,15 +290,16 @@ impl Origin for NfsOrigin {
     }
 
     async fn root(&self) -> Result<Object> {
+        let began = self.admitted().await?;
         let handle = self.root_handle();
         match self.getattr_of(&handle).await {
             Err(error) if error.kind() == ErrorKind::Stale => {}
-            other => return other.map(|attr| object(handle, attr)),
+            other => return self.judged(began, other).await.map(|attr| object(handle, attr)),
         }
         // The export was set up anew: the path still names it.
-        let handle = self.mounter.mount(&self.config.export).await.map_err(|error| match error.kind() {
-            ErrorKind::AccessDenied => error,
-            _ => failure(ErrorKind::Unavailable, "mount again", self.place(), error.to_string()),
+        let handle = self.mounter.mount(&self.config.export).await.map_err(|error| {
+            let reason = error.outage_reason().unwrap_or_default();
+            Error::outage(reason, "mount again", self.place()).with_source(error)
         })?;
         let attr = self.getattr_of(&handle).await?;
         self.nested.learn(ROOT, &handle.0);
@@ -277,40 +308,38 @@ impl Origin for NfsOrigin {
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let handle = handle_of(dir)?;
-        let Some(node) = self.nested.child(&dir.0, name.as_bytes()) else {
-            return self.lookup_plainly(&handle, name).await.map(|(object, _)| object);
-        };
-        let object = match self.nested.export(node) {
-            Some((export, place)) => self.lookup_nested(&handle, name, node, &export, place).await?,
-            None => self.lookup_plainly(&handle, name).await?.0,
-        };
-        self.nested.learn(node, &object.reference.0);
-        Ok(object)
+        let began = self.admitted().await?;
+        self.judged(began, self.lookup_name(dir, name).await).await
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
+        let began = self.admitted().await?;
         let handle = handle_of(reference)?;
-        let attr = self.getattr_of(&handle).await?;
+        let attr = self.judged(began, self.getattr_of(&handle).await).await?;
         Ok(object(handle, attr))
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        let began = self.admitted().await?;
         let handle = handle_of(link)?;
         let encode = |e: &mut _| handle.encode(e);
         let what = "read link at";
         let reply =
             self.pool.call(Lane::Metadata, what, procedure::READLINK, encode, file::decode_readlink).await?;
         // A copy: the target may live long, the record should not.
-        taken(what, self.place(), reply).map(|ok| Bytes::copy_from_slice(&ok.target))
+        self.judged(began, taken(what, self.place(), reply))
+            .await
+            .map(|ok| Bytes::copy_from_slice(&ok.target))
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        self.read_dir_page(dir, cursor).await
+        let began = self.admitted().await?;
+        self.judged(began, self.read_dir_page(dir, cursor).await).await
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        self.read_range(object, version, range).await
+        let began = self.admitted().await?;
+        self.judged(began, self.read_range(object, version, range).await).await
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
@@ -330,7 +359,8 @@ impl Origin for NfsOrigin {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
-        self.make_change(change).await
+        let began = self.admitted().await?;
+        self.judged(began, self.make_change(change).await).await
     }
 
     fn write_max(&self) -> u32 {
@@ -344,10 +374,12 @@ impl Origin for NfsOrigin {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        self.write_all(object, offset, data, stability).await
+        let began = self.admitted().await?;
+        self.judged(began, self.write_all(object, offset, data, stability).await).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.commit_range(object, range).await
+        let began = self.admitted().await?;
+        self.judged(began, self.commit_range(object, range).await).await
     }
 }

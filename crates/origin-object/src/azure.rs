@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderName};
+use ::origin::renewed::{Renewed, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -21,8 +22,9 @@ use types::{ByteRange, Error, ErrorKind, Result};
 use crate::azure_place::Place;
 use crate::errors::garbled;
 use crate::http::Http;
+use crate::keys::Base;
 use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
-use crate::sign::Environment;
+use crate::sign::{Environment, owned};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::Config;
 
@@ -42,13 +44,22 @@ pub struct Azure {
 impl Azure {
     pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<Azure> {
         let Place { signer, root } = Place::of(config, &http, environment)?;
-        Ok(Azure { rest: Rest { http, signer, root, url: config.url(), meta: META } })
+        let signer = {
+            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
+            let make = move || Place::of(&config, &http, environment.as_deref()).map(|place| place.signer);
+            Renewed::new(signer, make)
+        };
+        let base = Base::new(&config.prefix, config.dialect);
+        let proof = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
+        let proof = proof.query("maxresults", "1").query("prefix", base.as_str());
+        let (proof, shut_out) = ((None, proof.into_query()), ShutOut::default());
+        Ok(Azure { rest: Rest { http, signer, proof, shut_out, root, url: config.url(), meta: META } })
     }
 
     /// The store reads the source itself, and wants a permission of its own for it.
     async fn copies<'a>(&self, ask: Ask<'a>, from: Source<'_>) -> Result<Ask<'a>> {
         let url = format!("{}/{}", self.rest.root, utf8_percent_encode(from.key, PATH));
-        let (url, authorization) = self.rest.signer.copy_source(url).await?;
+        let (url, authorization) = self.rest.signer.get().copy_source(url).await?;
         let ask = ask.header(COPY_SOURCE, &url)?.header(SOURCE_IF_MATCH, from.etag)?;
         match authorization {
             Some(token) => ask.header(HeaderName::from_static("x-ms-copy-source-authorization"), &token),

@@ -12,10 +12,12 @@ use object_store::azure::{
 use object_store::client::HttpRequest;
 use percent_encoding::utf8_percent_encode;
 use ring::hmac;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, OutageReason, Result};
 
+use crate::connection_string::ConnectionString;
 use crate::http::Http;
 use crate::rest::QUERY;
+use crate::secret_file;
 use crate::sign::{Connector, Environment, Signer};
 use crate::url::{Addressing, Config};
 
@@ -53,14 +55,17 @@ struct Said {
 }
 
 impl Said {
-    fn by(variables: &[(String, String)]) -> Said {
+    fn by(variables: &[(String, String)]) -> std::result::Result<Said, String> {
         let mut said = Said::default();
         for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
             let text = || Some(value.clone());
             match name.as_str() {
                 "AZURE_STORAGE_ACCOUNT" | "AZURE_STORAGE_ACCOUNT_NAME" => said.account = text(),
                 "AZURE_STORAGE_ENDPOINT" => said.endpoint = text(),
-                "AZURE_STORAGE_CONNECTION_STRING" => said.connection(value),
+                "AZURE_STORAGE_CONNECTION_STRING" => {
+                    let parsed = ConnectionString::parse(value);
+                    said.connection(&parsed.map_err(|why| format!("{name}: {why}"))?);
+                }
                 "AZURE_STORAGE_KEY" => said.credentials.push((AzureConfigKey::AccessKey, value.clone())),
                 name => {
                     if let Some(key) = name.to_ascii_lowercase().parse().ok().filter(is_credential) {
@@ -69,15 +74,11 @@ impl Said {
                 }
             }
         }
-        said
+        Ok(said)
     }
 
-    /// `AccountName=…;AccountKey=…;BlobEndpoint=…`, as the portal gives it.
-    fn connection(&mut self, text: &str) {
-        let part = |name: &str| {
-            let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
-            parts.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
-        };
+    fn connection(&mut self, string: &ConnectionString) {
+        let part = |name: &str| string.get(name);
         let suffix = |account: &String| {
             let (scheme, suffix) = (part("DefaultEndpointsProtocol"), part("EndpointSuffix")?);
             Some(format!("{}://{account}.blob.{suffix}", scheme.as_deref().unwrap_or("https")))
@@ -123,7 +124,7 @@ impl Place {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
         };
-        let said = Said::by(&variables(config, environment)?);
+        let said = Said::by(&variables(config, environment)?).map_err(|why| wrong(&why))?;
         let account = &config.account;
         let root = root_of(config, said.endpoint.as_deref());
         let azure = |credentials, key| {
@@ -176,11 +177,7 @@ fn root_of(config: &Config, endpoint: Option<&str>) -> String {
 
 fn variables(config: &Config, environment: Option<&Environment>) -> Result<Vec<(String, String)>> {
     if let Some(path) = &config.credentials {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            let message = format!("cannot read the credentials in {}: {e}", path.display());
-            Error::new(ErrorKind::Config, "origin", message)
-        })?;
-        return Ok(assignments(&text));
+        return Ok(assignments(&secret_file::read(path)?));
     }
     Ok(match environment {
         Some(given) => given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
@@ -208,7 +205,7 @@ impl Azure {
         credentials.get_credential().await.map(Some).map_err(|e| {
             let advice = "give AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, an identity \
                           to this machine, or ?anonymous=yes";
-            Error::new(ErrorKind::AccessDenied, "find credentials", advice).with_source(e)
+            Error::outage(OutageReason::Credentials, "find credentials", advice).with_source(e)
         })
     }
 
@@ -263,7 +260,7 @@ mod tests {
 
     fn said(pairs: &[(&str, &str)]) -> Said {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Said::by(&pairs)
+        Said::by(&pairs).unwrap()
     }
 
     #[test]
@@ -278,6 +275,13 @@ mod tests {
         assert_eq!(china.endpoint.as_deref(), Some("https://acc.blob.core.chinacloudapi.cn"));
         let sas = said(&[("AZURE_STORAGE_CONNECTION_STRING", "SharedAccessSignature=sv=1&sig=x%3D")]);
         assert_eq!(sas.credentials, [(AzureConfigKey::SasKey, "sv=1&sig=x%3D".into())]);
+    }
+
+    #[test]
+    fn a_connection_string_that_cannot_be_read_is_no_reason_to_ask_the_machine() {
+        let pairs = [("AZURE_STORAGE_CONNECTION_STRING".to_owned(), "AccountName=acc;Key=a2V5".to_owned())];
+        let told = Said::by(&pairs).unwrap_err();
+        assert!(told.starts_with("AZURE_STORAGE_CONNECTION_STRING: its part 2"), "{told}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use ::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, OutageReason};
 
 use crate::http::Lost;
 
@@ -126,8 +126,45 @@ impl Refusal {
         self.message.contains("bucket does not exist")
     }
 
+    /// What the store says of the credentials, and so of everything: no answer about an object.
+    pub fn is_of_credentials(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            // S3.
+            "InvalidAccessKeyId"
+                | "SignatureDoesNotMatch"
+                | "ExpiredToken"
+                | "TokenRefreshRequired"
+                | "InvalidToken"
+                | "RequestTimeTooSkewed"
+                | "RequestExpired"
+                | "InvalidSecurity"
+                | "AccountProblem"
+                | "AllAccessDisabled"
+                | "NotSignedUp"
+                // Azure.
+                | "AuthenticationFailed"
+                | "AuthorizationFailure"
+                | "InvalidAuthenticationInfo"
+                | "NoAuthenticationInformation"
+                | "KeyBasedAuthenticationNotPermitted"
+                | "AccountIsDisabled"
+                // Google.
+                | "authError"
+                | "required"
+                | "accountDisabled"
+                | "insufficientPermissions"
+        ) || self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// A no that may be about one object or about everything: whoever may not look into the bucket either, may nothing.
+    pub fn may_be_of_credentials(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN && self.kind() == ErrorKind::AccessDenied
+    }
+
     /// What the operator can do about it.
     fn advice(&self) -> Option<String> {
+        // A signature for another region is no matter of credentials.
         let wrong_region = matches!(self.status.as_u16(), 301 | 307 | 400) && self.region.is_some();
         if wrong_region {
             return self.region.as_ref().map(|region| {
@@ -174,11 +211,20 @@ impl Refusal {
         operation: &'static str,
         context: impl std::fmt::Display,
     ) -> Error {
+        self.said(Error::new(kind, operation, context))
+    }
+
+    /// The store does not take our credentials.
+    pub fn to_outage(&self, operation: &'static str, context: impl std::fmt::Display) -> Error {
+        self.said(Error::outage(OutageReason::Credentials, operation, context))
+    }
+
+    fn said(&self, error: Error) -> Error {
         let advice = self.advice().map(|advice| format!(" ({advice})")).unwrap_or_default();
         let code = if self.code.is_empty() { String::new() } else { format!(" {}", self.code) };
         let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
         let said = format!("the store said {}{code}{message}{advice}", self.status.as_u16());
-        Error::new(kind, operation, context).with_source(std::io::Error::other(said))
+        error.with_source(std::io::Error::other(said))
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::origin::renewed::{Renewed, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta, Utc};
@@ -16,8 +17,8 @@ use crate::gcs_calls::{Bucket, COMPOSE_MAX, Piece, random};
 use crate::gcs_place::Place;
 use crate::http::Http;
 use crate::keys::{Base, UPLOADS};
-use crate::rest::Rest;
-use crate::sign::Environment;
+use crate::rest::{Ask, Rest};
+use crate::sign::{Environment, owned};
 use crate::store::{Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::together::{TOGETHER, some_at_a_time};
 use crate::url::Config;
@@ -43,8 +44,17 @@ pub struct Gcs {
 impl Gcs {
     pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<Gcs> {
         let Place { signer, endpoint } = Place::of(config, &http, environment)?;
-        let rest = Rest { http, signer, root: endpoint, url: config.url(), meta: "x-goog-meta-" };
+        let signer = {
+            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
+            let make = move || Place::of(&config, &http, environment.as_deref()).map(|place| place.signer);
+            Renewed::new(signer, make)
+        };
         let base = Base::new(&config.prefix, config.dialect);
+        let proof =
+            Ask::new("list", ::http::Method::GET, "").query("maxResults", "1").query("prefix", base.as_str());
+        let proof = (Some(format!("/storage/v1/b/{}/o", config.bucket)), proof.into_query());
+        let (root, url, meta) = (endpoint, config.url(), "x-goog-meta-");
+        let rest = Rest { http, signer, proof, shut_out: ShutOut::default(), root, url, meta };
         let uploads = format!("{}{UPLOADS}/", base.as_str());
         Ok(Gcs {
             bucket: Arc::new(Bucket { rest, name: config.bucket.clone() }),
@@ -77,7 +87,7 @@ impl Gcs {
         }
         let (bucket, uploads) = (self.bucket.clone(), self.uploads.clone());
         tokio::spawn(async move {
-            if let Err(e) = remove_old(&bucket, &uploads, today).await {
+            if let Err(e) = remove_old(&bucket, &uploads).await {
                 tracing::debug!("what is left of old uploads stays: {e}");
             }
         });
@@ -111,18 +121,40 @@ fn is_old(id: &str, today: NaiveDate) -> bool {
     day.is_some_and(|day| today - day > OLD)
 }
 
-async fn remove_old(bucket: &Arc<Bucket>, uploads: &str, today: NaiveDate) -> Result<()> {
+/// By the store's clock: ours may be wrong, and what others are uploading is theirs.
+async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
+    let now = bucket.time().await?;
+    let (today, young) = (now.date_naive(), (now - OLD).timestamp());
     let mut after = None;
     loop {
         let page = bucket.list(uploads, true, after.as_deref(), PAGE).await?;
         let old = |prefix: &&String| prefix.strip_prefix(uploads).is_some_and(|id| is_old(id, today));
         for dir in page.prefixes.iter().filter(old) {
+            // The day in its name is by the clock of who began it.
+            if has_young(bucket, dir, young).await? {
+                continue;
+            }
             tracing::info!("removing what is left of an upload: {dir}");
             remove_all(bucket, dir).await?;
         }
         after = page.next;
         if after.is_none() {
             return Ok(());
+        }
+    }
+}
+
+/// Whether anything below was stored after this second.
+async fn has_young(bucket: &Arc<Bucket>, prefix: &str, second: i64) -> Result<bool> {
+    let mut after = None;
+    loop {
+        let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
+        if page.objects.iter().any(|object| object.modified.seconds > second) {
+            return Ok(true);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(false);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ::http::Method;
 use ::http::header;
 use bytes::{Bytes, BytesMut};
-use chrono::DateTime;
+use chrono::{DateTime, FixedOffset};
 use percent_encoding::utf8_percent_encode;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer};
@@ -220,6 +220,15 @@ impl Bucket {
             page.objects.push(Listed { key, size, etag, modified, metadata: Some(item.metadata()) });
         }
         Ok(page)
+    }
+
+    /// What the store's clock says.
+    pub async fn time(&self) -> Result<DateTime<FixedOffset>> {
+        let ask = Ask::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
+        let answer = self.rest.ask(ask.query("maxResults", "1").query("fields", "nextPageToken")).await?;
+        let date = answer.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| DateTime::parse_from_rfc2822(date).ok());
+        date.ok_or_else(|| garbled("list", self.rest.place(""), "an answer without its time"))
     }
 
     pub async fn put(

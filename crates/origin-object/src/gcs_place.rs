@@ -6,6 +6,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::gcs_token::{Tokens, Way};
 use crate::http::Http;
+use crate::secret_file;
 use crate::sign::{Environment, Signer};
 use crate::url::Config;
 
@@ -48,7 +49,7 @@ impl Place {
                     let message = format!("cannot use the credentials in {}: {why}", path.display());
                     Error::new(ErrorKind::Config, "origin", message)
                 };
-                let text = std::fs::read_to_string(&path).map_err(|e| wrong(e.to_string()))?;
+                let text = secret_file::read(&path)?;
                 Some(Way::of_file(&text).map_err(wrong)?)
             }
         };

@@ -11,14 +11,14 @@ use ::http::{Method, Request, StatusCode};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use percent_encoding::utf8_percent_encode;
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::http::{Http, body_of};
 use crate::rest::QUERY;
@@ -33,6 +33,8 @@ const EARLY: Duration = Duration::from_secs(225);
 const AGAIN: Duration = Duration::from_secs(10);
 /// A token is asked for again after this, whatever its answer says of its end.
 const LASTS_MAX: Duration = Duration::from_secs(24 * 3600);
+/// A token for who acts for another is asked for so long.
+const ACTING: Duration = Duration::from_secs(3600);
 const ANSWER_MAX: usize = 1 << 20;
 const ADVICE: &str = "give GOOGLE_APPLICATION_CREDENTIALS or ?credentials=FILE, an identity to this machine, or \
                       ?anonymous=yes";
@@ -199,14 +201,6 @@ impl Tokens {
         Ok(request)
     }
 
-    /// The next request is signed with another one.
-    pub fn forget(&self) {
-        // Who holds it is about to have another one.
-        if let Ok(mut kept) = self.kept.try_lock() {
-            *kept = None;
-        }
-    }
-
     async fn authorization(&self) -> Result<HeaderValue> {
         let mut kept = self.kept.lock().await;
         let now = Instant::now();
@@ -262,12 +256,12 @@ impl Tokens {
             }
             Way::For { who, uri } => {
                 let Fresh { token, .. } = Box::pin(self.fetch(who)).await?;
-                let body = json!({ "scope": [SCOPE], "lifetime": "3600s" }).to_string();
+                let body =
+                    json!({ "scope": [SCOPE], "lifetime": format!("{}s", ACTING.as_secs()) }).to_string();
                 let mut request = request(Method::POST, uri, "application/json", body.into())?;
                 request.headers_mut().insert(header::AUTHORIZATION, bearer(&token)?);
                 let told: ActingAnswer = self.ask(request, uri).await?;
-                let lasts = (told.expire_time - Utc::now()).to_std().unwrap_or_default();
-                Ok(Fresh { token: told.access_token, lasts })
+                Ok(Fresh { token: told.access_token, lasts: acting_for(told.expire_time - Utc::now()) })
             }
             Way::Machine { host } => {
                 let uri = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
@@ -287,11 +281,10 @@ impl Tokens {
 
     async fn ask<T: for<'de> Deserialize<'de>>(&self, request: Request<Bytes>, uri: &str) -> Result<T> {
         let error = |kind, context: String| Error::new(kind, "find credentials", context);
+        let refused = |context: String| Error::outage(OutageReason::Credentials, "find credentials", context);
         let answer = self.http.send(request).await.map_err(|lost| match &self.way {
             // No machine of Google's, most likely.
-            Way::Machine { .. } if !lost.sent => {
-                error(ErrorKind::AccessDenied, ADVICE.into()).with_source(lost)
-            }
+            Way::Machine { .. } if !lost.sent => refused(ADVICE.into()).with_source(lost),
             _ => error(ErrorKind::Unavailable, uri.into()).with_source(lost),
         })?;
         let status = answer.status();
@@ -302,8 +295,8 @@ impl Tokens {
                 .map_err(|_| error(ErrorKind::Corrupt, format!("{uri} gave no token")));
         }
         let passes = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let kind = if passes { ErrorKind::Unavailable } else { ErrorKind::AccessDenied };
-        Err(error(kind, format!("{uri} said {}{}", status.as_u16(), why(&body))))
+        let said = format!("{uri} said {}{}", status.as_u16(), why(&body));
+        Err(if passes { error(ErrorKind::Unavailable, said) } else { refused(said) })
     }
 }
 
@@ -311,6 +304,12 @@ impl From<TokenAnswer> for Fresh {
     fn from(told: TokenAnswer) -> Fresh {
         Fresh { token: told.access_token, lasts: Duration::from_secs(told.expires_in) }
     }
+}
+
+/// How long a token is good that ends after this much of our clock. What cannot be, since no more than an hour was asked
+/// for, is a clock that is wrong: then it is the hour, and a store that refuses the token is told by.
+fn acting_for(left: TimeDelta) -> Duration {
+    left.to_std().ok().filter(|left| *left <= ACTING && !left.is_zero()).unwrap_or(ACTING)
 }
 
 /// `{"error": "invalid_grant", "error_description": …}`, or Google's longer form of it. One line.
@@ -359,7 +358,7 @@ fn note(email: &str, key_id: &str, key: &RsaKeyPair, uri: &str, now: i64) -> Res
 /// Read each time: who put it there renews it.
 fn their_token(file: &PathBuf, field: Option<&str>) -> Result<String> {
     let wrong = |why: &str| {
-        Error::new(ErrorKind::AccessDenied, "find credentials", format!("{}: {why}", file.display()))
+        Error::outage(OutageReason::Credentials, "find credentials", format!("{}: {why}", file.display()))
     };
     let text = std::fs::read_to_string(file).map_err(|e| wrong(&e.to_string()))?;
     let Some(field) = field else { return Ok(text.trim().to_owned()) };
@@ -405,6 +404,13 @@ mod tests {
             let why = refused(text);
             assert!(why.contains(told) && !why.contains(secret) && !why.contains('\n'), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_does_not_end_a_token() {
+        let at = |seconds| acting_for(TimeDelta::seconds(seconds)).as_secs();
+        assert_eq!([at(1800), at(3600)], [1800, 3600]);
+        assert_eq!([at(0), at(-7200), at(-315_360_000), at(315_360_000)], [3600; 4]);
     }
 
     #[test]
@@ -470,7 +476,7 @@ mod tests {
             let token = fetched(&tokens).await.unwrap();
             assert!(token.starts_with("Bearer ya29.token-"));
             assert_eq!(fetched(&tokens).await.unwrap(), token, "kept");
-            tokens.forget();
+            *tokens.kept.lock().await = None;
             assert_ne!(fetched(&tokens).await.unwrap(), token);
         }
     }
@@ -515,12 +521,12 @@ mod tests {
         });
         let error = fetched(&user).await.unwrap_err();
         let text = error.to_string();
-        assert_eq!(error.kind(), ErrorKind::AccessDenied);
+        assert_eq!(error.outage_reason(), Some(OutageReason::Credentials));
         assert!(text.contains("invalid_grant: Token has been expired or revoked."), "{text}");
         assert!(!text.contains(secret) && !text.contains(CLIENT_SECRET) && !text.contains('\n'), "{text}");
         // Nobody is there to ask.
         let nobody = fetched(&tokens(Way::Machine { host: "127.0.0.1:9".into() })).await.unwrap_err();
-        assert_eq!(nobody.kind(), ErrorKind::AccessDenied);
+        assert_eq!(nobody.outage_reason(), Some(OutageReason::Credentials));
         assert!(nobody.to_string().contains("GOOGLE_APPLICATION_CREDENTIALS"), "{nobody}");
     }
 }

@@ -1,16 +1,18 @@
 //! What the dialects have in common: a signed request to a bucket over HTTP, and what its answer says.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode};
+use ::origin::renewed::{Renewed, ShutOut};
 use bytes::Bytes;
 use chrono::{DateTime, FixedOffset};
 use hyper::body::Incoming;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer};
-use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
+use types::{ByteRange, Error, ErrorKind, OutageReason, Result, Timestamp};
 
 use crate::errors::{Refusal, garbled, unanswered};
 use crate::http::{Http, body_of};
@@ -30,7 +32,10 @@ const JSON_MAX: usize = 32 << 20;
 /// One bucket.
 pub struct Rest {
     pub http: Http,
-    pub signer: Signer,
+    pub signer: Renewed<Signer>,
+    /// The path and the query of a listing of one name where our objects are: whoever may not see it may nothing.
+    pub proof: (Option<String>, String),
+    pub shut_out: ShutOut,
     /// The bucket's URL, without a slash at its end.
     pub root: String,
     /// For messages.
@@ -105,6 +110,10 @@ impl<'a> Ask<'a> {
         self.data = data;
         self
     }
+
+    pub fn into_query(self) -> String {
+        self.query
+    }
 }
 
 impl Rest {
@@ -112,7 +121,7 @@ impl Rest {
         if key.is_empty() { self.url.clone() } else { format!("{key} in {}", self.url) }
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+    async fn send(&self, ask: Ask<'_>) -> Result<(Response<Incoming>, Arc<Signer>)> {
         let (operation, place) = (ask.operation, self.place(ask.key));
         let slash = if ask.key.is_empty() && !ask.query.is_empty() { "/" } else { "" };
         let path = match ask.path {
@@ -127,26 +136,56 @@ impl Rest {
             .try_into()
             .map_err(|e| Error::new(ErrorKind::InvalidArgument, operation, &place).with_source(e))?;
         *request.headers_mut() = ask.headers;
-        let request = self.signer.sign(request).await?;
+        let signer = self.signer.get();
+        let request = signer.sign(request).await.inspect_err(|e| {
+            if e.outage_reason() == Some(OutageReason::Credentials) {
+                self.signer.refused(&signer);
+            }
+        })?;
         let (length, began) = (request.body().len(), Instant::now());
         let answer = self.http.send_to_store(request).await;
         tracing::trace!("{operation} {place}: {length} bytes sent, answered after {:?}", began.elapsed());
-        answer.map_err(|lost| unanswered(operation, place, lost))
+        let answer = answer.map_err(|lost| unanswered(operation, place, lost))?;
+        Ok((answer, signer))
+    }
+
+    /// Whether these credentials may not even look where our objects are. Asked now and then, however many calls are
+    /// refused.
+    async fn is_shut_out(&self, began: Instant) -> bool {
+        self.shut_out
+            .decide(began, async || {
+                let (path, query) = self.proof.clone();
+                let ask = Ask { path, query, ..Ask::new("look into", Method::GET, "") };
+                match self.send(ask).await {
+                    Ok((answer, _)) => {
+                        let status = answer.status();
+                        let _ = body_of(answer, XML_MAX).await; // so that the connection can be used again
+                        matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                    }
+                    // Nobody knows: no reason to say that one object is denied.
+                    Err(_) => true,
+                }
+            })
+            .await
     }
 
     /// The answer if it is a yes.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
-        let (operation, key) = (ask.operation, ask.key);
-        let answer = self.send(ask).await?;
+        let (operation, key, began) = (ask.operation, ask.key, Instant::now());
+        let (answer, signer) = self.send(ask).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
-        if status == StatusCode::UNAUTHORIZED {
-            self.signer.refused();
-        }
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
         let refusal = Refusal::of(status, &headers, &body);
+        let shut_out = refusal.is_of_credentials()
+            || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
+        if shut_out {
+            // What the next call is signed with.
+            self.signer.refused(&signer);
+            return Err(refusal.to_outage(operation, self.place(key)));
+        }
         // That there is no bucket is never said as "it does not exist" of what is in it.
         let of_bucket = key.is_empty() && refusal.kind() == ErrorKind::NotFound;
         let kind = if of_bucket { ErrorKind::Unavailable } else { refusal.kind() };

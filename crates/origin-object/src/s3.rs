@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName};
+use ::origin::renewed::{Renewed, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -13,8 +14,9 @@ use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::errors::garbled;
 use crate::http::Http;
+use crate::keys::Base;
 use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
-use crate::sign::{Environment, Place};
+use crate::sign::{Environment, Place, owned};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::{Addressing, Config};
 
@@ -68,7 +70,16 @@ impl S3 {
             (Addressing::Virtual, Some((scheme, host))) => format!("{scheme}://{bucket}.{host}"),
             _ => format!("{endpoint}/{bucket}"),
         };
-        let rest = Rest { http, signer, root, url: config.url(), meta: META };
+        let signer = {
+            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
+            let make = move || Place::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
+            Renewed::new(signer, make)
+        };
+        let base = Base::new(&config.prefix, config.dialect);
+        let proof = Ask::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");
+        let proof = (None, proof.query("prefix", base.as_str()).into_query());
+        let shut_out = ShutOut::default();
+        let rest = Rest { http, signer, proof, shut_out, root, url: config.url(), meta: META };
         Ok(S3 { rest, bucket: bucket.clone() })
     }
 

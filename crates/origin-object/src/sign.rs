@@ -18,15 +18,21 @@ use object_store::client::{
     HttpResponse, HttpResponseBody, HttpService,
 };
 use ring::digest::{self, Digest};
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::azure_place;
 use crate::gcs_token::Tokens;
 use crate::http::Http;
 use crate::profile::Profile;
+use crate::secret_file;
 use crate::url::Config;
 
 type AwsCredentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
+
+/// [`Environment`], kept for when credentials are looked for anew.
+pub fn owned(environment: Option<&Environment>) -> Option<Vec<(&'static str, &'static str)>> {
+    environment.map(<[_]>::to_vec)
+}
 
 /// How requests to a store are signed.
 pub enum Signer {
@@ -110,10 +116,7 @@ fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Pro
     };
     let credentials = match credentials {
         None => file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-        Some(path) => std::fs::read_to_string(path).map_err(|e| {
-            let message = format!("cannot read the credentials in {}: {e}", path.display());
-            Error::new(ErrorKind::Config, "origin", message)
-        })?,
+        Some(path) => secret_file::read(path)?,
     };
     let config = file("AWS_CONFIG_FILE", "config");
     let found = Profile::find(asked.unwrap_or("default"), &credentials, &config)?;
@@ -137,7 +140,7 @@ impl Signer {
         };
         let credential = credentials.get_credential().await.map_err(|e| {
             let advice = "give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or ?anonymous=yes";
-            Error::new(ErrorKind::AccessDenied, "find credentials", advice).with_source(e)
+            Error::outage(OutageReason::Credentials, "find credentials", advice).with_source(e)
         })?;
         let (parts, data) = request.into_parts();
         let hashed = sha256(data.clone()).await?;
@@ -150,13 +153,6 @@ impl Signer {
 }
 
 impl Signer {
-    /// The store did not take what a request was signed with.
-    pub fn refused(&self) {
-        if let Signer::Google(tokens) = self {
-            tokens.forget();
-        }
-    }
-
     /// The URL by which the store itself reads one of its objects, and what it shows there.
     pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
         match self {

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod pace;
 pub mod posix;
 mod reconcile;
+pub mod renewed;
 pub mod retry;
 
 use async_trait::async_trait;

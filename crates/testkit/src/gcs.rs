@@ -103,6 +103,14 @@ impl Gcs {
         self.buckets().of(bucket).expect("a bucket").keys().cloned().collect()
     }
 
+    /// It was stored years ago.
+    pub fn make_old(&self, bucket: &str, key: &str) {
+        let mut buckets = self.buckets();
+        let object = buckets.of(bucket).expect("a bucket").get_mut(key).expect("an object");
+        object.updated -= chrono::TimeDelta::days(1000);
+        object.created = object.updated;
+    }
+
     /// Requests so far, refused ones too.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! The words everyone in Forebay shares: identities, names, ranges, attributes, callers, errors.
 //!
-//! This crate does no I/O, knows no protocol and no runtime, and depends on next to nothing.
+//! This crate does no I/O (it reads clocks), knows no protocol and no runtime, and depends on next to nothing.
 //! Start with [`ids`] (what a file *is*) and [`error`] (what can go wrong, and may it be retried).
 
 pub mod attr;
@@ -11,6 +11,7 @@ pub mod error;
 pub mod ids;
 pub mod name;
 pub mod range;
+pub mod timeline;
 pub mod turn;
 pub mod xattr;
 
@@ -22,5 +23,6 @@ pub use error::{Error, ErrorKind, OutageReason, Result};
 pub use ids::{FileId, JunctionId, Version};
 pub use name::Name;
 pub use range::{BLOCK_SIZE, ByteRange};
+pub use timeline::Timeline;
 pub use turn::Turn;
 pub use xattr::{SetXattr, XattrName};

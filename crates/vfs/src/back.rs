@@ -20,7 +20,7 @@ mod view;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use writeback::{AlarmKind, FlushPolicy, Hook};
 
@@ -37,8 +37,8 @@ pub struct Journaling {
     pub size_max: u64,
     /// Of this machine, for conflict names.
     pub host: String,
-    /// Seconds east of UTC, of the clock that windows speak of.
-    pub utc_offset: i32,
+    /// Seconds east of UTC at a time since 1970, of the clock that windows speak of.
+    pub utc_offset: fn(i64) -> i32,
     /// By path of the junction.
     pub flush: HashMap<String, FlushPolicy>,
     /// Go on with what can be read of a journal that is not what it was.
@@ -85,7 +85,10 @@ pub struct JournalLoad {
 
 #[derive(Clone, Debug)]
 pub struct Raised {
+    /// By the wall clock of then, for people to see.
     pub at: SystemTime,
+    /// From which its age is counted.
+    pub raised: Instant,
     pub kind: AlarmKind,
     /// Names the file by its path, as far as it is known.
     pub text: String,

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cache::{Cache, CacheKey};
@@ -251,10 +251,15 @@ impl Pending {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Nanoseconds that no step of the wall clock adds to.
+    fn steady(&self) -> i128 {
+        i128::try_from(self.began.elapsed().as_nanos()).unwrap_or(0)
+    }
+
     /// By the clock of the origin, as far as it is known, and never ahead of it.
     fn origin_clock(&self, junction: JunctionId) -> Option<Timestamp> {
         let ahead = self.manners().get(&junction)?.ahead?;
-        let now = wall_clock() + ahead;
+        let now = self.steady() + ahead;
         let seconds = i64::try_from(now.div_euclid(NANOS)).ok()?;
         Some(Timestamp { seconds, nanos: u32::try_from(now.rem_euclid(NANOS)).ok()? })
     }
@@ -266,7 +271,7 @@ impl Pending {
         manners.tells_before = before.is_some();
         if let Some(ctime) = ctime {
             let there = i128::from(ctime.seconds) * NANOS + i128::from(ctime.nanos);
-            manners.ahead = Some(there - wall_clock());
+            manners.ahead = Some(there - self.steady());
         }
     }
 
@@ -288,11 +293,6 @@ impl Pending {
 /// In a second.
 const NANOS: i128 = 1_000_000_000;
 
-fn wall_clock() -> i128 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i128::try_from(since.as_nanos()).unwrap_or(0)
-}
-
 /// Another number in each process.
 fn random() -> u64 {
     let mut bytes = [0; 8];
@@ -300,7 +300,7 @@ fn random() -> u64 {
     match read {
         Ok(()) => u64::from_le_bytes(bytes),
         // Then the time of the start is what no other start has.
-        Err(_) => wall_clock() as u64,
+        Err(_) => types::timeline::wall_clock().as_nanos() as u64,
     }
 }
 

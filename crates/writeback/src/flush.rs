@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
+use types::{Error, ErrorKind, FileId, JunctionId, Result, Version};
 
 pub use clock::{Clock, SystemClock};
 pub use metrics::FlushMetrics;
@@ -112,7 +112,7 @@ impl Flusher {
     ) -> Flusher {
         let shared = Arc::new(Shared::new(journal, home, clock, config, Sabotage::default()));
         for (entry, operation) in recovered {
-            shared.add(entry.sequence, operation, entry.position, true);
+            shared.recover(&entry, operation);
         }
         let task = tokio::spawn(run(shared.clone()));
         Flusher { shared, task }
@@ -120,7 +120,7 @@ impl Flusher {
 
     /// An operation that is durable and shown to clients. Those on the same object or name come in their order.
     pub fn add(&self, sequence: u64, operation: Operation, position: Position) {
-        self.shared.add(sequence, operation, position, false);
+        self.shared.add(sequence, operation, position);
     }
 
     /// Flush without delay and outside of windows what is there now.
@@ -135,9 +135,11 @@ impl Flusher {
         Waiting { operations: plan.len(), parked: plan.parked().cloned().collect() }
     }
 
-    /// Bytes of one junction that the origin does not have yet, and since when the oldest operation waits.
-    pub fn load(&self, junction: JunctionId) -> (u64, Option<Timestamp>) {
-        self.shared.plan().load(Some(junction))
+    /// Bytes of one junction that the origin does not have yet, and for how long the oldest operation has waited.
+    pub fn load(&self, junction: JunctionId) -> (u64, Option<Duration>) {
+        let now = self.shared.clock.now().steady;
+        let (bytes, oldest) = self.shared.plan().load(Some(junction));
+        (bytes, oldest.map(|oldest| now.saturating_sub(oldest)))
     }
 
     pub fn metrics(&self) -> &FlushMetrics {
@@ -229,8 +231,19 @@ impl Shared {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position, in_doubt: bool) {
-        self.plan().add(Pending { sequence, operation, position, in_doubt, carried: false });
+    pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position) {
+        let acknowledged = self.clock.now().steady;
+        let (in_doubt, carried) = (false, false);
+        self.plan().add(Pending { sequence, operation, position, acknowledged, in_doubt, carried });
+        self.bell.notify_one();
+    }
+
+    /// What the journal had at its open. A stamp of the future is of another time line, and counts from now.
+    pub(crate) fn recover(&self, entry: &RecoveredEntry, operation: Operation) {
+        let acknowledged = Duration::from_millis(entry.written_ms).min(self.clock.now().steady);
+        let (sequence, position) = (entry.sequence, entry.position);
+        let (in_doubt, carried) = (true, false);
+        self.plan().add(Pending { sequence, operation, position, acknowledged, in_doubt, carried });
         self.bell.notify_one();
     }
 

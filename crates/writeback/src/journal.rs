@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-use types::{ByteRange, Error, ErrorKind, Result};
+use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
 use crate::disk::{Disk, RealDisk};
 use crate::index::Position;
@@ -56,12 +56,16 @@ pub struct Config {
     pub hook: Option<Hook>,
     /// Keeps copies on other nodes. Needs a runtime at `open`.
     pub replica: Option<Arc<dyn Replica>>,
+    /// Stamps the entries.
+    pub timeline: Timeline,
 }
 
 impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
         // 64 MiB: an unlink every few seconds under a stream at disk speed, and little held up by one stuck entry.
-        Config { dir: dir.into(), size_max: 10 << 30, segment_size: 64 << 20, hook: None, replica: None }
+        let (size_max, segment_size) = (10 << 30, 64 << 20);
+        let timeline = Timeline::default();
+        Config { dir: dir.into(), size_max, segment_size, hook: None, replica: None, timeline }
     }
 
     fn check(&self) -> Result<()> {
@@ -120,6 +124,7 @@ impl Journal {
             fresh: random_id()?,
             hook: config.hook.unwrap_or_else(|| Arc::new(|_| {})),
             sabotage: Sabotage::default(),
+            timeline: config.timeline,
         };
         let log = Arc::new(Log::open(disk, options)?);
         let room = Arc::new(Notify::new());
@@ -402,6 +407,8 @@ pub struct RecoveredEntry {
     pub head: Bytes,
     /// Of its data.
     pub position: Position,
+    /// By the tier's time line.
+    pub written_ms: u64,
 }
 
 impl Iterator for Recovered {
@@ -410,8 +417,9 @@ impl Iterator for Recovered {
     /// Reads the head from the disk.
     fn next(&mut self) -> Option<Self::Item> {
         let sequence = self.sequences.next()?;
+        let written_ms = self.log.written_ms(sequence).unwrap_or(0);
         let head = self.log.head(sequence);
-        Some(head.map(|(position, head)| RecoveredEntry { sequence, head, position }))
+        Some(head.map(|(position, head)| RecoveredEntry { sequence, head, position, written_ms }))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -14,11 +14,11 @@ pub use space::Compacted;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use types::{ByteRange, Error, ErrorKind, Result};
+use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::index::{Index, Live, Position};
@@ -55,6 +55,7 @@ pub struct Options {
     pub fresh: JournalId,
     pub hook: Hook,
     pub sabotage: Sabotage,
+    pub timeline: Timeline,
 }
 
 pub struct Log {
@@ -63,6 +64,7 @@ pub struct Log {
     segment_size: u64,
     hook: Hook,
     sabotage: Sabotage,
+    timeline: Timeline,
     state: State,
     pub metrics: Metrics,
     maintenance: Mutex<()>,
@@ -114,7 +116,7 @@ struct Tail {
 
 impl Log {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Log> {
-        let Options { size_max, segment_size, fresh, hook, sabotage } = options;
+        let Options { size_max, segment_size, fresh, hook, sabotage, timeline } = options;
         let recovery = recovery::recover(disk.as_ref(), &hook, sabotage, fresh)?;
         let writer = Writer {
             tail: None,
@@ -131,6 +133,7 @@ impl Log {
             segment_size,
             hook,
             sabotage,
+            timeline,
             state: recovery.state,
             metrics: Metrics::default(),
             maintenance: Mutex::default(),
@@ -283,7 +286,7 @@ impl Log {
             head_crc,
             data_crc,
             covered: 0,
-            written_ms: now_ms(),
+            written_ms: self.timeline.now_ms(),
         };
         let Some(position) = self.write_record(writer, frame, head, data)? else {
             return Ok(Append::Full(Full::Disk));
@@ -350,7 +353,7 @@ impl Log {
         if !self.make_room_from_reserve(writer, FRAME_BYTES)? {
             return Ok(false);
         }
-        let frame = Frame::done(sequence, 0, now_ms());
+        let frame = Frame::done(sequence, 0, self.timeline.now_ms());
         let written = self.write_record(writer, frame, &[], &[])?.is_some();
         if written {
             self.step(Step::DoneWritten);
@@ -493,7 +496,11 @@ impl Log {
     /// Since the oldest entry that is not done was written.
     pub fn oldest_age(&self) -> Option<Duration> {
         let oldest = self.index().live.values().next().map(|live| live.written_ms)?;
-        Some(Duration::from_millis(now_ms().saturating_sub(oldest)))
+        Some(self.timeline.age_of(oldest))
+    }
+
+    pub fn written_ms(&self, sequence: u64) -> Option<u64> {
+        self.index().live.get(&sequence).map(|live| live.written_ms)
     }
 
     /// Bring the gauges up to date.
@@ -515,10 +522,6 @@ fn corrupt(position: &Position, what: &str) -> Error {
 
 fn place_of(number: u64, offset: u64) -> String {
     format!("{} at {offset}", segment::name(number))
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

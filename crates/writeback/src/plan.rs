@@ -10,7 +10,7 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use types::{Error, FileId, JunctionId, Timestamp};
+use types::{Error, FileId, JunctionId};
 
 pub use pace::{FlushPolicy, Moment, Window};
 pub use unit::{Content, Making, Unit, Work};
@@ -30,6 +30,8 @@ pub struct Pending {
     pub operation: Operation,
     /// Of its data.
     pub position: Position,
+    /// When it was acknowledged, by [`Moment::steady`]: the operation's own time is the wall clock's, for what is shown.
+    pub acknowledged: Duration,
     /// It may be at the origin, in part or as a whole: it was there before this start, or was tried without an answer.
     pub in_doubt: bool,
     /// It is at the origin, and all that is missing is that the journal keeps that: its bytes may be given up there.
@@ -155,7 +157,7 @@ impl Plan {
             return Some(*asked);
         }
         let first = queue.ready.first().filter(|_| queue.policy.is_open(now))?;
-        let acknowledged = self.pending.get(first)?.operation.acknowledged;
+        let acknowledged = self.pending.get(first)?.acknowledged;
         (filling || queue.policy.is_old_enough(acknowledged, now)).then_some(*first)
     }
 
@@ -165,7 +167,7 @@ impl Plan {
         self.asked.contains(&pending.sequence)
             || pending.in_doubt
             || filling
-            || queue.policy.is_old_enough(pending.operation.acknowledged, now)
+            || queue.policy.is_old_enough(pending.acknowledged, now)
     }
 
     fn take(&mut self, first: u64, now: Moment, filling: bool) -> Unit {
@@ -306,7 +308,7 @@ impl Plan {
         let queues = self.queues.values().filter_map(|queue| {
             let first = self.pending.get(queue.ready.first()?)?;
             let young = match queue.asked.is_empty() {
-                true => queue.policy.age_left(first.operation.acknowledged, now),
+                true => queue.policy.age_left(first.acknowledged, now),
                 false => Duration::ZERO,
             };
             let opens = queue.bucket.map_or(Duration::ZERO, |bucket| bucket.opens());
@@ -353,12 +355,12 @@ impl Plan {
     }
 
     /// Bytes of data and the first acknowledgement, of one junction or of all.
-    pub fn load(&self, junction: Option<JunctionId>) -> (u64, Option<Timestamp>) {
+    pub fn load(&self, junction: Option<JunctionId>) -> (u64, Option<Duration>) {
         let concerned = |pending: &&Pending| junction.is_none_or(|it| pending.operation.junction == it);
         let of = self.pending.values().filter(concerned);
         of.fold((0, None), |(bytes, oldest), pending| {
-            let acknowledged = pending.operation.acknowledged;
-            let oldest = Some(oldest.map_or(acknowledged, |oldest: Timestamp| oldest.min(acknowledged)));
+            let acknowledged = pending.acknowledged;
+            let oldest = Some(oldest.map_or(acknowledged, |oldest: Duration| oldest.min(acknowledged)));
             (bytes + u64::from(pending.position.data_length), oldest)
         })
     }

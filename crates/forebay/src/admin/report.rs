@@ -108,7 +108,7 @@ fn journal(unflushed: &Unflushed) -> Value {
     let alarms = unflushed.alarms.iter().map(|alarm| {
         json!({
             "at": time_of(alarm.at),
-            "age_seconds": alarm.at.elapsed().unwrap_or_default().as_secs(),
+            "age_seconds": alarm.raised.elapsed().as_secs(),
             "kind": alarm_kind(alarm.kind),
             "text": alarm.text,
         })
@@ -222,6 +222,7 @@ mod tests {
             refused: (0..250).map(|i| format!("operation {i}: no")).collect(),
             alarms: vec![Raised {
                 at: UNIX_EPOCH + Duration::from_millis(1500),
+                raised: std::time::Instant::now(),
                 kind: AlarmKind::KeptBoth,
                 text: "/a/plan: ours is plan.conflict-x".into(),
             }],

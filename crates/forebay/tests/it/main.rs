@@ -3,6 +3,7 @@
 mod azfile;
 mod bench;
 mod churn;
+mod clocks;
 mod crash;
 mod lab;
 mod lab_figures;

@@ -25,6 +25,7 @@ pub struct Tier {
     config: PathBuf,
     mount: Option<PathBuf>,
     log: PathBuf,
+    env: Vec<(String, String)>,
 }
 
 /// The ports of a tier.
@@ -56,6 +57,16 @@ impl Tier {
 
     /// As `start`, and mounted here by FUSE.
     pub fn start_mounted(dir: &Path, junctions: &str, mount: Option<&Path>) -> Tier {
+        Tier::start_with_env(dir, junctions, mount, Vec::new())
+    }
+
+    /// As `start_mounted`, with more in its environment.
+    pub fn start_with_env(
+        dir: &Path,
+        junctions: &str,
+        mount: Option<&Path>,
+        env: Vec<(String, String)>,
+    ) -> Tier {
         let ports = Ports::free();
         let cache = dir.join("cache");
         let readahead = readahead();
@@ -69,8 +80,9 @@ impl Tier {
         let config = dir.join("forebay.toml");
         std::fs::write(&config, text).expect("written");
         let (mount, log) = (mount.map(Path::to_owned), dir.join("forebay.log"));
-        let process = serving(&config, mount.as_deref(), &log).spawn().expect("forebay starts");
-        let mut tier = Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log };
+        let process =
+            serving(&config, mount.as_deref(), &log).envs(env.clone()).spawn().expect("forebay starts");
+        let mut tier = Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log, env };
         tier.wait_until_up();
         tier
     }
@@ -86,7 +98,8 @@ impl Tier {
     ) -> (Tier, bool) {
         let mount = mount.map(Path::to_owned);
         let (process, serves) = spawn_to_die(serving(&config, mount.as_deref(), &log), crash_at);
-        (Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log }, serves)
+        let env = Vec::new();
+        (Tier { process, nfs_port: ports.nfs, admin: ports.admin, config, mount, log, env }, serves)
     }
 
     /// Of one that ended. False: it died before it served.
@@ -97,7 +110,9 @@ impl Tier {
     }
 
     fn serving(&self) -> Command {
-        serving(&self.config, self.mount.as_deref(), &self.log)
+        let mut command = serving(&self.config, self.mount.as_deref(), &self.log);
+        command.envs(self.env.clone());
+        command
     }
 
     /// The end of what it has told.

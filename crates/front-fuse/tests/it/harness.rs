@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use cache::Cache;
 use front_fuse::{Config, Metrics, Mounted};
-use namespace::{Clock, Freshness, Junction, Namespace};
+use namespace::{Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
 use tokio::runtime::Runtime;
+use types::Timeline;
 use types::{ByteRange, Result};
 use vfs::Vfs;
 
@@ -18,7 +19,7 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub struct Tier {
     pub far: Arc<Far>,
-    pub clock: Clock,
+    pub clock: Timeline,
     pub metrics: Metrics,
     pub vfs: Arc<Vfs>,
     pub mounted: Option<Mounted>,
@@ -99,7 +100,7 @@ impl Tier {
         };
         let mut junction = Junction::new("/", origin);
         (junction.files, junction.directories) = (options.files, options.directories);
-        let clock = Clock::default();
+        let clock = Timeline::default();
         let guard = runtime.enter();
         let config = namespace::Config { dir: dir.path().join("meta"), ..Default::default() };
         let namespace = Namespace::open_with_clock(config, vec![junction], clock.clone()).expect("opens");

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use namespace::{Clock, Freshness};
+use namespace::Freshness;
 use origin::Origin;
 use types::ErrorKind;
+use types::Timeline;
 
 use crate::harness::{AFTER_TTL, TTL, Tier, kind, rule, tier, tier_with};
 
@@ -170,7 +171,7 @@ async fn after_the_clock_was_set_back_all_is_asked_for_once_and_believed_again()
     let (dir, file) = (t.id(b"/dir").await, t.id(b"/dir/file").await);
     t.names(dir).await.unwrap();
 
-    let t = Tier { clock: Clock::default(), ..t }.after_a_restart().await;
+    let t = Tier { clock: Timeline::default(), ..t }.after_a_restart().await;
     t.far.memory.write_file(b"dir/file", b"abcdef").unwrap();
     for id in [t.ns.root(), dir, file] {
         t.getattr(id).await.unwrap();

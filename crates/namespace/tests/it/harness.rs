@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use namespace::{Ask, Clock, Config, Found, Freshness, Junction, Namespace};
+use namespace::{Ask, Config, Found, Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{Error, ErrorKind, FileId, Name, Result};
 
 pub const TTL: Duration = Duration::from_secs(30);
@@ -16,7 +17,7 @@ pub const AFTER_TTL: Duration = Duration::from_secs(31);
 pub struct Tier {
     pub ns: Arc<Namespace>,
     pub far: Arc<Far>,
-    pub clock: Clock,
+    pub clock: Timeline,
     pub dir: tempfile::TempDir,
 }
 
@@ -29,12 +30,12 @@ pub fn tier_with(edit: impl FnOnce(&mut Junction)) -> Tier {
     let far = Far::new("far:one");
     let mut junction = Junction::new("/", far.clone());
     edit(&mut junction);
-    let (clock, dir) = (Clock::default(), tempfile::tempdir().expect("a directory for the test"));
+    let (clock, dir) = (Timeline::default(), tempfile::tempdir().expect("a directory for the test"));
     let ns = open(dir.path(), vec![junction], &clock).expect("opens");
     Tier { ns, far, clock, dir }
 }
 
-pub fn open(dir: &Path, junctions: Vec<Junction>, clock: &Clock) -> Result<Arc<Namespace>> {
+pub fn open(dir: &Path, junctions: Vec<Junction>, clock: &Timeline) -> Result<Arc<Namespace>> {
     let config = Config { dir: dir.to_owned(), ..Config::default() };
     Namespace::open_with_clock(config, junctions, clock.clone())
 }
@@ -100,7 +101,7 @@ impl Tier {
 }
 
 /// Open a database that somebody closes in the background at this moment.
-pub async fn reopen(dir: &Path, junctions: impl Fn() -> Vec<Junction>, clock: &Clock) -> Arc<Namespace> {
+pub async fn reopen(dir: &Path, junctions: impl Fn() -> Vec<Junction>, clock: &Timeline) -> Arc<Namespace> {
     for _ in 0..500 {
         match open(dir, junctions(), clock) {
             Ok(ns) => return ns,

@@ -1,7 +1,8 @@
 //! Origins grafted into one tree.
 
-use namespace::{Ask, Clock, Found, Junction, Namespace};
+use namespace::{Ask, Found, Junction, Namespace};
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{ErrorKind, JunctionId};
 
 use crate::harness::{kind, name, names_in_pieces, open, reopen};
@@ -22,7 +23,7 @@ fn ids(ns: &Namespace) -> Vec<(String, JunctionId)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn junction_ids_are_stable_and_never_used_for_another_origin() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Clock::default();
+    let clock = Timeline::default();
     let first = reopen(dir.path(), || junctions(&[("/a", "far:a"), ("/b", "far:b")]), &clock).await;
     let known = ids(&first);
     first.shutdown().await;
@@ -42,7 +43,7 @@ async fn junction_ids_are_stable_and_never_used_for_another_origin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn handles_of_a_junction_that_is_no_longer_served_are_stale() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Clock::default();
+    let clock = Timeline::default();
     let first = reopen(dir.path(), || junctions(&[("/a", "far:a")]), &clock).await;
     let file = first.resolve(b"/a/file").await.unwrap().id();
     first.shutdown().await;
@@ -62,21 +63,21 @@ async fn duplicate_and_nested_junctions_are_refused_by_name() {
     ];
     for case in cases {
         let dir = tempfile::tempdir().unwrap();
-        let error = open(dir.path(), junctions(&case), &Clock::default()).err().expect("refused");
+        let error = open(dir.path(), junctions(&case), &Timeline::default()).err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::Config);
         let message = error.to_string();
         assert!(case.iter().all(|(path, _)| message.contains(path)), "{message}");
     }
     let dir = tempfile::tempdir().unwrap();
     let beside = junctions(&[("/show", "far:a"), ("/show-2", "far:b"), ("/s", "far:c")]);
-    open(dir.path(), beside, &Clock::default()).expect("a common beginning of names is no nesting");
+    open(dir.path(), beside, &Timeline::default()).expect("a common beginning of names is no nesting");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_directories_above_junctions_list_look_up_and_know_their_parents() {
     let dir = tempfile::tempdir().unwrap();
     let grafted = junctions(&[("/show/tex", "far:a"), ("/show/geo", "far:b"), ("/lib", "far:c")]);
-    let ns = open(dir.path(), grafted, &Clock::default()).unwrap();
+    let ns = open(dir.path(), grafted, &Timeline::default()).unwrap();
     let root = ns.root();
     assert_eq!(names_in_pieces(&ns, root, 1).await.unwrap(), [b"lib".to_vec(), b"show".to_vec()]);
     let show = ns.lookup(root, &name(b"show")).await.unwrap();
@@ -98,7 +99,7 @@ async fn the_directories_above_junctions_list_look_up_and_know_their_parents() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_junction_at_the_root_is_the_root() {
     let dir = tempfile::tempdir().unwrap();
-    let ns = open(dir.path(), junctions(&[("/", "far:a")]), &Clock::default()).unwrap();
+    let ns = open(dir.path(), junctions(&[("/", "far:a")]), &Timeline::default()).unwrap();
     let root = ns.root();
     assert_eq!(ns.parent(root).await.unwrap().id(), root);
     assert_eq!(names_in_pieces(&ns, root, 10).await.unwrap(), [b"file".to_vec()]);
@@ -110,7 +111,7 @@ async fn one_origin_that_is_away_does_not_hide_its_neighbour_or_itself() {
     let (near, away) = (Far::new("far:near"), Far::new("far:away"));
     away.set_down(true);
     let grafted = vec![Junction::new("/near", near.clone()), Junction::new("/away", away)];
-    let ns = open(dir.path(), grafted, &Clock::default()).unwrap();
+    let ns = open(dir.path(), grafted, &Timeline::default()).unwrap();
     let listed = ns.readdir(ns.root(), 0, 10).await.unwrap();
     assert_eq!(listed.entries.len(), 2);
     for entry in listed.entries {
@@ -124,7 +125,7 @@ async fn one_origin_that_is_away_does_not_hide_its_neighbour_or_itself() {
 async fn a_junction_is_known_once_it_was_served() {
     let dir = tempfile::tempdir().unwrap();
     assert!(!namespace::knows_junction(dir.path(), "/a", "far:a"));
-    let ns = open(dir.path(), junctions(&[("/a", "far:a")]), &Clock::default()).unwrap();
+    let ns = open(dir.path(), junctions(&[("/a", "far:a")]), &Timeline::default()).unwrap();
     ns.shutdown().await;
     drop(ns);
     assert!(namespace::knows_junction(dir.path(), "/a", "far:a"));
@@ -134,7 +135,7 @@ async fn a_junction_is_known_once_it_was_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tier_that_is_dropped_without_a_shutdown_can_be_opened_again() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Clock::default();
+    let clock = Timeline::default();
     let first = open(dir.path(), junctions(&[("/", "far:a")]), &clock).unwrap();
     let file = first.resolve(b"/file").await.unwrap().id();
     drop(first);

@@ -1,5 +1,6 @@
 //! The client against a scripted server that cuts, lies and dawdles, and against two real ones.
 
+mod admission;
 mod calls;
 mod changes;
 mod connections;

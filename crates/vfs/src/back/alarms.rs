@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use writeback::AlarmKind;
 
@@ -23,7 +23,7 @@ impl Alarms {
             kind,
             AlarmKind::KeptBoth | AlarmKind::TookOurs | AlarmKind::Dropped | AlarmKind::Overtaken
         ));
-        raised.push_back(Raised { at: SystemTime::now(), kind, text });
+        raised.push_back(Raised { at: SystemTime::now(), raised: Instant::now(), kind, text });
         if raised.len() > KEPT_MAX {
             raised.pop_front();
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ::bytes::Bytes;
 use cache::{Cache, CacheKey};
@@ -95,6 +95,7 @@ impl Back {
         let mut config = writeback::Config::new(&journaling.dir);
         config.size_max = journaling.size_max;
         config.hook = journaling.hook.clone();
+        config.timeline = namespace.clock().clone();
         let (journal, recovered) = Journal::open(config)?;
         if journaling.accept_damage && !journal.damage().is_empty() {
             journal.damage().iter().for_each(|damage| warn!("the journal's damage is accepted: {damage}"));
@@ -123,7 +124,7 @@ impl Back {
         let flusher = Flusher::start(
             journal.clone(),
             Arc::new(home),
-            Arc::new(SystemClock::new(journaling.utc_offset)),
+            Arc::new(SystemClock::new(namespace.clock().clone(), journaling.utc_offset)),
             flush_config(namespace, &journaling),
             recovered,
         );
@@ -154,13 +155,11 @@ impl Back {
         }
     }
 
-    /// Our clock, never twice the same.
+    /// The wall clock's, never twice the same.
     pub fn stamp(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-        let now = Timestamp { seconds, nanos: since.subsec_nanos() };
+        let now = self.namespace.clock().wall();
         let mut last = self.last_stamp.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = now.max(crate::pending::after(*last));
+        *last = next_stamp(*last, now);
         *last
     }
 
@@ -250,6 +249,15 @@ async fn sync_on(journal: Arc<Journal>, flusher: Arc<Flusher>, handover: Arc<Han
     }
 }
 
+/// Of two that come together the second is later. Where the clock was set back, times follow it as on any file system.
+fn next_stamp(last: Timestamp, now: Timestamp) -> Timestamp {
+    let set_back = now.seconds < last.seconds.saturating_sub(SET_BACK_S);
+    if set_back { now } else { now.max(crate::pending::after(last)) }
+}
+
+/// A clock that is slewed is not set back.
+const SET_BACK_S: i64 = 1;
+
 fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, Operation)> {
     let entry = entry?;
     let operation = Operation::decode(&entry.head)?;
@@ -337,4 +345,19 @@ fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(F
         (id, Altered { junction: operation.junction, below, place, names, last_write: 0 })
     };
     [Some((operation.object(), operation.base())), replaced].into_iter().flatten().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_differ_and_follow_a_clock_that_is_set_back() {
+        let at = |seconds, nanos| Timestamp { seconds, nanos };
+        assert_eq!(next_stamp(at(100, 5), at(100, 9)), at(100, 9));
+        assert_eq!(next_stamp(at(100, 5), at(100, 5)), at(100, 6));
+        assert_eq!(next_stamp(at(100, 5), at(99, 900)), at(100, 6), "a tick back");
+        assert_eq!(next_stamp(at(100, 5), at(98, 900)), at(98, 900), "set back");
+        assert_eq!(next_stamp(at(400_000_000, 5), at(100, 0)), at(100, 0), "ten years ahead, and back");
+    }
 }

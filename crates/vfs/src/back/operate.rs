@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use cache::Cache;
 use namespace::Namespace;
-use types::{FileId, Result, Timestamp};
+use types::{FileId, Result};
 use writeback::{Parked, Scope};
 
 use super::place;
@@ -130,7 +130,7 @@ impl Vfs {
         let ours = junctions.filter(|junction| self.write_policy(junction.id) == WritePolicy::Back);
         let loads = ours.map(|junction| {
             let (dirty_bytes, oldest) = back.flusher.load(junction.id);
-            JunctionLoad { path: junction.path, dirty_bytes, oldest: oldest.map(age) }
+            JunctionLoad { path: junction.path, dirty_bytes, oldest }
         });
         let (waiting, places) = (back.flusher.waiting(), self.places(back));
         let (alarms, conflicts) = back.alarms.all();
@@ -165,10 +165,4 @@ fn journal_load(back: &Back, dir: &Path, operations: usize) -> JournalLoad {
         failed: back.journal.is_latched(),
         damaged: back.journal.damage().iter().map(|damage| damage.to_string()).collect(),
     }
-}
-
-fn age(acknowledged: Timestamp) -> Duration {
-    let since = Duration::new(u64::try_from(acknowledged.seconds).unwrap_or(0), acknowledged.nanos);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(since)
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::Cache;
-use namespace::{Clock, Junction, Namespace};
+use namespace::{Junction, Namespace};
 use origin::memory::MemoryOrigin;
 use origin::{Object, Origin};
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
 use vfs::{AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WritePolicy, Writing};
 
@@ -21,7 +22,7 @@ use crate::writable::{name, names, with_mode};
 /// A tier over one origin at "/".
 pub struct BackTier {
     pub vfs: Arc<Vfs>,
-    pub clock: Clock,
+    pub clock: Timeline,
     pub origin: Arc<dyn Origin>,
     delay: Duration,
     namespace: Arc<Namespace>,
@@ -33,14 +34,14 @@ pub const NEVER: Duration = Duration::from_secs(3600);
 
 pub fn back_tier(origin: Arc<dyn Origin>, delay: Duration) -> BackTier {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let clock = Clock::default();
+    let clock = Timeline::default();
     let (namespace, cache) = (open_namespace(dir.path(), &origin, &clock), open_cache(dir.path()));
     let (namespace, cache) = (namespace.expect("opens"), cache.expect("opens"));
     let vfs = open_vfs(dir.path(), &namespace, &cache, delay, WritePolicy::Back).expect("opens");
     BackTier { vfs, clock, origin, delay, namespace, cache, dir }
 }
 
-fn open_namespace(dir: &Path, origin: &Arc<dyn Origin>, clock: &Clock) -> Result<Arc<Namespace>> {
+fn open_namespace(dir: &Path, origin: &Arc<dyn Origin>, clock: &Timeline) -> Result<Arc<Namespace>> {
     let config = namespace::Config { dir: dir.join("meta"), ..namespace::Config::default() };
     Namespace::open_with_clock(config, vec![Junction::new("/", origin.clone())], clock.clone())
 }
@@ -63,7 +64,7 @@ fn open_vfs(
         dir: dir.join("journal"),
         size_max: 1 << 30,
         host: "here".into(),
-        utc_offset: 0,
+        utc_offset: |_| 0,
         flush: HashMap::from([("/".to_owned(), flush)]),
         accept_damage: false,
         hook: None,

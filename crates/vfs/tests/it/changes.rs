@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use namespace::{Clock, Junction};
+use namespace::Junction;
 use origin::posix::PosixOrigin;
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{Caller, CreateHow, ErrorKind, NewNode, Result, SetAttr};
 use vfs::{Access, Lend, WritePolicy};
 
 use crate::harness::{AFTER_TTL, kind};
 use crate::writable::{Writable, name, over, user, with_mode, without_list_ahead, writable};
 
-fn far() -> (Writable, Arc<Far>, Clock) {
-    let (far, clock) = (Far::new("far:one"), Clock::default());
+fn far() -> (Writable, Arc<Far>, Timeline) {
+    let (far, clock) = (Far::new("far:one"), Timeline::default());
     (writable(far.clone(), &clock), far, clock)
 }
 
@@ -160,7 +161,7 @@ async fn bytes_that_others_wrote_before_a_rename_are_fetched() {
 async fn what_lies_below_a_renamed_directory_keeps_its_handle_also_where_references_are_paths() {
     let home = tempfile::tempdir().unwrap();
     let origin = Arc::new(PosixOrigin::open(home.path()).unwrap());
-    let t = writable(origin, &Clock::default());
+    let t = writable(origin, &Timeline::default());
     let (root, caller) = (t.vfs.root(), Caller::root());
     let mkdir =
         async |dir, new: &str| t.vfs.mkdir(&caller, dir, &name(new), with_mode(0o755)).await.unwrap().node.id;
@@ -192,7 +193,7 @@ async fn later_if_busy<T>(ask: impl AsyncFn() -> Result<T>) -> T {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_lies_below_a_directory_that_is_renamed_again_and_again_is_never_taken_for_gone() {
     let home = tempfile::tempdir().unwrap();
-    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Clock::default());
+    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Timeline::default());
     let (root, caller) = (t.vfs.root(), Caller::root());
     let mut dir = root;
     for part in ["top0", "a", "b", "c"] {
@@ -225,7 +226,7 @@ async fn what_lies_below_a_directory_that_is_renamed_again_and_again_is_never_ta
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_with_two_names_keeps_its_handle_when_it_loses_either() {
     let home = tempfile::tempdir().unwrap();
-    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Clock::default());
+    let t = writable(Arc::new(PosixOrigin::open(home.path()).unwrap()), &Timeline::default());
     let (root, caller) = (t.vfs.root(), Caller::root());
     for removed in ["one", "two"] {
         let file =
@@ -306,7 +307,7 @@ async fn junctions_their_borders_and_what_is_above_them_stay_as_they_are() {
     let junctions =
         vec![Junction::new("/a/one", one), Junction::new("/a/two", two), Junction::new("/fixed", fixed)];
     let policies = [("/a/one", WritePolicy::Through), ("/a/two", WritePolicy::Through)];
-    let t = over(junctions, &Clock::default(), &policies);
+    let t = over(junctions, &Timeline::default(), &policies);
     let caller = Caller::root();
     let (a, one, two) = (t.id("/a").await, t.id("/a/one").await, t.id("/a/two").await);
     let (fixed, file, x) = (t.id("/fixed").await, name("file"), name("x"));
@@ -424,11 +425,11 @@ async fn nobody_who_asks_meanwhile_undoes_what_was_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_who_looks_names_up_one_by_one_undoes_what_was_done() {
-    let (far, clock) = (Far::new("far:one"), Clock::default());
+    let (far, clock) = (Far::new("far:one"), Timeline::default());
     what_was_done_stays(without_list_ahead(far.clone(), &clock), far, clock).await;
 }
 
-async fn what_was_done_stays(t: Writable, far: Arc<Far>, clock: Clock) {
+async fn what_was_done_stays(t: Writable, far: Arc<Far>, clock: Timeline) {
     for i in 0..200 {
         far.memory.write_file(format!("old{i}").as_bytes(), b"").unwrap();
     }

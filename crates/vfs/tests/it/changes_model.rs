@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use namespace::Clock;
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::{Change, Object, Origin};
+use types::Timeline;
 use types::{Caller, CreateHow, ErrorKind, FileKind, NewNode, Result, SetAttr};
 
 use vfs::Vfs;
@@ -175,7 +175,7 @@ pub async fn tree_of_origin(model: &dyn Origin) -> BTreeMap<String, Seen> {
 /// One tier makes changes and sees them at once; then its ttl passes, and the other one goes on.
 async fn run(origin: Arc<dyn Origin>, rounds: u64) {
     let mut random = Random::seeded();
-    let (clock, model) = (Clock::default(), MemoryOrigin::new());
+    let (clock, model) = (Timeline::default(), MemoryOrigin::new());
     let tiers = [writable(origin.clone(), &clock), writable(origin, &clock)];
     for round in 0..rounds {
         let tier = &tiers[(round % 2) as usize];

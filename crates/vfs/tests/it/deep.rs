@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use namespace::Clock;
 use origin::Origin;
 use origin::posix::PosixOrigin;
+use types::Timeline;
 use types::{Caller, CreateHow, FileId, SetAttr, Stability};
 use vfs::{Lend, Vfs, WarmMode, WarmProgress};
 
@@ -75,7 +75,7 @@ async fn clear(vfs: &Vfs, way: &[FileId], length: usize) {
 async fn a_tree_deeper_than_path_max_is_worked_in_as_any_other_written_through() {
     for (depth, length) in [(60, 100), (25, 200)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let t = writable(origin_in(dir.path()), &Clock::default());
+        let t = writable(origin_in(dir.path()), &Timeline::default());
         let (way, file) = work(&t.vfs, depth, length).await;
         let progress = Arc::new(WarmProgress::default());
         t.vfs.warm(&[b"/".to_vec()], WarmMode::Data, &progress).await;
@@ -95,7 +95,7 @@ async fn a_tree_deeper_than_path_max_is_worked_in_as_any_other_written_back() {
         let (way, file) = work(&t.vfs, depth, length).await;
         t.flush().await;
         // As another tier sees it.
-        let other = writable(origin_in(dir.path()), &Clock::default());
+        let other = writable(origin_in(dir.path()), &Timeline::default());
         let path = format!("/{}/renamed", vec!["d".repeat(length); depth].join("/"));
         let theirs = other.vfs.resolve(path.as_bytes()).await.expect("it went home").attr;
         assert_eq!((theirs.size, theirs.mode, theirs.nlink), (4, 0o640, 2));
@@ -116,7 +116,7 @@ async fn a_warm_up_names_what_it_could_not_reach_and_brings_the_rest() {
         far.memory.write_file(file, b"bytes").unwrap();
     }
     far.list_without_object(b"out of reach");
-    let t = writable(far.clone(), &Clock::default());
+    let t = writable(far.clone(), &Timeline::default());
     far.fail("lookup", types::ErrorKind::NameTooLong, u64::MAX);
     let progress = Arc::new(WarmProgress::default());
     t.vfs.warm(&[b"/".to_vec()], WarmMode::Data, &progress).await;

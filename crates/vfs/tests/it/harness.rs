@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Cache;
-use namespace::{Clock, Freshness, Junction, Namespace};
+use namespace::{Freshness, Junction, Namespace};
 use origin::{Origin, Reference};
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, Name, Result};
 use vfs::{Lend, ReadOut, Vfs, WritePolicy, Writing};
 
@@ -77,7 +78,7 @@ impl Random {
 pub struct Tier {
     pub vfs: Arc<Vfs>,
     pub far: Arc<Far>,
-    clock: Clock,
+    clock: Timeline,
     mode: Mode,
     writing: Writing,
     junction: Junction,
@@ -112,7 +113,7 @@ fn tier_as(mode: Mode, edit: impl FnOnce(&mut Junction), writing: Writing) -> Ti
 
 fn tier_over(far: Arc<Far>, mode: Mode, edit: impl FnOnce(&mut Junction), writing: Writing) -> Tier {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let clock = Clock::default();
+    let clock = Timeline::default();
     let mut junction = Junction::new("/", far.clone());
     edit(&mut junction);
     let namespace = open_namespace(dir.path(), &junction, &clock).expect("opens");
@@ -121,7 +122,7 @@ fn tier_over(far: Arc<Far>, mode: Mode, edit: impl FnOnce(&mut Junction), writin
     Tier { vfs, far, clock, mode, writing, junction, namespace, cache, dir }
 }
 
-fn open_namespace(dir: &Path, junction: &Junction, clock: &Clock) -> Result<Arc<Namespace>> {
+fn open_namespace(dir: &Path, junction: &Junction, clock: &Timeline) -> Result<Arc<Namespace>> {
     let config = namespace::Config { dir: dir.join("meta"), ..namespace::Config::default() };
     Namespace::open_with_clock(config, vec![junction.clone()], clock.clone())
 }

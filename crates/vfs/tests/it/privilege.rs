@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use namespace::Clock;
 use origin::Origin;
 use origin::posix::PosixOrigin;
 use rustix::fs::XattrFlags;
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{ByteRange, Caller, FileId, SetAttr, Stability};
 use vfs::Vfs;
 
@@ -49,7 +49,7 @@ async fn a_write_by_somebody_else_ends_setuid_and_setgid_under_both_policies() {
         for stability in [Stability::Unstable, Stability::FileSync] {
             let far = Far::new("far:one");
             program(&far, mode);
-            let t = writable(far.clone(), &Clock::default());
+            let t = writable(far.clone(), &Timeline::default());
             let id = t.id("/program").await;
             write(&t.vfs, &caller, id, stability).await;
             let (here, there) =
@@ -77,7 +77,7 @@ async fn a_write_by_somebody_else_ends_setuid_and_setgid_under_both_policies() {
 async fn a_write_to_a_file_without_privileges_costs_no_call_more() {
     let far = Far::new("far:one");
     program(&far, 0o777);
-    let t = writable(far.clone(), &Clock::default());
+    let t = writable(far.clone(), &Timeline::default());
     let id = t.id("/program").await;
     far.forget_calls();
     write(&t.vfs, &user(65534), id, Stability::FileSync).await;
@@ -91,7 +91,7 @@ async fn a_write_to_a_file_without_privileges_costs_no_call_more() {
 async fn a_mode_that_is_set_meanwhile_is_not_undone_by_who_ends_a_privilege() {
     let far = Far::new("far:one");
     program(&far, 0o6777);
-    let t = writable(far.clone(), &Clock::default());
+    let t = writable(far.clone(), &Timeline::default());
     let id = t.id("/program").await;
     far.memory.chmod(b"program", 0o646).unwrap();
     write(&t.vfs, &user(65534), id, Stability::FileSync).await;
@@ -120,7 +120,7 @@ async fn a_write_or_a_cut_ends_the_capabilities_of_a_program_under_both_policies
                 false => write(vfs, &Caller::root(), id, Stability::FileSync).await,
             };
             if policy == "through" {
-                let t = writable(origin, &Clock::default());
+                let t = writable(origin, &Timeline::default());
                 change(&t.vfs, t.id("/program").await).await;
             } else {
                 let t = back_tier(origin, NEVER);

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use namespace::{Clock, Junction, Namespace};
+use namespace::{Junction, Namespace};
 use origin::Origin;
+use types::Timeline;
 use types::{Caller, FileId, Name, SetAttr};
 use vfs::{Vfs, WritePolicy, Writing};
 
@@ -13,18 +14,18 @@ pub struct Writable {
     _dir: tempfile::TempDir,
 }
 
-pub fn writable(origin: Arc<dyn Origin>, clock: &Clock) -> Writable {
+pub fn writable(origin: Arc<dyn Origin>, clock: &Timeline) -> Writable {
     let junctions = vec![Junction::new("/", origin)];
     over(junctions, clock, &[("/", WritePolicy::Through)])
 }
 
-pub fn over(junctions: Vec<Junction>, clock: &Clock, policies: &[(&str, WritePolicy)]) -> Writable {
+pub fn over(junctions: Vec<Junction>, clock: &Timeline, policies: &[(&str, WritePolicy)]) -> Writable {
     let config = namespace::Config::default();
     with_config(config, junctions, clock, policies)
 }
 
 /// Names are asked for one by one.
-pub fn without_list_ahead(origin: Arc<dyn Origin>, clock: &Clock) -> Writable {
+pub fn without_list_ahead(origin: Arc<dyn Origin>, clock: &Timeline) -> Writable {
     let config = namespace::Config { list_ahead: false, ..namespace::Config::default() };
     with_config(config, vec![Junction::new("/", origin)], clock, &[("/", WritePolicy::Through)])
 }
@@ -32,7 +33,7 @@ pub fn without_list_ahead(origin: Arc<dyn Origin>, clock: &Clock) -> Writable {
 fn with_config(
     config: namespace::Config,
     junctions: Vec<Junction>,
-    clock: &Clock,
+    clock: &Timeline,
     policies: &[(&str, WritePolicy)],
 ) -> Writable {
     let dir = tempfile::tempdir().expect("a directory for the test");

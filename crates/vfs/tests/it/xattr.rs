@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use namespace::Clock;
 use testkit::far_origin::Far;
+use types::Timeline;
 use types::{Caller, ErrorKind, FileId, Result, SetXattr, Stability, XattrName};
 use vfs::{Altered, Lend, Vfs};
 
@@ -34,7 +34,7 @@ fn shot(value: &'static str) -> Vec<(XattrName, Bytes)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_set_leaves_the_bytes_in_the_cache() {
-    let (far, clock) = (Far::new("far:one"), Clock::default());
+    let (far, clock) = (Far::new("far:one"), Timeline::default());
     far.memory.write_file(b"file", b"bytes").unwrap();
     let t = writable(far.clone(), &clock);
     let file = t.id("/file").await;
@@ -61,7 +61,7 @@ async fn who_may_not_write_sets_none() {
     far.memory.symlink(b"link", b"file").unwrap();
     far.memory.mkdir(b"sticky").unwrap();
     far.memory.chmod(b"sticky", 0o1777).unwrap();
-    let t = writable(far.clone(), &Clock::default());
+    let t = writable(far.clone(), &Timeline::default());
     let by = async |uid, path: &str| {
         let set = t.vfs.set_xattr(&user(uid), t.id(path).await, &xattr("user.a"), &to("1")).await;
         kind(set)

@@ -1,6 +1,7 @@
 //! What the flush counts.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -73,7 +74,7 @@ impl FlushMetrics {
         self.waiting.set(plan.len() as i64);
         self.waiting_bytes.set(bytes as i64);
         self.parked.set(plan.parked().count() as i64);
-        let age = oldest.map_or(0, |oldest| now.wall.seconds.saturating_sub(oldest.seconds).max(0));
-        self.oldest_seconds.set(age as f64);
+        let age = oldest.map_or(Duration::ZERO, |oldest| now.steady.saturating_sub(oldest));
+        self.oldest_seconds.set(age.as_secs_f64());
     }
 }

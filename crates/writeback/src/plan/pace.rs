@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use types::Timestamp;
-
 use crate::conflict::ConflictPolicy;
 
 /// Local times of day between which flushing is allowed; the end may lie behind midnight.
@@ -37,11 +35,9 @@ pub struct FlushPolicy {
 /// The clocks, read once per decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The clock that operations are acknowledged by.
-    pub wall: Timestamp,
-    /// One that never jumps.
+    /// The tier's time line, which never steps; operations are acknowledged by it.
     pub steady: Duration,
-    /// Local, since midnight.
+    /// Local, since midnight, by the wall clock as it is now.
     pub time_of_day: Duration,
 }
 
@@ -50,17 +46,12 @@ impl FlushPolicy {
         self.windows.is_empty() || self.windows.iter().any(|window| window.contains(now.time_of_day))
     }
 
-    pub fn is_old_enough(&self, acknowledged: Timestamp, now: Moment) -> bool {
+    pub fn is_old_enough(&self, acknowledged: Duration, now: Moment) -> bool {
         self.age_left(acknowledged, now).is_zero()
     }
 
-    /// A clock that was set back does not hold anything longer than the delay.
-    pub fn age_left(&self, acknowledged: Timestamp, now: Moment) -> Duration {
-        let nanos = |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
-        let age = nanos(now.wall) - nanos(acknowledged);
-        let left = self.delay.as_nanos() as i128 - age;
-        let left = u64::try_from(left.max(0)).unwrap_or(u64::MAX);
-        Duration::from_nanos(left).min(self.delay)
+    pub fn age_left(&self, acknowledged: Duration, now: Moment) -> Duration {
+        self.delay.saturating_sub(now.steady.saturating_sub(acknowledged))
     }
 }
 
@@ -97,7 +88,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn moment(time_of_day: Duration) -> Moment {
-        Moment { wall: Timestamp { seconds: 1000, nanos: 0 }, steady: Duration::ZERO, time_of_day }
+        Moment { steady: Duration::from_secs(1000), time_of_day }
     }
 
     #[test]
@@ -115,10 +106,10 @@ mod tests {
     #[test]
     fn the_delay_counts_from_the_acknowledgement() {
         let policy = FlushPolicy { delay: Duration::from_secs(30), ..FlushPolicy::default() };
-        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let at = Duration::from_secs;
         assert!(policy.is_old_enough(at(970), moment(HOUR)));
         assert_eq!(policy.age_left(at(971), moment(HOUR)), Duration::from_secs(1));
-        assert_eq!(policy.age_left(at(99_999), moment(HOUR)), Duration::from_secs(30), "a clock set back");
+        assert_eq!(policy.age_left(at(99_999), moment(HOUR)), Duration::from_secs(30));
     }
 
     #[test]

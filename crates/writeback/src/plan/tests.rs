@@ -1,6 +1,6 @@
 //! What is drawn together and what is not, and when.
 
-use types::Name;
+use types::{Name, Timestamp};
 
 use super::*;
 use crate::operation::{Action, Attributes, NewObject, Rename};
@@ -41,14 +41,15 @@ fn plan(policy: FlushPolicy, actions: Vec<Action>) -> Plan {
         let position = Position { sequence, segment: 0, offset: 0, head_length: 0, data_length };
         let acknowledged = Timestamp { seconds: sequence as i64, nanos: 0 };
         let operation = Operation { junction: JUNCTION, acknowledged, since: acknowledged, action };
-        plan.add(Pending { sequence, operation, position, in_doubt: false, carried: false });
+        let acknowledged = Duration::from_secs(sequence);
+        plan.add(Pending { sequence, operation, position, acknowledged, in_doubt: false, carried: false });
     }
     plan
 }
 
 fn at(seconds: i64) -> Moment {
     let steady = Duration::from_secs(seconds as u64);
-    Moment { wall: Timestamp { seconds, nanos: 0 }, steady, time_of_day: Duration::ZERO }
+    Moment { steady, time_of_day: Duration::ZERO }
 }
 
 /// Units as sequences, each done before the next is taken.

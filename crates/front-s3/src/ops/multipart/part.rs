@@ -83,8 +83,7 @@ impl Work {
         length: u64,
         write: impl AsyncFnOnce(&mut Draft) -> Result<Summed>,
     ) -> Result<(Summed, Node)> {
-        let sequence = now_nanos();
-        let place = self.place(upload, number, length).await?;
+        let (place, sequence) = self.place(upload, number, length).await?;
         let taken = self.write_part(upload, (number, sequence), place, write).await;
         if taken.is_err() {
             // However it failed, this is why.
@@ -136,14 +135,14 @@ impl Work {
         Ok((summed, made.node))
     }
 
-    async fn place(&self, upload: &Upload, number: u32, length: u64) -> Result<Place> {
+    async fn place(&self, upload: &Upload, number: u32, length: u64) -> Result<(Place, u64)> {
         let mut layout = upload.ongoing.layout.lock().await;
         if layout.is_none() {
             let parts = self.parts(upload.dir).await?;
             *layout = Some(Layout::of(parts.iter().map(|(part, _)| part)));
         }
         let layout = layout.get_or_insert_with(Layout::default);
-        Ok(layout.place(number, length))
+        Ok((layout.place(number, length), layout.sequence(now_nanos())))
     }
 
     async fn give_back(&self, upload: &Upload, number: u32) {

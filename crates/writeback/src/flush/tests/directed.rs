@@ -329,7 +329,7 @@ mod waiting {
         let delay = Duration::from_secs(3600);
         let policy = FlushPolicy { delay, ..FlushPolicy::default() };
         let config = FlushConfig { policies: [(JUNCTION, policy)].into(), ..FlushConfig::new("tier") };
-        let clock = Arc::new(SystemClock::new(0));
+        let clock = Arc::new(SystemClock::new(types::Timeline::default(), |_| 0));
         let flusher = Flusher::start(journal.clone(), world.home.clone(), clock, config, Vec::new());
         let far = Timestamp { seconds: 1 << 40, nanos: 0 };
         let mut add = Vec::new();

@@ -20,6 +20,7 @@ use crate::conflict::{Alarm, ConflictPolicy};
 use crate::disk::faulty::FaultyDisk;
 use crate::flush::{Clock, Entries, FlushConfig, Shared};
 use crate::index::Position;
+use crate::journal::RecoveredEntry;
 use crate::local::LocalIds;
 use crate::log::{Append, Log, Options};
 use crate::names::Names;
@@ -56,8 +57,8 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Moment {
-        let steady = Duration::from_secs(self.0.load(SeqCst) as u64);
-        Moment { wall: self.wall(), steady, time_of_day: Duration::ZERO }
+        let steady = Duration::from_secs(2_000_000_000 + self.0.load(SeqCst) as u64);
+        Moment { steady, time_of_day: Duration::ZERO }
     }
 }
 
@@ -116,6 +117,7 @@ fn open(disk: &Arc<FaultyDisk>, random: &mut Random) -> Arc<Log> {
         fresh,
         hook: Arc::new(|_| {}),
         sabotage: Sabotage::default(),
+        timeline: types::Timeline::default(),
     };
     Arc::new(Log::open(disk.clone(), options).expect("opens"))
 }
@@ -209,7 +211,7 @@ impl World {
         self.log.commit().expect("commits");
         tell(|| format!("{}: {:?}", position.sequence, operation.action));
         self.home.names.lock().unwrap().apply(position.sequence, &operation, position);
-        self.shared.add(position.sequence, operation, position, false);
+        self.shared.add(position.sequence, operation, position);
     }
 
     /// Begin a unit, or let one that is on its way take a step. False: there is nothing to do.
@@ -312,7 +314,8 @@ impl World {
             let (position, head) = self.log.head(sequence).expect("reads");
             let operation = Operation::decode(&head).expect("decodes");
             names.lock().unwrap().apply(sequence, &operation, position);
-            self.shared.add(sequence, operation, position, true);
+            let written_ms = self.clock.now().steady.as_millis() as u64;
+            self.shared.recover(&RecoveredEntry { sequence, head, position, written_ms }, operation);
         }
     }
 

@@ -136,6 +136,7 @@ impl History {
             fresh,
             hook: Arc::new(hook),
             sabotage: Sabotage(self.bug),
+            timeline: types::Timeline::default(),
         };
         self.log = Some(Log::open(self.disk.clone(), options)?);
         Ok(())

@@ -1,0 +1,225 @@
+//! The wall clock of a tier under load is set to another time, by a second up to ten years, while it runs and while it is
+//! down: what counts in intervals does not notice, and windows follow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::tier::Tier;
+
+const YEARS_10: i64 = 10 * 365 * 86_400;
+const STEPS: [i64; 10] = [-1, 1, -60, 60, -3600, 3600, -86_400, 86_400, -YEARS_10, YEARS_10];
+const DAY: i64 = 86_400;
+/// A machine under the load of all tests may do nothing for so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sets the wall clock of one process that is told of it by the environment.
+struct WallClock {
+    file: PathBuf,
+    library: String,
+}
+
+impl WallClock {
+    fn find(name: &str, dir: &Path) -> Option<WallClock> {
+        let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let library = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
+        let Some(library) = library.into_iter().find(|library| library.exists()) else {
+            testkit::lab::not_run(name, "Debian's faketime is not installed");
+            return None;
+        };
+        let clock = WallClock { file: dir.join("wall-clock"), library: library.display().to_string() };
+        clock.set(0);
+        Some(clock)
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let file = self.file.display().to_string();
+        [
+            ("LD_PRELOAD", &self.library[..]),
+            ("FAKETIME_TIMESTAMP_FILE", &file),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("DONT_FAKE_MONOTONIC", "1"),
+            ("NO_FAKE_STAT", "1"),
+            ("TZ", "UTC0"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    /// This far from the right time.
+    fn set(&self, seconds: i64) {
+        let unfinished = self.file.with_extension("unfinished");
+        fs::write(&unfinished, format!("{seconds:+}\n")).expect("written");
+        fs::rename(&unfinished, &self.file).expect("renamed");
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64
+}
+
+fn junction(status: &Value, path: &str) -> Value {
+    let mut all = status["junctions"].as_array().expect("junctions").iter();
+    all.find(|junction| junction["path"] == path).expect("this one").clone()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Writes and reads on until it is dropped.
+struct Load(Arc<AtomicBool>, Option<std::thread::JoinHandle<u64>>);
+
+impl Load {
+    fn on(dir: PathBuf) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, rounds) = (stop.clone(), AtomicU64::new(0));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let round = rounds.fetch_add(1, Ordering::Relaxed);
+                let file = dir.join(format!("load{}", round % 7));
+                let bytes = round.to_string();
+                fs::write(&file, &bytes).expect("written under load");
+                assert_eq!(fs::read_to_string(&file).expect("read under load"), bytes);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            rounds.load(Ordering::Relaxed)
+        });
+        Load(stop, Some(thread))
+    }
+
+    fn end(mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let rounds = self.1.take().expect("once").join().expect("no call failed");
+        assert!(rounds > 0);
+    }
+}
+
+struct Bed {
+    dir: tempfile::TempDir,
+    clock: WallClock,
+    /// When the file that is held was written.
+    held: Instant,
+    files: u32,
+}
+
+impl Bed {
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// What must hold at any time, whatever the clock says.
+    fn check(&mut self, tier: &Tier, step: i64) {
+        let what = format!("after a step of {step} s");
+        self.files += 1;
+        // The flush.
+        let name = format!("quick/f{}", self.files);
+        fs::write(self.at("mnt").join(&name), b"new").expect("written");
+        until(&format!("{what}: {name} is flushed"), || self.at("origin").join(&name).exists());
+        // The ttl, in both directions: a change of somebody else shows, and no question is asked at each look.
+        let (there, here) = (self.at("origin/read/changing"), self.at("mnt/read/changing"));
+        let text = format!("number {}", self.files);
+        fs::write(&there, &text).expect("written at the origin");
+        until(&format!("{what}: a change at the origin shows"), || {
+            fs::read_to_string(&here).is_ok_and(|found| found == text)
+        });
+        let known = tier.json(&["stat", "/read/changing"]);
+        assert!(known["age_ms"].as_u64().is_some_and(|age| age < 20_000), "{what}: {known}");
+        let calls = || junction(&tier.json(&["status"]), "/read")["origin_calls"].as_u64().expect("a number");
+        let before = calls();
+        let begun = Instant::now();
+        (0..200).for_each(|_| drop(fs::metadata(&here).expect("known")));
+        let allowed = 20 + 20 * begun.elapsed().as_secs();
+        assert!(calls() - before < allowed, "{what}: {} calls", calls() - before);
+        self.check_ages(tier, &what);
+    }
+
+    /// Since the held file was written, by this process's own clock.
+    fn check_ages(&self, tier: &Tier, what: &str) {
+        let before = self.held.elapsed().as_secs_f64();
+        let status = tier.json(&["status"]);
+        let told = junction(&status, "/held")["dirty_oldest_seconds"].as_u64().expect("it is held") as f64;
+        let whole = status["journal"]["oldest_seconds"].as_u64().expect("a journal") as f64;
+        let metric = tier.metric("forebay_journal_oldest_entry_seconds");
+        let after = self.held.elapsed().as_secs_f64();
+        for age in [told, whole] {
+            assert!(
+                (before - 2.0..=after + 1.0).contains(&age),
+                "{what}: {age} s, not {before:.1} s\n{status}"
+            );
+        }
+        // It is brought up to date now and then.
+        assert!((0.0..=after + 1.0).contains(&metric), "{what}: {metric} s, not {before:.1} s");
+    }
+}
+
+#[test]
+fn the_wall_clock_may_be_set_anywhere_and_the_flush_ttls_ages_and_windows_stay_right() {
+    let name = "the_wall_clock_may_be_set_anywhere_and_the_flush_ttls_ages_and_windows_stay_right";
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        return testkit::lab::not_run(name, "it needs /dev/fuse, and root");
+    }
+    let dir = tempfile::Builder::new().prefix("forebay-clocks-").tempdir().expect("temporary directory");
+    let Some(clock) = WallClock::find(name, dir.path()) else { return };
+    for sub in ["origin/quick", "origin/read", "origin/held", "origin/night", "mnt", "cache"] {
+        fs::create_dir_all(dir.path().join(sub)).expect("made");
+    }
+    let table = |path: &str, more: &str| {
+        format!(
+            "[[junction]]\npath = \"/{path}\"\norigin = \"file://{}/origin/{path}\"\nfiles = \"1s\"\ndirectories = \"1s\"\n\
+             {more}\n",
+            dir.path().display()
+        )
+    };
+    let junctions = [
+        table("quick", "write = \"back\"\nflush_delay = \"1s\""),
+        table("read", ""),
+        table("held", "write = \"back\"\nflush_delay = \"1h\""),
+        table("night", "write = \"back\"\nflush_delay = \"0s\"\nflush_windows = [\"22:00-06:00\"]"),
+    ];
+    // The clock begins at noon, so that no step of less than a day but those meant to reaches the night.
+    let noon = DAY / 2 - now().rem_euclid(DAY);
+    clock.set(noon);
+    let mount = dir.path().join("mnt");
+    let mut tier = Tier::start_with_env(dir.path(), &junctions.concat(), Some(&mount), clock.environment());
+    fs::write(mount.join("held/held"), b"waits").expect("written");
+    let mut bed = Bed { dir, clock, held: Instant::now(), files: 0 };
+    let load = Load::on(bed.at("mnt/quick"));
+    bed.check(&tier, 0);
+    for step in STEPS {
+        bed.clock.set(noon + step);
+        bed.check(&tier, step);
+        // And back, from there.
+        bed.clock.set(noon);
+        bed.check(&tier, -step);
+    }
+
+    // At night, ten years ago and in ten years as well, and by nothing else than that.
+    for (day, step) in [(0, 11 * 3600), (-3650, 11 * 3600), (3650, -7 * 3600)] {
+        let file = format!("night/of{day}");
+        bed.clock.set(noon + day * DAY);
+        fs::write(bed.at("mnt").join(&file), b"by night").expect("written");
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!bed.at("origin").join(&file).exists(), "{file}: it is noon there");
+        bed.clock.set(noon + day * DAY + step);
+        until(&format!("{file} is flushed by night"), || bed.at("origin").join(&file).exists());
+    }
+    load.end();
+
+    for step in STEPS {
+        bed.clock.set(noon);
+        tier.stop();
+        bed.clock.set(noon + step);
+        tier.start_again();
+        bed.check(&tier, step);
+    }
+}

@@ -1,0 +1,44 @@
+//! Files with secrets.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use types::{Error, ErrorKind, Result};
+
+/// Reads credentials that the operator put into a file. That others may read them too is worth a word.
+pub fn read(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        let message = format!("cannot read the credentials in {}: {e}", path.display());
+        Error::new(ErrorKind::Config, "origin", message)
+    })?;
+    warn_if_open(path);
+    Ok(text)
+}
+
+pub fn warn_if_open(path: &Path) {
+    let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    if is_open(mode) {
+        let path = path.display();
+        tracing::warn!(
+            "the secret in {path} may be read by others (mode {:04o}); chmod 600 {path}",
+            mode & 0o7777
+        );
+    }
+}
+
+/// To everybody on the machine: a group is somebody's choice.
+fn is_open(mode: u32) -> bool {
+    mode & 0o007 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_everybody_may_read_is_no_secret() {
+        for (mode, open) in [(0o100_600, false), (0o100_640, false), (0o100_644, true), (0o100_602, true)] {
+            assert_eq!(is_open(mode), open, "{mode:o}");
+        }
+    }
+}
