@@ -41,7 +41,7 @@ const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 /// What the origin refuses is tried again after this: somebody may have made room or given a right.
 const PARKED_FOR: Duration = Duration::from_secs(60);
-/// Parts of one junction on their way, but for the first of each unit. So their bytes in memory are bounded (128 MiB), and
+/// Parts of one junction on their way, but for the first of each unit. So their bytes in memory are bounded (1 MiB each), and
 /// large files end one after the other: while the origin stores one, the line carries the next.
 const PARTS_TOGETHER: usize = 128;
 /// Between two looks at all that waits, for the gauges; a window that opens is noticed within this too.
