@@ -1,4 +1,4 @@
-//! Tells the program which commit it was built from, for results of the bench: FOREBAY_COMMIT, `unknown` where the
+//! Tells the program which commit it was built from, and by which profile (FOREBAY_PROFILE), for results of the bench: FOREBAY_COMMIT, `unknown` where the
 //! source is not a git checkout. It is read from git's own files, so that no git is needed, and by this package, on
 //! which no other depends: a commit rebuilds only this one.
 
@@ -13,6 +13,13 @@ fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
     let found = given.or_else(|| head(&root)).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=FOREBAY_COMMIT={found}");
+    println!("cargo::rustc-env=FOREBAY_PROFILE={}", profile().unwrap_or_else(|| "unknown".to_owned()));
+}
+
+/// Its name. Cargo says only which of its own two a profile is like; the directory has the name: PROFILE/build/CRATE/out.
+fn profile() -> Option<String> {
+    let out = PathBuf::from(env::var_os("OUT_DIR")?);
+    Some(out.ancestors().nth(3)?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Of the checkout whose top is `root`; and cargo is told which files change with it.

@@ -150,7 +150,8 @@ impl Job {
         components(&self.root)?.for_each(drop);
         let Fleet { clients, first_client, workers } = self.fleet;
         let here = u32::try_from(clients_here).unwrap_or(u32::MAX);
-        if here == 0 || workers == 0 || workers > 65_536 {
+        // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
+        if clients == 0 || workers == 0 || workers > 65_536 {
             return wrong("a run needs 1 client or more, each with 1 to 65536 workers".to_owned());
         }
         if first_client.checked_add(here).is_none_or(|end| end > clients) {
@@ -390,6 +391,7 @@ impl PhaseRun {
         let workers = clients_here.saturating_mul(job.fleet.workers as usize);
         let schedule = match phase.pace {
             Pace::Closed { .. } => None,
+            Pace::Open { .. } if clients_here == 0 => None,
             Pace::Open { per_second, arrivals } => {
                 let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
                 let seed = phase.work.seed ^ u64::from(job.fleet.first_client);

@@ -11,6 +11,9 @@ pub const BUSY: f64 = 0.85;
 /// A run that waits for round trips half of its time is limited by them: nothing else can be more.
 pub const WAITING: f64 = 0.5;
 
+/// What a sentence about a limit has in it.
+pub const WORDS: &str = "limited by:";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     ClientCpu,
@@ -73,12 +76,12 @@ impl Bottleneck {
     }
 }
 
-/// `limited by: client CPU (97 % of its cores; ...)`
+/// `limited by: client CPU (97 % of its cores; ...)`.
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.limit {
-            Some(limit) => write!(f, "limited by: {limit} ({})", self.why),
-            None => write!(f, "limited by: nothing that was measured ({})", self.why),
+            Some(limit) => write!(f, "{WORDS} {limit} ({})", self.why),
+            None => write!(f, "{WORDS} nothing that was measured ({})", self.why),
         }
     }
 }

@@ -271,13 +271,48 @@ fn notes(a: &ResultFile, b: &ResultFile, pairs: &[Pair], measures: &[Compared]) 
     let names: BTreeSet<&String> = a.fingerprint.keys().chain(b.fingerprint.keys()).collect();
     for name in names {
         let (in_a, in_b) = (a.fingerprint.get(name), b.fingerprint.get(name));
-        if in_a != in_b {
+        if MOMENTARY.contains(&name.as_str()) {
+            continue;
+        }
+        if in_a.map(|told| lasting(told)) != in_b.map(|told| lasting(told)) {
             let show = |v: Option<&String>| v.map_or("unknown".to_owned(), String::clone);
             notes.push(format!("Set-ups differ in {name}: A {}, B {}.", show(in_a), show(in_b)));
         }
     }
     notes
 }
+
+/// Of a moment, and not of a set-up.
+const MOMENTARY: [&str; 2] = ["load before", "clock error"];
+
+/// Without what is another one in each run: ports that were free, and the random ends of temporary names.
+fn lasting(told: &str) -> String {
+    let mut out = String::with_capacity(told.len());
+    for word in told.split_inclusive([' ', '/', ',', ';', '=', '"', '?', '&']) {
+        let end = word.find([' ', '/', ',', ';', '=', '"', '?', '&']).unwrap_or(word.len());
+        let (name, separator) = word.split_at(end);
+        let name = match name.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok_and(|port| port >= EPHEMERAL) => {
+                format!("{host}:*")
+            }
+            _ => name.to_owned(),
+        };
+        let random = |end: &str| end.len() == RANDOM && end.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let name = match name.rsplit_once('-') {
+            Some((start, end)) if random(end) => format!("{start}-*"),
+            _ if name.strip_prefix(".tmp").is_some_and(random) => ".tmp*".to_owned(),
+            _ => name,
+        };
+        out.push_str(&name);
+        out.push_str(separator);
+    }
+    out
+}
+
+/// Ports from here on are given out as they are free, on common systems.
+const EPHEMERAL: u16 = 32_768;
+/// Characters at the end of a temporary name.
+const RANDOM: usize = 6;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ use crate::report;
 
 const STYLE: &str = include_str!("html/style.css");
 
+/// A table with more columns is set small on paper.
+const COLUMNS_FEW: usize = 7;
 /// A text of so many characters is not broken into lines.
 const SHORT: usize = 36;
 
@@ -29,6 +31,9 @@ pub fn render(file: &ResultFile) -> String {
          <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
     );
     header(&mut out, file);
+    if let Some(lead) = report::lead(file) {
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(lead));
+    }
     ten_lines(&mut out, file);
     findings(&mut out, file);
     plots(&mut out, file);
@@ -161,12 +166,14 @@ pub fn table(table: &Table) -> String {
         "<div class=\"scroll box\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
         escape(&table.title)
     );
-    out.push_str("<table><thead><tr>");
+    out.push_str(if table.columns.len() > COLUMNS_FEW { "<table class=\"many\">" } else { "<table>" });
+    out.push_str("<thead><tr>");
     for (i, column) in table.columns.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", align_of(i), escape(column));
     }
     out.push_str("</tr></thead><tbody>");
-    for row in &table.rows {
+    let mut struck = 0;
+    for (n, row) in table.rows.iter().enumerate() {
         out.push_str(if row.invalid.is_empty() { "<tr>" } else { "<tr class=\"struck\">" });
         for (i, cell) in row.cells.iter().enumerate() {
             let _ = write!(
@@ -177,7 +184,12 @@ pub fn table(table: &Table) -> String {
             );
         }
         out.push_str("</tr>");
-        out.push_str(&reason(row, table.columns.len()));
+        // Rows one after the other that are struck for the same reason have it once, behind the last of them.
+        struck += 1;
+        if table.rows.get(n + 1).is_none_or(|next| next.invalid != row.invalid) {
+            out.push_str(&reason(row, struck, table.columns.len()));
+            struck = 0;
+        }
     }
     out.push_str("</tbody></table></div>");
     for note in &table.notes {
@@ -209,12 +221,13 @@ fn decimals(table: &Table, column: usize) -> Option<usize> {
     all.iter().all(|d| d + 1 >= most).then_some(most)
 }
 
-fn reason(row: &Row, columns: usize) -> String {
+fn reason(row: &Row, rows: usize, columns: usize) -> String {
     if row.invalid.is_empty() {
         return String::new();
     }
+    let all = if rows > 1 { format!(" (these {rows} rows)") } else { String::new() };
     format!(
-        "<tr class=\"reason\"><td colspan=\"{}\"><div><b class=\"badge\">INVALID</b> {}</div></td></tr>",
+        "<tr class=\"reason\"><td colspan=\"{}\"><div><b class=\"badge\">INVALID</b>{all} {}</div></td></tr>",
         columns.max(1),
         escape(&row.invalid.join("; "))
     )
@@ -281,6 +294,14 @@ mod tests {
         let html = table(&Table::new("T", ["MiB/s"], vec![row]));
         assert!(html.contains("<tr class=\"struck\"><td>5</td></tr>"), "{html}");
         assert!(html.contains("<b class=\"badge\">INVALID</b> &lt;too&gt; short"), "{html}");
+    }
+
+    #[test]
+    fn rows_that_are_struck_for_the_same_reason_have_it_once() {
+        let row = |why: &str| Row { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
+        let html = table(&Table::new("T", ["MiB/s"], vec![row("same"), row("same"), row("other")]));
+        assert_eq!((html.matches("same").count(), html.matches("INVALID").count()), (1, 2), "{html}");
+        assert!(html.contains("(these 2 rows) same"), "{html}");
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub fn render(file: &ResultFile) -> String {
         escape(&file.started),
         format::duration(file.seconds)
     );
+    if let Some(lead) = report::lead(file) {
+        let _ = writeln!(out, "**{}**\n", escape(lead));
+    }
     for (what, told) in report::answer(file) {
         let _ = writeln!(out, "- **{}:** {}", escape(&what), escape(&told));
     }
@@ -62,14 +65,29 @@ pub fn table(table: &Table) -> String {
     for row in &table.rows {
         let _ = writeln!(out, "| {} |", cells(row).join(" | "));
     }
-    let reasons = table.rows.iter().enumerate().filter(|(_, row)| !row.invalid.is_empty());
-    let notes = reasons
-        .map(|(i, row)| format!("**INVALID**, row {}: {}", i + 1, escape(&row.invalid.join("; "))))
+    let notes = reasons(table)
+        .into_iter()
+        .map(|(rows, why)| format!("**INVALID**, {rows}: {}", escape(&why)))
         .chain(table.notes.iter().map(|n| escape(n)));
     for (i, note) in notes.enumerate() {
         let _ = writeln!(out, "{}- {note}", if i == 0 { "\n" } else { "" });
     }
     out
+}
+
+/// Each reason once, with the rows that it strikes.
+fn reasons(table: &Table) -> Vec<(String, String)> {
+    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+    for (i, row) in table.rows.iter().enumerate().filter(|(_, row)| !row.invalid.is_empty()) {
+        let (number, why) = ((i + 1).to_string(), row.invalid.join("; "));
+        match all.iter_mut().find(|(_, known)| *known == why) {
+            Some((rows, _)) => rows.push(number),
+            None => all.push((vec![number], why)),
+        }
+    }
+    let named =
+        |rows: Vec<String>| format!("{} {}", if rows.len() == 1 { "row" } else { "rows" }, rows.join(", "));
+    all.into_iter().map(|(rows, why)| (named(rows), why)).collect()
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -144,5 +162,13 @@ mod tests {
         let text = table(&Table::new("T", ["MiB/s"], vec![row]));
         assert!(text.contains("| ~~5~~ |"), "{text}");
         assert!(text.contains("- **INVALID**, row 1: too short; random"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_is_told_once_for_all_its_rows() {
+        let row = |why: &str| Row { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
+        let text = table(&Table::new("T", ["MiB/s"], vec![row("a"), row("b"), row("a")]));
+        assert!(text.contains("- **INVALID**, rows 1, 3: a\n- **INVALID**, row 2: b"), "{text}");
+        assert_eq!(text.matches("INVALID").count(), 2);
     }
 }

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::bottleneck;
 use crate::format;
 use crate::histogram::{self, Histogram};
 use crate::model::{
@@ -13,12 +14,24 @@ use crate::summary::{
     coefficient_of_variation, drift, drift_warning, estimate, minimum_detectable_effect, noise_floor,
 };
 
+const VALIDITY: &str = "validity";
 /// More curves than this in one plot are a tangle.
 const CURVES_MAX: usize = 8;
 
-/// The ten lines, each as what it tells and the text of it.
+/// The sentence that is passed on: the first verdict. What limits a run explains it, and is none.
+pub fn lead(file: &ResultFile) -> Option<&str> {
+    let verdicts = file.findings.iter().filter(|finding| finding.severity == Severity::Verdict);
+    verdicts.map(|finding| finding.text.as_str()).find(|text| !text.contains(bottleneck::WORDS))
+}
+
+/// The ten lines, each as what it tells and the text of it. What is known comes first, and how far it may be believed
+/// stays behind it.
 pub fn answer(file: &ResultFile) -> Vec<(String, String)> {
-    file.answer.iter().map(|line| (line.what.clone(), answer_text(line))).collect()
+    let nothing = |line: &AnswerLine| line.parts.iter().all(|part| matches!(part.value, Cell::Missing(_)));
+    let (last, lines): (Vec<_>, Vec<_>) = file.answer.iter().partition(|line| line.what == VALIDITY);
+    let (unknown, known): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| nothing(line));
+    let ordered = known.into_iter().chain(last).chain(unknown);
+    ordered.map(|line| (line.what.clone(), answer_text(line))).collect()
 }
 
 fn answer_text(line: &AnswerLine) -> String {
@@ -38,7 +51,9 @@ fn answer_text(line: &AnswerLine) -> String {
     // A text may have commas of its own.
     let text = |part: &AnswerPart| matches!(part.value, Cell::Text(_) | Cell::Missing(_));
     let between = if line.parts.iter().any(text) { "; " } else { ", " };
-    line.parts.iter().map(part).collect::<Vec<_>>().join(between)
+    let (unknown, known): (Vec<_>, Vec<_>) =
+        line.parts.iter().partition(|part| matches!(part.value, Cell::Missing(_)));
+    known.into_iter().chain(unknown).map(part).collect::<Vec<_>>().join(between)
 }
 
 /// The last of the ten lines: how far the others may be believed.
@@ -54,7 +69,7 @@ pub fn validity(file: &ResultFile) -> AnswerLine {
         }
         (None, None) => "no row is INVALID".to_owned(),
     };
-    AnswerLine::one("validity", Cell::Text(text), "")
+    AnswerLine::one(VALIDITY, Cell::Text(text), "")
 }
 
 /// What the repetitions of all measures tell of the run's noise.
@@ -75,9 +90,15 @@ pub fn noise(file: &ResultFile) -> Option<Noise> {
     Some(noise)
 }
 
-/// Those of the file, and warnings of drift; invalid first, then verdicts, warnings, notes.
+/// Those of the file but for the one that leads, and warnings of drift; invalid first, then verdicts, warnings, notes.
 pub fn findings(file: &ResultFile) -> Vec<Finding> {
+    let lead = lead(file);
     let mut all = file.findings.clone();
+    if let Some(at) =
+        all.iter().position(|f| f.severity == Severity::Verdict && Some(f.text.as_str()) == lead)
+    {
+        all.remove(at);
+    }
     let invalid_rows = file.tables.iter().flat_map(|t| &t.rows).filter(|r| !r.invalid.is_empty()).count();
     if invalid_rows > 0 {
         let rows = if invalid_rows == 1 { "1 row is".to_owned() } else { format!("{invalid_rows} rows are") };
@@ -190,7 +211,14 @@ fn repetition_row(measure: &Measure) -> Vec<Cell> {
 
 /// The parameters, name and value.
 pub fn parameters(file: &ResultFile) -> Vec<(String, String)> {
-    let mut all: Vec<_> = file.parameters.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+    let told = |(name, value): (&String, &Value)| match (value.as_u64(), name.as_str()) {
+        (Some(bytes), name) if name.ends_with("bytes") => (name.to_owned(), format::bytes(bytes)),
+        (Some(bytes), name) if name.ends_with("bytes_per_second") && bytes > 0 => {
+            (name.to_owned(), format!("{}/s", format::bytes(bytes)))
+        }
+        _ => (name.clone(), plain(value)),
+    };
+    let mut all: Vec<_> = file.parameters.iter().map(told).collect();
     all.push(("seed".to_owned(), file.seed.to_string()));
     all
 }

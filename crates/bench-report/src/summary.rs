@@ -17,6 +17,8 @@ const POWER: f64 = 0.8;
 const RANK_TEST_EFFICIENCY: f64 = 3.0 / std::f64::consts::PI;
 /// A trend is warned of when chance makes one in so many measures. Stricter than elsewhere, as every measure is asked.
 const DRIFT_ALPHA: f64 = 0.01;
+/// A trend of less than this fraction is none that anybody acts on, however sure it is.
+const DRIFT_MIN: f64 = 0.02;
 
 /// A cell with the median and, from six repetitions on, its interval. Nothing measured is a missing value, not 0.
 pub fn estimate(values: &[f64]) -> Cell {
@@ -124,15 +126,15 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
         .flat_map(|(i, a)| values.iter().enumerate().skip(i + 1).map(move |(j, b)| (b - a) / (j - i) as f64))
         .collect();
     let change = median(&slopes)? * (values.len() - 1) as f64 / median_value.abs();
-    Some(Drift { change, p })
+    (change.abs() >= DRIFT_MIN).then_some(Drift { change, p })
 }
 
 /// A sentence for a reader, if the measure drifted.
 pub fn drift_warning(measure: &Measure) -> Option<String> {
     let drift = drift(&measure.values)?;
     Some(format!(
-        "{}: changed by {:+.1} % over its {} repetitions ({}): not in a steady state, so its median describes \
-         no state at all",
+        "{}: changed by {:+.1} % over its {} repetitions ({}): not in a steady state, so its median is between \
+         what it was and what it became",
         measure.name,
         drift.change * 100.0,
         measure.values.len(),

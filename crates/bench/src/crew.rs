@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::{LaunchArgs, refuse};
+use crate::cli::LaunchArgs;
 use crate::progress::Live;
 use crate::results::Draft;
 
@@ -166,15 +166,9 @@ impl Crew {
         draft.wrong_bytes(&self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The job, done by all processes together; for rank 0. `what` is for whoever watches.
+    /// The job, done by all processes together; for rank 0. Of fewer clients than processes each has a process of its own,
+    /// and the others wait. `what` is for whoever watches.
     pub async fn load(&self, target: &str, job: &Job, what: &str) -> Result<Loaded> {
-        if job.fleet.clients < self.processes() {
-            return refuse(format!(
-                "{} clients over {} processes: give each one at least, or start fewer processes",
-                job.fleet.clients,
-                self.processes()
-            ));
-        }
         self.order(&Order::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
         let loaded = self.carry_out(target, job, what).await?;
         let loaded = loaded.ok_or_else(|| {
@@ -294,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_client_belongs_to_one_process() {
-        for (clients, size) in [(1, 1), (8, 3), (500, 7), (4096, 4096)] {
+        for (clients, size) in [(1, 1), (8, 3), (500, 7), (4096, 4096), (5, 8), (1, 4096)] {
             let shares: Vec<_> = (0..size).map(|rank| share(clients, rank, size)).collect();
             let mut next = 0;
             for (first, count) in shares {

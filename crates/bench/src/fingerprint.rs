@@ -14,12 +14,12 @@ use crate::mounts::Mount;
 use crate::nic::Nic;
 use crate::stage::is_http_store;
 
-/// As the program's own package knows it.
-static COMMIT: OnceLock<&str> = OnceLock::new();
+/// Commit and profile, as the program's own package knows them.
+static BUILT: OnceLock<(&str, &str)> = OnceLock::new();
 
-/// Which commit the program was built from; said once, when it starts.
-pub fn built_from(commit: &'static str) {
-    let _ = COMMIT.set(commit);
+/// Which commit the program was built from, and by which profile; said once, when it starts.
+pub fn built_from(commit: &'static str, profile: &'static str) {
+    let _ = BUILT.set((commit, profile));
 }
 
 /// `kernel`, `cpu`, `cores`, `memory`, `tool`, ... by name; what cannot be found out is left out.
@@ -42,11 +42,11 @@ pub fn of_this_machine() -> BTreeMap<String, String> {
             read("/proc/sys/net/ipv4/tcp_congestion_control").map(|t| t.trim().into()),
         ),
         ("tool", Some(format!("forebay {}", env!("CARGO_PKG_VERSION")))),
-        ("tool commit", Some(COMMIT.get().copied().unwrap_or("unknown").to_owned())),
+        ("tool commit", Some(BUILT.get().map_or("unknown", |(commit, _)| *commit).to_owned())),
         ("network links", links()),
         ("clock error", Some(clock::error())),
         ("scratch directory", of_directory(&std::env::temp_dir())),
-        ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
+        ("build", Some(BUILT.get().map_or("unknown", |(_, profile)| *profile).to_owned())),
         ("data generator", Some(format!("version {}", bench_load::data::GENERATOR))),
     ];
     found.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))).collect()

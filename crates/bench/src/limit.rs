@@ -81,7 +81,7 @@ impl Bounds {
     /// What limits the load, as a verdict; with a warning if it was the bench.
     pub fn tell(&self, draft: &mut Draft, what: &str, runs: &[impl Borrow<PhaseOutcome>]) {
         let told = bottleneck(&self.measured(runs));
-        draft.verdict(format!("{what}: {told}"));
+        draft.limit(what, &told);
         if told.is_client() {
             draft.warning(format!(
                 "{what}: the bench itself was the limit, so this says nothing about the storage; use more processes or machines"
@@ -100,11 +100,16 @@ impl Bounds {
                 None => by_limit.push((told, vec![&row.name])),
             }
         }
-        by_limit.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        // What is known first.
+        by_limit.sort_by_key(|(told, names)| (told.limit.is_none(), std::cmp::Reverse(names.len())));
         for (told, names) in by_limit {
             let of = format!("{} of {} rows", names.len(), rows.len());
             let first = names.first().copied().unwrap_or_default();
-            draft.verdict(format!("{of} are {told}; that is of {first}"));
+            let text = format!("{of} are {told}; that is of {first}");
+            match told.limit {
+                Some(_) => draft.verdict(text),
+                None => draft.note(text),
+            }
             if told.is_client() {
                 draft.warning(format!(
                     "{of} measure the bench and not the storage ({}); use more processes or machines",

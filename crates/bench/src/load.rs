@@ -36,13 +36,13 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "load: {} nodes x {} workers, {}, {}, on {} files, {} bytes on {}; {} repetitions",
+            "load: {} nodes x {} workers, {}, {}, on {} files, {} on {}; {} repetitions",
             args.nodes,
             args.workers,
             words::operation(args.operation),
             words::order(args.order),
             args.files,
-            args.bytes(),
+            bench_report::format::bytes(args.bytes()),
             args.target.url(),
             repetitions(&args)
         );

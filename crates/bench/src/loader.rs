@@ -12,6 +12,7 @@ use bench_load::data::Content;
 use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
 use bench_load::target::limited::Service;
+use bench_report::format::{self, fixed};
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
@@ -170,15 +171,15 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "loader: {} clients of {} workers read {} objects, {} bytes in all, {} times direct, cold and warm at {} ms; {} bytes \
+            "loader: {} clients of {} workers read {} objects, {} in all, {} times direct, cold and warm at {} ms; {} \
              written",
             plan.fleet.clients,
             plan.fleet.workers,
             plan.layout.files,
-            plan.layout.total_bytes(),
+            format::bytes(plan.layout.total_bytes()),
             plan.repetitions,
             args.rtt.as_secs_f64() * 1000.0,
-            plan.layout.total_bytes()
+            format::bytes(plan.layout.total_bytes())
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -323,7 +324,7 @@ fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, stage: &Stage, line
             Mode::Cold | Mode::Warm => None,
         };
         let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
-        draft.verdict(format!("{}: {told}", mode.name()));
+        draft.limit(mode.name(), &told);
         if told.is_client() {
             draft.warning(format!("{}: the bench itself was the limit", mode.name()));
         }
@@ -433,6 +434,12 @@ fn fill(
     if let (Some(direct), Some(cold), Some(warm)) =
         (middle(Mode::Direct), middle(Mode::Cold), middle(Mode::Warm))
     {
+        let epoch = |mode: Mode| median(&of(mode, &|s: &Sample| s.per_epoch(s.makespan))).unwrap_or(0.0);
+        let [d, c, w] = Mode::ALL.map(|mode| fixed(epoch(mode), 1));
+        draft.verdict(format!(
+            "at {:.0} ms an epoch takes {d} s direct, {c} s the first time, {w} s from then on",
+            line.rtt_ms
+        ));
         draft.verdict(format!(
             "{direct:.3} GiB/s direct, {cold:.3} GiB/s in the cold epoch ({:.2}x), {warm:.3} GiB/s warm ({:.2}x)",
             cold / direct,

@@ -14,6 +14,7 @@ mod operation;
 pub(crate) mod ports;
 mod posix;
 mod samples;
+mod store;
 mod streams;
 
 use std::time::{Duration, Instant, SystemTime};
@@ -23,9 +24,11 @@ use types::{Error, ErrorKind, Result};
 
 pub use args::{ProbeArgs, command};
 
+use crate::stage::is_http_store;
+
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `nfs://host[:port]/export?...`, or a directory of anything mounted.
+    /// `nfs://host[:port]/export?...`, a bucket or share as any target's URL has it, or a directory of anything mounted.
     pub target: String,
     /// Something nearer to compare with, a tier in front of the target for instance: from which distance on is it
     /// faster? An NFS URL. Default: none.
@@ -88,7 +91,7 @@ impl Config {
     fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::new(ErrorKind::Config, "probe:", what));
         if self.target.is_empty() {
-            return wrong("which storage? give nfs://HOST/EXPORT or a directory");
+            return wrong("which storage? give nfs://HOST/EXPORT, s3://BUCKET or a directory");
         }
         let mut delays = self.delays.clone();
         delays.sort();
@@ -115,6 +118,8 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     let (started, start) = (SystemTime::now(), Instant::now());
     let mut result = if config.target.starts_with("nfs://") {
         answer::of_server(&config, &nfs::measure(&config).await?)
+    } else if is_http_store(&config.target) {
+        answer::of_path(&config, &store::measure(&config).await?)
     } else {
         answer::of_path(&config, &posix::measure(&config).await?)
     };

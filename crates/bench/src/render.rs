@@ -18,6 +18,7 @@ use bench_load::data::Content;
 use bench_load::engine::{Job, Phase};
 use bench_load::pace::{Pace, Stagger};
 use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
@@ -127,9 +128,9 @@ impl Plan {
         let nodes = if nodes > 0 { nodes } else { scale.of(NODES, NODES_MIN) };
         if layout.total_bytes() > args.common.byte_budget {
             return refuse(format!(
-                "the scene has {} bytes and the budget is {}; give a smaller --scale or a larger --byte-budget",
-                layout.total_bytes(),
-                args.common.byte_budget
+                "the scene has {} and the budget is {}; give a smaller --scale or a larger --byte-budget",
+                format::bytes(layout.total_bytes()),
+                format::bytes(args.common.byte_budget)
             ));
         }
         Ok(Plan {
@@ -193,14 +194,14 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
     let plan = Plan::of(&args)?;
     if args.common.dry_run {
         println!(
-            "render: {} nodes read {} files, {} bytes in all, {} times at {} distances in 3 states; about {:.0} s, {} bytes written",
+            "render: {} nodes read {} files, {} in all, {} times at {} distances in 3 states; about {}, {} written",
             plan.nodes,
             plan.layout.files,
-            plan.layout.total_bytes(),
+            format::bytes(plan.layout.total_bytes()),
             plan.repetitions,
             plan.rtts.len(),
-            plan.predicted_seconds(),
-            plan.layout.total_bytes()
+            format::duration(plan.predicted_seconds()),
+            format::bytes(plan.layout.total_bytes())
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -216,7 +217,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
         &args.common,
         plan.repetitions,
     );
-    eprintln!("render: about {:.0} s", plan.predicted_seconds());
+    eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: plan.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use bench_load::outcome::Verification;
 use bench_load::safety::Cleanup;
+use bench_report::bottleneck::Bottleneck;
 use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
 use bench_report::{compare, csv, html, json as json_file, markdown, report};
 use clap::Args;
@@ -76,6 +77,12 @@ impl Draft {
 
     pub fn verdict(&mut self, text: impl Into<String>) {
         self.file.findings.push(Finding::verdict(text));
+    }
+
+    /// What limits `what`: an answer only if it was found.
+    pub fn limit(&mut self, what: impl std::fmt::Display, told: &Bottleneck) {
+        let severity = if told.limit.is_some() { Severity::Verdict } else { Severity::Note };
+        self.file.findings.push(Finding::new(severity, format!("{what}: {told}")));
     }
 
     pub fn warning(&mut self, text: impl Into<String>) {

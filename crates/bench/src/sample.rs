@@ -94,7 +94,8 @@ pub fn worth(draft: &mut Draft, triples: &[Triple], prices: Option<&Prices>) {
 /// One pass in a state, by the medians.
 pub fn pass(triples: &[Triple], mode: Mode) -> Pass {
     let middle = |value: &dyn Fn(&Sample) -> f64| {
-        median(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>()).unwrap_or(0.0)
+        let of = |triple: &Triple| triple.of(mode).per_epoch(value(triple.of(mode)));
+        median(&triples.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     Pass {
         seconds: middle(&|s| s.makespan),
@@ -146,6 +147,13 @@ pub struct Sample {
     pub skew: f64,
     /// Why it must not be believed.
     pub faults: Vec<String>,
+}
+
+impl Sample {
+    /// Of one pass: a state that would be too short to be believed is gone through several times.
+    pub fn per_epoch(&self, of_all: f64) -> f64 {
+        of_all / self.epochs.max(1) as f64
+    }
 }
 
 pub async fn take(
@@ -227,6 +235,15 @@ fn reads(phase: &PhaseOutcome) -> Histogram {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_pass_takes_is_not_what_several_take() {
+        let several = Sample { epochs: 4, origin_bytes: 400, origin_calls: 40, ..idle(8.0) };
+        let triple = Triple { direct: idle(4.0), cold: idle(5.0), warm: several };
+        let told = pass(std::slice::from_ref(&triple), Mode::Warm);
+        assert_eq!((told.seconds, told.origin_bytes, told.origin_calls), (2.0, 100.0, 10.0));
+        assert_eq!(pass(std::slice::from_ref(&triple), Mode::Direct).seconds, 4.0);
+    }
 
     /// Nothing happened, and it took so long.
     pub fn idle(makespan: f64) -> Sample {

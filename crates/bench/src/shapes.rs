@@ -91,13 +91,14 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
     if args.common.dry_run {
         println!(
-            "shapes: {} rows, {} times each, on {}; {bytes} bytes on the target",
+            "shapes: {} rows, {} times each, on {}; {} on the target",
             conditions.len(),
             repetitions(&args.common),
-            args.target.url()
+            args.target.url(),
+            bench_report::format::bytes(bytes)
         );
         for condition in &conditions {
-            println!("  {}, blocks of {} bytes", condition.name(), condition.block);
+            println!("  {}, blocks of {}", condition.name(), bench_report::format::bytes(condition.block));
         }
         return Ok(ExitCode::SUCCESS);
     }

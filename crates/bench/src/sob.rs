@@ -165,11 +165,12 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
     if args.common.dry_run {
         let repetitions = repetitions(&args.common);
         println!(
-            "sob {}: {} nodes write {} files of {} bytes each, {written} bytes in all, {repetitions} times{}",
+            "sob {}: {} nodes write {} files of {} each, {} in all, {repetitions} times{}",
             args.test,
             args.nodes,
             layout.files,
-            layout.size_limits().1,
+            bench_report::format::bytes(layout.size_limits().1),
+            bench_report::format::bytes(written),
             if phases.len() > 1 { ", and read them" } else { "" },
         );
         return Ok(ExitCode::SUCCESS);

@@ -16,6 +16,7 @@ use bench_load::data::{Content, Place};
 use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
+use bench_report::format;
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
@@ -43,6 +44,8 @@ const GRAPH_BYTES_MAX: u64 = 64 << 20;
 const BLOCK: usize = 1 << 20;
 /// What "small" is of the study's half hour: seconds, since there are twelve runs in a repetition.
 const SMALL: f64 = 0.001;
+/// To find a file, to open and to read it.
+const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 /// The study's scheduling and polling of each task.
 const POLL_FAITHFUL: f64 = 27.0;
 
@@ -128,21 +131,35 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
     let graph = graph(&args)?;
     let repetitions = args.common.repetitions(1);
     if graph.bytes() > args.common.byte_budget {
-        return refuse(format!("workflow: {} bytes of input are more than --byte-budget", graph.bytes()));
+        return refuse(format!(
+            "workflow: {} of input are more than --byte-budget",
+            format::bytes(graph.bytes())
+        ));
     }
     if args.common.dry_run {
         let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
         println!(
-            "workflow: {} tasks read {} files, {} bytes; {runs} runs of at most {:.0} s compute each",
+            "workflow: {} tasks read {} files, {}; {runs} runs of at most {:.0} s compute each, about {} in all",
             graph.tasks.len(),
             graph.files(),
-            graph.bytes(),
-            graph.tasks.iter().map(|task| task.compute[0].max(task.compute[1])).sum::<f64>()
+            format::bytes(graph.bytes()),
+            compute_seconds(&graph),
+            format::duration(f64::from(runs) * predicted_seconds(&args, &graph))
         );
         return Ok(ExitCode::SUCCESS);
     }
     let file = measure(&args, Arc::new(graph), repetitions).await?;
     publish(&file, &args.common.output)
+}
+
+fn compute_seconds(graph: &Graph) -> f64 {
+    graph.tasks.iter().map(|task| task.compute[0].max(task.compute[1])).sum()
+}
+
+/// Of one run, about: tasks that never wait for each other, on all nodes, of which half are far.
+fn predicted_seconds(args: &WorkflowArgs, graph: &Graph) -> f64 {
+    let far = graph.files() as f64 * ROUND_TRIPS_PER_FILE * args.rtt.as_secs_f64() / 2.0;
+    (compute_seconds(graph) + far) / f64::from(args.nodes.max(1))
 }
 
 fn graph(args: &WorkflowArgs) -> Result<Graph> {
@@ -414,7 +431,7 @@ fn limits(draft: &mut Draft, args: &WorkflowArgs, partitions: &[Partition], runs
     let Some(runs) = all_far.and_then(|at| runs.get(at)) else { return };
     for (way, run) in Way::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?))) {
         let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
-        draft.verdict(format!("all nodes far, {}: {told}", way.name()));
+        draft.limit(format!("all nodes far, {}", way.name()), &told);
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, Touch, Unit, Work};
+use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::{Args, ValueEnum};
 use types::{Error, ErrorKind, Result};
@@ -44,6 +45,9 @@ const FACTORS: &str = "0.25,0.5,0.75,0.9,1,1.25,1.5,2,4";
 /// A pass that is shorter is repeated until it takes this long.
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
+/// What the time is estimated by: bytes a second, and seconds until a tier serves.
+const GUESSED_RATE: f64 = 200.0 * 1_048_576.0;
+const TIER_SECONDS: f64 = 1.0;
 /// Draws of which the files are looked up one by one, to know how many different ones there are.
 const DRAWS_MAX: u64 = 100_000_000;
 
@@ -158,14 +162,18 @@ impl Plan {
         plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
         if cache_bytes < CACHE_MIN {
             return refuse(format!(
-                "working-set: a cache of {cache_bytes} bytes is below the tier's floor of {CACHE_MIN}; give a larger --cache-size"
+                "working-set: a cache of {} is below the tier's floor of {}; give a larger --cache-size",
+                format::bytes(cache_bytes),
+                format::bytes(CACHE_MIN)
             ));
         }
         let (largest, budget) = (plan.largest().total_bytes(), args.common.byte_budget);
         if largest > budget {
             return refuse(format!(
-                "working-set: the largest data set has {largest} bytes and the budget is {budget}; give smaller --factors, a \
-                 smaller --cache-size or a larger --byte-budget"
+                "working-set: the largest data set has {} and the budget is {}; give smaller --factors, a \
+                 smaller --cache-size or a larger --byte-budget",
+                format::bytes(largest),
+                format::bytes(budget)
             ));
         }
         Ok(plan)
@@ -238,6 +246,13 @@ impl Plan {
             + self.demanded(&self.layout(WARM_UP), WARM_UP_PASSES + 2);
         each.saturating_mul(u64::from(self.repetitions))
     }
+
+    /// Of the whole run, about: what is read, at the rate of a small machine that is clients, tier and storage in one;
+    /// and each row for as long as it takes to be believed.
+    fn predicted_seconds(&self) -> f64 {
+        let rows = (self.factors.len() * self.orders.len() + 3) as f64 * f64::from(self.repetitions);
+        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (ROW_SECONDS + TIER_SECONDS)
+    }
 }
 
 /// One data set of the sweep: a later pass over it.
@@ -293,15 +308,16 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     }
     if args.common.dry_run {
         println!(
-            "working-set: a cache of {} bytes; {} clients read data sets of {:?} times its size in {} orders, {} times; {} bytes \
-             written, about {} bytes read",
-            plan.cache_bytes,
+            "working-set: a cache of {}; {} clients read data sets of {:?} times its size in {} orders, {} times; about {}; {} \
+             written, about {} read",
+            format::bytes(plan.cache_bytes),
             plan.fleet.clients,
             plan.factors,
             plan.orders.len(),
             plan.repetitions,
-            plan.largest().total_bytes(),
-            plan.predicted_bytes()
+            format::duration(plan.predicted_seconds()),
+            format::bytes(plan.largest().total_bytes()),
+            format::bytes(plan.predicted_bytes())
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -316,6 +332,7 @@ async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<Resu
         &args.common,
         plan.repetitions,
     );
+    eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
     let ceiling = ceiling::measure().await?;
     let ground = Ground::make(args, plan).await?;
     let measured = unless_interrupted(all(crew, &ground, plan, &args.common)).await;

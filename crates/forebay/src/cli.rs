@@ -225,7 +225,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Bench(args) => {
             log_to_stderr("warn");
             serve::raise_descriptor_limit();
-            bench::fingerprint::built_from(env!("FOREBAY_COMMIT"));
+            bench::fingerprint::built_from(env!("FOREBAY_COMMIT"), env!("FOREBAY_PROFILE"));
             runtime()?.block_on(bench::cli::run(*args))
         }
         Verb::Nas(args) => {

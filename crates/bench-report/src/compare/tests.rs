@@ -191,3 +191,24 @@ fn a_parameter_that_the_comparison_is_about_may_differ() {
     assert!(notes.contains("Set-ups differ in kernel: A unknown, B 6.2."), "{notes}");
     assert!(notes.contains("warm (s) is in B only"), "{notes}");
 }
+
+#[test]
+fn what_is_another_one_in_each_run_is_no_difference_of_the_set_up() {
+    let with = |told: &str, load: &str| {
+        let fingerprint = BTreeMap::from([
+            ("tier".to_owned(), told.to_owned()),
+            ("load before".to_owned(), load.to_owned()),
+        ]);
+        ResultFile { fingerprint, ..file(vec![seconds("time", vec![1.0; 6])]) }
+    };
+    let notes = |a: &str, b: &str| {
+        let outcome = compare(&with(a, "0.1 0.2 0.3"), &with(b, "3.0 2.0 1.0"), &Config::default());
+        outcome.table.notes.into_iter().filter(|note| note.starts_with("Set-ups differ")).collect::<Vec<_>>()
+    };
+    let one = "/show = file:///tmp/forebay-bench-Ab12Cd/origin; nfs 127.0.0.1:41234; dir /tmp/.tmpXyZ123/c";
+    let same = "/show = file:///tmp/forebay-bench-Zz99Yy/origin; nfs 127.0.0.1:50999; dir /tmp/.tmpAAAAAA/c";
+    assert_eq!(notes(one, same), Vec::<String>::new());
+    let other = one.replace("/origin", "/elsewhere");
+    assert_eq!(notes(one, &other).len(), 1, "a place that was chosen is one");
+    assert_eq!(notes("nas:2049", "nas:2050").len(), 1, "and so is a port that was");
+}

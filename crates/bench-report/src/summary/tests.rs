@@ -59,6 +59,8 @@ fn a_trend_is_warned_of_and_noise_is_not() {
     assert!(warning.contains("changed by +18.2 %") && warning.contains("warm seconds"), "{warning}");
     assert_eq!(drift_warning(&measure(&[10.0, 11.2, 10.4, 10.8, 12.0, 10.1])), None);
     assert_eq!(drift_warning(&measure(&[1.0, 2.0, 3.0, 4.0])), None);
+    let steady: Vec<f64> = (0..20).map(|i| 7.0 - 0.0015 * f64::from(i)).collect();
+    assert_eq!(drift_warning(&measure(&steady)), None, "0.4 % is nothing to act on");
     let long: Vec<f64> = (0..100_000).map(|i| 10.0 + f64::from(i % 7) + f64::from(i) / 1e5).collect();
     let change = drift(&long).unwrap().change;
     assert!((change - 1.0 / 13.5).abs() < 0.01, "{change}");

@@ -39,11 +39,12 @@ fn every_output_has_the_answer_the_invalid_row_and_the_drift() {
 }
 
 #[test]
-fn the_ten_lines_stand_above_all_else_and_say_what_is_not_known() {
+fn the_ten_lines_stand_above_all_but_the_sentence_that_leads_and_say_last_what_is_not_known() {
     let file = example::result();
     for text in [markdown::render(&file), html::render(&file)] {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is missing"));
         assert!(at("not known (no --prices)") < at("WAN RTT (61 % of the time are round trips"));
+        assert!(at("bottleneck") < at("not known (no --prices)"), "what is not known comes last");
         assert!(at("time of the job") < at("direct 12."), "parts have their names");
         assert!(text.contains(" s [") && text.contains("], cold "), "and their units and intervals");
     }

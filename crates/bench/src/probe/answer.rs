@@ -78,8 +78,10 @@ struct Answer<'a> {
     config: &'a Config,
     measured: &'a nfs::Measured,
     operations: Vec<Understood>,
-    /// Seconds, by TCP handshake or NULL, whichever is shorter.
+    /// Seconds, by TCP handshake or NULL, whichever is shorter; by NULL where somebody nearer answers handshakes.
     rtt_here: f64,
+    /// The handshake, if it is so much shorter than a NULL call that it ends somewhere else.
+    answered_nearer: Option<f64>,
     /// T = a + n * RTT + bytes / BW, over READs of several sizes.
     reads: Option<Distance>,
     /// Medians of the nearer server.
@@ -92,11 +94,16 @@ impl<'a> Answer<'a> {
             measured.timed.iter().filter_map(|timed| Understood::of(timed, &config.delays)).collect();
         // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
         let null = operations.iter().find(|o| o.operation == Operation::Null).map(|o| o.direct);
-        let rtt_here =
-            median(&measured.handshakes).into_iter().chain(null).reduce(f64::min).unwrap_or_default();
+        let handshake = median(&measured.handshakes);
+        let answered_nearer =
+            handshake.filter(|handshake| null.is_some_and(|null| ends_nearer(*handshake, null)));
+        let rtt_here = match (answered_nearer, null) {
+            (Some(_), Some(null)) => null,
+            _ => handshake.into_iter().chain(null).reduce(f64::min).unwrap_or_default(),
+        };
         let reads = reads(&operations, &config.delays, rtt_here);
         let near = measured.near.iter().filter_map(|t| Some((t.operation, median(&t.direct)?))).collect();
-        Answer { config, measured, operations, rtt_here, reads, near }
+        Answer { config, measured, operations, rtt_here, answered_nearer, reads, near }
     }
 
     fn operation(&self, operation: Operation) -> Option<&Understood> {
@@ -124,6 +131,11 @@ impl<'a> Answer<'a> {
     fn farthest(&self) -> Option<Duration> {
         self.measured.streams.iter().filter_map(|rate| rate.added).max()
     }
+}
+
+/// A server takes some tens of microseconds for a NULL call, and a handshake is no more than a round trip either.
+fn ends_nearer(handshake: f64, null: f64) -> bool {
+    null > 2.0 * handshake + 0.001
 }
 
 fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<Distance> {

@@ -12,7 +12,7 @@ use crate::{quantity, results};
 /// How far is my storage: round trips of each operation, and what a distance would cost.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProbeArgs {
-    /// nfs://HOST[:PORT]/EXPORT, or a mounted directory
+    /// nfs://HOST[:PORT]/EXPORT, s3://BUCKET[/PREFIX] (az://, gs://, azfile:// too), or a mounted directory
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// A nearer server to compare with, a tier for instance, as nfs://HOST/EXPORT

@@ -22,11 +22,18 @@ const FILES_MAX: usize = 64;
 const SMALL_MAX: u64 = 64 << 10;
 const SAMPLES_MIN: usize = 6;
 const HANDSHAKES: usize = 11;
+const ADVICE: &str = "No distance can be added in front of what is mounted already: for round trips give the server as \
+                      nfs://HOST/EXPORT, or mount it through `forebay bench relay`.";
 
+/// What is measured where it is, without a relay in front of it.
 pub struct Measured {
+    /// "a mount of type nfs4", "a bucket"; and what its small files are called.
     pub kind: String,
-    /// The server behind the mount, if it can be told, and handshakes with it in seconds.
+    pub small: &'static str,
+    /// What is behind it, if that can be told, and handshakes with it in seconds.
     pub server: Option<(SocketAddr, Seconds)>,
+    /// How its round trips can be counted.
+    pub advice: &'static str,
     pub operations: Vec<(&'static str, Seconds)>,
     pub files: usize,
 }
@@ -60,7 +67,8 @@ pub async fn measure(config: &Config) -> Result<Measured> {
     let work = tokio::task::spawn_blocking(move || operations(&path, &config)).await;
     let (operations, files) =
         work.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "probe", "a directory").with_source(e)))?;
-    Ok(Measured { kind: mount.kind, server, operations, files })
+    let kind = format!("a mount of type {}", mount.kind);
+    Ok(Measured { kind, small: "small files", server, advice: ADVICE, operations, files })
 }
 
 fn operations(dir: &Path, config: &Config) -> Result<(Vec<(&'static str, Seconds)>, usize)> {

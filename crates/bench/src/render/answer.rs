@@ -140,7 +140,7 @@ fn limit(plan: &Plan, far: &Line, triples: &[Triple], mode: Mode) -> Cell {
     let told: Option<Bottleneck> = triples.last().map(|triple| limited(plan, far, triple.of(mode), mode));
     match told.map(|told| told.limit) {
         Some(Some(limit)) => Cell::text(limit.to_string()),
-        Some(None) => Cell::text("nothing that was measured"),
+        Some(None) => Cell::missing("no part that was measured is busy"),
         None => Cell::missing("not measured"),
     }
 }

@@ -321,6 +321,9 @@ fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
 }
 
 fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+    if let (Some(far), Some(at_far)) = (lines.last(), triples.last()) {
+        draft.verdict(in_a_sentence(far, at_far));
+    }
     slope(draft, plan, lines, triples);
     let (Some(far), Some(at_far)) = (lines.last(), triples.last()) else { return };
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -330,8 +333,8 @@ fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple
     }
     for mode in Mode::ALL {
         if let Some(last) = at_far.last() {
-            let what = limits(plan, far, last.of(mode), mode);
-            draft.verdict(format!("{} at {:.1} ms is {what}", mode.name(), far.rtt_ms));
+            let (told, compute) = limits(plan, far, last.of(mode), mode);
+            draft.limit(format!("{} at {:.1} ms ({compute})", mode.name(), far.rtt_ms), &told);
         }
     }
     let peak = triples
@@ -461,10 +464,20 @@ pub(super) fn limited(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> 
     limit::of_sample(sample, mode, line, plan.rate, serial)
 }
 
-fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> String {
+fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> (Bottleneck, String) {
     let told = limited(plan, line, sample, mode);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
-    format!("{told}; the job's own compute is {compute:.0} % of the time")
+    (told, format!("the job's own compute is {compute:.0} % of the time"))
+}
+
+/// What is passed on: the medians at the farthest distance.
+fn in_a_sentence(far: &Line, triples: &[Triple]) -> String {
+    let [direct, cold, warm] =
+        Mode::ALL.map(|mode| fixed(median(&makespans(triples, mode)).unwrap_or(f64::NAN), 1));
+    format!(
+        "at {:.0} ms a frame takes {direct} s direct, {cold} s the first time, {warm} s from then on",
+        nominal_ms(far)
+    )
 }
 
 fn nominal_ms(line: &Line) -> f64 {

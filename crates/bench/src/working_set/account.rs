@@ -99,6 +99,12 @@ impl Account {
         self.origin_bytes as f64 / self.bytes_read.max(1) as f64
     }
 
+    /// Percent of the bytes read that the storage did not have to give. Unlike hits, it does not count what one client
+    /// has fetched for the next a moment before, again and again.
+    pub fn spared_percent(&self) -> f64 {
+        (1.0 - self.amplification()).max(0.0) * 100.0
+    }
+
     /// Bytes that came ahead and that nobody has read: of files beside the data set too.
     pub fn ahead_unread(&self) -> u64 {
         self.ahead.saturating_sub(self.ahead_used)

@@ -46,10 +46,10 @@ pub fn time_to(moments: &[Moment], percent: f64) -> Option<f64> {
     Some(before.iter().rev().find(|moment| moment.hit_percent < percent).map_or(0.0, |moment| moment.at))
 }
 
-/// Where the hits fall most from one size of the data set to the next one.
+/// Where what the cache does falls most from one size of the data set to the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cliff {
-    /// Data set / cache size, before and after; percent of hits at each.
+    /// Data set / cache size, before and after; percent of bytes at each.
     pub from: (f64, f64),
     pub to: (f64, f64),
 }

@@ -310,9 +310,9 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
 }
 
 fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
-    let (mut rows, mut hit_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
     for order in &plan.orders {
-        let (mut hits, mut believed, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spared, mut believed, mut rates) = (Vec::new(), Vec::new(), Vec::new());
         for factor in &plan.factors {
             let conditions = of_condition(measured, *factor, *order);
             let invalid = unproved(plan, &conditions);
@@ -321,17 +321,19 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
             };
             rows.push(row(sweep_cells(plan, *factor, *order, &conditions), &invalid));
             let (hit, rate) = (values(&|c| c.later.hit_percent()), values(&|c| c.later.rate() / MIB));
+            let kept = values(&|c| c.later.spared_percent());
             if invalid.is_empty() {
-                believed.extend(median(&hit).map(|hit| (*factor, hit)));
-                hits.extend(point(*factor, &hit));
+                believed.extend(median(&kept).map(|kept| (*factor, kept)));
+                spared.extend(point(*factor, &kept));
                 rates.extend(point(*factor, &rate));
             }
             let name = |what: &str| format!("{what}, {}, {factor} x cache", order.name());
             draft.measure(Measure::new(name("hits"), "%", Better::Higher, hit), &invalid);
+            draft.measure(Measure::new(name("spared"), "%", Better::Higher, kept), &invalid);
             draft.measure(Measure::new(name("rate"), "MiB/s", Better::Higher, rate), &invalid);
         }
         cliff(draft, *order, &believed);
-        hit_lines.push(Series::ours(order.name(), hits));
+        spared_lines.push(Series::ours(order.name(), spared));
         rate_lines.push(Series::ours(order.name(), rates));
     }
     let unkept: u64 = measured.sweeps.iter().flatten().map(|c| c.first.unkept + c.later.unkept).sum();
@@ -351,6 +353,7 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
         "from memory %",
         "from the disk %",
         "waited for the storage %",
+        "spared %",
         "storage bytes per client byte",
         "fetched again in all passes MiB",
         "read ahead, not read %",
@@ -364,6 +367,9 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
             plan.cache_bytes as f64 / MIB,
             plan.theta
         ),
+        "Spared: bytes that clients read and the storage did not give. Hits count also what one client has fetched for the \
+         next a moment before; the plot is of what is spared."
+            .to_owned(),
         "Fetched again: bytes from the storage, from the first pass on, beyond those that were different from each other and \
          beyond those that were read ahead and that nobody read."
             .to_owned(),
@@ -376,7 +382,8 @@ fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
         kind: PlotKind::Lines,
         series,
     };
-    draft.file.plots.push(plot("Hits against the size of the data set", "hits (%)", hit_lines));
+    let title = "Bytes that the storage is spared, against the size of the data set";
+    draft.file.plots.push(plot(title, "spared (% of bytes read)", spared_lines));
     draft.file.plots.push(plot("Rate against the size of the data set", "all clients (MiB/s)", rate_lines));
 }
 
@@ -397,6 +404,7 @@ fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condit
         maybe(Account::memory_percent, "unknown"),
         maybe(Account::disk_percent, "unknown"),
         of(&|c| c.later.waited_percent()),
+        of(&|c| c.later.spared_percent()),
         of(&|c| c.later.amplification()),
         of(&|c| c.again as f64 / MIB),
         maybe(Account::ahead_wasted_percent, "nothing was fetched ahead"),
@@ -404,17 +412,17 @@ fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condit
     ]
 }
 
-/// `hits`: of the rows that may be believed.
-fn cliff(draft: &mut Draft, order: OrderName, hits: &[(f64, f64)]) {
+/// `spared`: of the rows that may be believed.
+fn cliff(draft: &mut Draft, order: OrderName, spared: &[(f64, f64)]) {
     let name = order.name();
-    let (Some(first), Some(last)) = (hits.first(), hits.last()) else { return };
-    match curve::cliff(hits) {
+    let (Some(first), Some(last)) = (spared.first(), spared.last()) else { return };
+    match curve::cliff(spared) {
         Some(cliff) => draft.verdict(format!(
-            "{name}: the eviction cliff is between {} and {} times the cache, where hits fall from {:.0} to {:.0} %",
+            "{name}: the eviction cliff is between {} and {} times the cache: of the bytes read, the storage is spared {:.0} % before it and {:.0} % behind it",
             cliff.from.0, cliff.to.0, cliff.from.1, cliff.to.1
         )),
-        None if hits.len() > 1 => draft.verdict(format!(
-            "{name}: no eviction cliff from {} to {} times the cache: {:.0} and {:.0} % hits",
+        None if spared.len() > 1 => draft.verdict(format!(
+            "{name}: no eviction cliff from {} to {} times the cache: the storage is spared {:.0} and {:.0} % of the bytes",
             first.0, last.0, first.1, last.1
         )),
         None => {}

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bench::probe::{Config, run};
 use bench::relay::{self, Relay};
+use bench_load::target;
 use bench_report::model::{Cell, ResultFile, Row, Severity, Table};
+use testkit::azfile::{StandIn, credentials};
 
 use crate::nas::Nas;
 use crate::quiet;
@@ -159,7 +161,7 @@ async fn a_mounted_directory_is_timed_without_a_slope() {
     std::fs::write(dir.path().join("small"), [1; 100]).expect("written");
     let target = dir.path().to_string_lossy().into_owned();
     let file = run(Config { write: true, samples: 10, ..config(target) }).await.expect("measured");
-    let table = table(&file, "A mounted directory");
+    let table = table(&file, "Times of a mount");
     for operation in
         ["stat", "open, read, close a small file", "list the directory", "create, write 4 KiB, sync, close"]
     {
@@ -168,6 +170,32 @@ async fn a_mounted_directory_is_timed_without_a_slope() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("there").flatten().collect();
     assert_eq!(left.len(), 1, "what was written is removed");
     assert!(file.findings.iter().any(|f| f.text.contains("nfs://HOST/EXPORT")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_is_timed_by_requests_without_a_slope_and_left_as_it_was() {
+    let share = StandIn::start(&["show"]).await;
+    let keys = tempfile::tempdir().expect("temporary directory");
+    let url = share.url("show", &format!("&credentials={}", credentials(keys.path()).display()));
+    let target = target::from_url(&url).expect("a share");
+    let client = target::clients(&target, 0, 1).await.expect("a client").remove(0);
+    for (name, bytes) in [("large", 200_000), ("small", 100)] {
+        let file = client.create(name).await.expect("made");
+        file.write(0, vec![1; bytes].into()).await.expect("written");
+        file.close().await.expect("stored");
+    }
+    let file = run(Config { write: true, samples: 8, ..config(url) }).await.expect("measured");
+    let table = table(&file, "Times of the store");
+    for operation in
+        ["list the first directory", "GET of 64 KiB at most", "GET of 4 MiB at most", "PUT of 4 KiB"]
+    {
+        assert!(number(&row(table, operation).cells[1]) > 0.0, "{operation}");
+    }
+    assert!(file.findings.iter().any(|f| f.text.contains("ms away")), "{:?}", file.findings);
+    client.forget().await.expect("forgotten");
+    let mut left: Vec<_> = client.list("").await.expect("listed").into_iter().map(|e| e.name).collect();
+    left.sort();
+    assert_eq!(left, ["large", "small"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,9 +13,21 @@ const ONE_CALL_TOLERANCE: f64 = 0.05;
 
 pub fn of_server(answer: &Answer) -> Vec<Finding> {
     let mut findings = vec![Finding::verdict(format!(
-        "The storage is {:.3} ms away (round trip: the shorter of a TCP handshake and a NULL call, medians).",
-        answer.rtt_here * 1e3
+        "The storage is {:.3} ms away (round trip: {}).",
+        answer.rtt_here * 1e3,
+        match answer.answered_nearer {
+            None => "the shorter of a TCP handshake and a NULL call, medians",
+            Some(_) => "the median of NULL calls",
+        }
     ))];
+    if let Some(handshake) = answer.answered_nearer {
+        findings.push(Finding::warning(format!(
+            "A TCP handshake takes {:.3} ms, a NULL call {:.3} ms: what takes connections is not the storage (a proxy, a \
+             relay, a load balancer), or the storage is busy. The round trip is the NULL call's.",
+            handshake * 1e3,
+            answer.rtt_here * 1e3
+        )));
+    }
     for operation in [Operation::OpenReadClose, Operation::List, Operation::CreateWriteClose] {
         findings.extend(cost(answer, operation));
     }
@@ -141,24 +153,18 @@ pub fn of_path(measured: &posix::Measured) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &measured.server {
         Some((address, times)) => findings.push(Finding::verdict(format!(
-            "The server behind the mount, {address}, is {:.3} ms away (round trip, median of {} TCP handshakes).",
+            "What is behind it, {address}, is {:.3} ms away (round trip, median of {} TCP handshakes).",
             median(times).unwrap_or_default() * 1e3,
             times.len()
         ))),
-        None => findings.push(Finding::new(
-            Severity::Note,
-            format!("It cannot be told how far a mount of type {} is.", measured.kind),
-        )),
+        None => findings
+            .push(Finding::new(Severity::Note, format!("It cannot be told how far {} is.", measured.kind))),
     }
     for (name, times) in &measured.operations {
         if let Some(time) = median(times) {
             findings.push(Finding::verdict(format!("To {name}: {:.3} ms.", time * 1e3)));
         }
     }
-    findings.push(Finding::new(
-        Severity::Note,
-        "No distance can be added in front of what is mounted already: for round trips give the server as \
-         nfs://HOST/EXPORT, or mount it through `forebay bench relay`.",
-    ));
+    findings.push(Finding::new(Severity::Note, measured.advice));
     findings
 }

@@ -66,13 +66,13 @@ fn streams(answer: &Answer, added: Option<std::time::Duration>) -> Option<Answer
 pub fn of_path(measured: &posix::Measured) -> Vec<AnswerLine> {
     let rtt = match &measured.server {
         Some((_, times)) => Cell::Number(digits(median(times).unwrap_or_default() * 1e3)),
-        None => Cell::missing(format!("nothing tells how far a mount of type {} is", measured.kind)),
+        None => Cell::missing(format!("nothing tells how far {} is", measured.kind)),
     };
     let mut lines = vec![
         AnswerLine::one("round trip", rtt, "ms"),
         AnswerLine::one(
             "round trips per open-read-close",
-            Cell::missing("no distance can be added in front of a mount; give nfs://HOST/EXPORT"),
+            Cell::missing("no distance can be added in front of it"),
             "",
         ),
     ];

@@ -206,10 +206,10 @@ pub fn of_path(measured: &posix::Measured) -> Table {
         Row::new(vec![Cell::text(*name), in_ms(times), p99(times), trips])
     });
     let columns = ["Operation", "Median (ms)", "p99 (ms)", "At most so many round trips"];
-    let mut table = Table::new(format!("A mounted directory ({})", measured.kind), columns, rows.collect());
+    let mut table = Table::new(format!("Times of {}", measured.kind), columns, rows.collect());
     table.notes.push(format!(
-        "{} small files are used in turn; the kernel's caches answer where they can.",
-        measured.files
+        "{} {} are used in turn; what caches them on this side answers where it can.",
+        measured.files, measured.small
     ));
     table
 }

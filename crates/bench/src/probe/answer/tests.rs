@@ -48,6 +48,22 @@ fn a_line_gives_its_round_trips_and_its_prediction() {
 }
 
 #[test]
+fn a_handshake_that_a_proxy_answers_is_not_the_distance() {
+    let config = config();
+    let of = |handshake: f64, null_ms: f64| {
+        let timed = vec![line(Operation::Null, 0.0, 1.0, &config.delays, null_ms)];
+        let measured = Measured { handshakes: vec![handshake; 11], ..measured(timed) };
+        let answer = Answer::new(&config, &measured);
+        let file = of_server(&config, &measured);
+        let warned = file.findings.iter().any(|finding| finding.text.contains("a proxy"));
+        ((answer.rtt_here * 1e6).round(), warned)
+    };
+    assert_eq!(of(0.000_054, 31.5), (31_500.0, true));
+    assert_eq!(of(0.002, 2.1), (2_000.0, false));
+    assert_eq!(of(0.000_05, 0.08), (50.0, false), "a near server's own time is no distance");
+}
+
+#[test]
 fn the_nearer_server_is_faster_from_the_crossing_on() {
     let config = Config { near: Some("nfs://tier/x".into()), ..config() };
     let mut measured = measured(vec![line(Operation::OpenReadClose, 1.0, 2.0, &config.delays, 2.0)]);

@@ -79,7 +79,7 @@ fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     for arguments in runs {
         let ended = room.run(arguments);
         assert_eq!(ended.code, Some(0), "{arguments:?}: {:?}", ended.err);
-        assert!(ended.out.contains("bytes"), "{arguments:?}: {}", ended.out);
+        assert!(ended.out.contains("iB"), "{arguments:?}: {}", ended.out);
     }
     room.assert_nothing_is_left();
 }

@@ -127,7 +127,7 @@ fn a_working_set_that_is_only_planned_touches_nothing() {
     let room = Room::new();
     let said = end(room.bench(&["working-set", "--dry-run", "--origin", &room.target()]));
     assert_eq!(said.code, Some(0), "{:?}", said.err);
-    assert!(said.out.contains("0.25") && said.out.contains("bytes written"), "{}", said.out);
+    assert!(said.out.contains("0.25") && said.out.contains("iB written, about"), "{}", said.out);
     let refused = end(room.bench(&["working-set", "--may-evict"]));
     assert_eq!(refused.code, Some(2), "{:?}", refused.err);
     let nobody = format!("127.0.0.1:{}", free_port());

@@ -1,0 +1,168 @@
+//! The measurement of a bucket, or of a share of Azure Files: requests of the bench's own, one after the other on
+//! connections that are kept. Requests are signed for their host, so that no relay can be put in front of it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bench_load::target::{self, Client, Kind, from_url};
+use bytes::Bytes;
+use types::{Error, ErrorKind, Result};
+
+use super::Config;
+use super::far::handshake;
+use super::posix::Measured;
+use super::samples::Seconds;
+
+const HANDSHAKES: usize = 11;
+const SAMPLES_MIN: usize = 6;
+/// Names and directories that are looked at in search of objects.
+const NAMES_MAX: usize = 4096;
+const DIRECTORIES_MAX: usize = 64;
+/// Objects that are used in turn.
+const OBJECTS_MAX: usize = 64;
+/// Bytes of a small read and of a large one.
+const SMALL: u64 = 64 << 10;
+const LARGE: u64 = 4 << 20;
+const ADVICE: &str = "Requests are signed for their host, so that no distance can be added in front of it: `forebay bench \
+                      loader --origin URL` measures what a tier buys.";
+
+pub async fn measure(config: &Config) -> Result<Measured> {
+    if config.near.is_some() {
+        let what = "--near compares two NFS servers; give the target as nfs://HOST/EXPORT, too";
+        return Err(Error::new(ErrorKind::Config, "probe:", what));
+    }
+    let target = from_url(&config.target)?;
+    let client = target::clients(&target, 0, 1).await?.pop();
+    let client = client.ok_or_else(|| Error::new(ErrorKind::Io, "probe", "no client was made"))?;
+    let server = handshakes(&config.target).await;
+    let objects = find(&*client, config).await?;
+    let mut operations = vec![("list the first directory", listings(&client, config).await?)];
+    if !objects.is_empty() {
+        operations.push(("GET of 64 KiB at most", gets(&client, config, &objects, SMALL).await?));
+        let large: Vec<_> = objects.iter().filter(|(_, size)| *size > SMALL).cloned().collect();
+        if !large.is_empty() {
+            operations.push(("GET of 4 MiB at most", gets(&client, config, &large, LARGE).await?));
+        }
+    }
+    if config.write {
+        operations.push(("PUT of 4 KiB", puts(&client, config).await?));
+    }
+    let (kind, small) = (format!("the store {}", target.describe()), "objects");
+    Ok(Measured { kind, small, server, advice: ADVICE, operations, files: objects.len() })
+}
+
+/// With the endpoint, where the URL names it.
+async fn handshakes(url: &str) -> Option<(SocketAddr, Seconds)> {
+    let endpoint = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="))?;
+    let (scheme, host) = endpoint.split_once("://")?;
+    let host = host.split('/').next()?;
+    let with_port = match host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        true => host.to_owned(),
+        false => format!("{host}:{}", if scheme == "https" { 443 } else { 80 }),
+    };
+    let address = tokio::net::lookup_host(with_port).await.ok()?.next()?;
+    let mut times = Vec::new();
+    for _ in 0..HANDSHAKES {
+        times.extend(handshake(address).await.ok());
+    }
+    Some((address, times)).filter(|(_, times)| !times.is_empty())
+}
+
+/// Objects with their sizes: the one that is named, or the first that are found.
+async fn find(client: &dyn Client, config: &Config) -> Result<Vec<(String, u64)>> {
+    if let Some(named) = config.small_file.as_deref().or(config.big_file.as_deref()) {
+        return Ok(vec![(named.to_owned(), client.stat(named).await?.size)]);
+    }
+    let (mut found, mut seen) = (Vec::new(), 0);
+    let mut left = VecDeque::from([String::new()]);
+    for _ in 0..DIRECTORIES_MAX {
+        let Some(dir) = left.pop_front() else { break };
+        for entry in client.list(&dir).await? {
+            seen += 1;
+            if seen > NAMES_MAX || found.len() >= OBJECTS_MAX {
+                return Ok(found);
+            }
+            let path = if dir.is_empty() { entry.name } else { format!("{dir}/{}", entry.name) };
+            match entry.kind {
+                Some(Kind::Directory) => left.push_back(path),
+                _ => found.extend(client.stat(&path).await.ok().map(|status| (path, status.size))),
+            }
+        }
+    }
+    found.retain(|(_, size)| *size > 0);
+    Ok(found)
+}
+
+/// Until there are enough of them, or they have taken long enough.
+struct Sampling<'a> {
+    config: &'a Config,
+    start: Instant,
+    times: Seconds,
+}
+
+impl<'a> Sampling<'a> {
+    fn start(config: &'a Config) -> Sampling<'a> {
+        Sampling { config, start: Instant::now(), times: Vec::new() }
+    }
+
+    fn goes_on(&self) -> bool {
+        let in_time = self.start.elapsed() < self.config.sample_time;
+        self.times.len() < self.config.samples && (in_time || self.times.len() < SAMPLES_MIN)
+    }
+}
+
+async fn listings(client: &Arc<dyn Client>, config: &Config) -> Result<Seconds> {
+    let mut sampling = Sampling::start(config);
+    while sampling.goes_on() {
+        client.forget().await?;
+        let begin = Instant::now();
+        client.list("").await?;
+        sampling.times.push(begin.elapsed().as_secs_f64());
+    }
+    Ok(sampling.times)
+}
+
+async fn gets(
+    client: &Arc<dyn Client>,
+    config: &Config,
+    objects: &[(String, u64)],
+    bytes: u64,
+) -> Result<Seconds> {
+    let mut sampling = Sampling::start(config);
+    while sampling.goes_on() {
+        let (path, size) = &objects[sampling.times.len() % objects.len()];
+        // What it is and how large is known by then: this is the request for its bytes.
+        let file = client.open(path).await?;
+        let length = usize::try_from(bytes.min(*size)).unwrap_or(0);
+        let begin = Instant::now();
+        file.read(0, length).await?;
+        sampling.times.push(begin.elapsed().as_secs_f64());
+        file.close().await?;
+    }
+    Ok(sampling.times)
+}
+
+async fn puts(client: &Arc<dyn Client>, config: &Config) -> Result<Seconds> {
+    let name = format!(".forebay-probe-{}", std::process::id());
+    let mut sampling = Sampling::start(config);
+    let mut failed = None;
+    while failed.is_none() && sampling.goes_on() {
+        let begin = Instant::now();
+        let put = async {
+            let file = client.create(&name).await?;
+            file.write(0, Bytes::from_static(&[0x5a; 4096])).await?;
+            file.close().await
+        };
+        match put.await {
+            Ok(()) => sampling.times.push(begin.elapsed().as_secs_f64()),
+            Err(e) => failed = Some(e),
+        }
+    }
+    let removed = client.remove(&name).await;
+    match failed {
+        Some(e) => Err(e),
+        None => removed.map(|()| sampling.times),
+    }
+}
