@@ -9,6 +9,7 @@ use s3s::{S3Error, S3ErrorCode};
 use crate::body::Trailer;
 use crate::errors::{self, Result};
 use crate::facts::Headers;
+use crate::partsums::Algorithm;
 
 /// Computed while the bytes pass.
 pub struct Sums {
@@ -21,8 +22,10 @@ pub struct Sums {
 struct Expected {
     /// Of the header or the line of the trailer.
     name: String,
-    /// Base64; `None`: the trailer will say.
+    /// Base64; `None`: the trailer will say, or nobody if it is only computed.
     value: Option<String>,
+    /// Nobody may say it: it is for the object that the part will be in.
+    is_own: bool,
     hasher: Box<dyn Hasher>,
 }
 
@@ -61,9 +64,20 @@ impl Sums {
             }
             let hasher = hasher(name).ok_or_else(|| errors::header_not_offered(name))?;
             let value = text(headers, name)?.map(str::to_owned);
-            expected.push(Expected { name: name.to_owned(), value, hasher });
+            expected.push(Expected { name: name.to_owned(), value, is_own: false, hasher });
         }
         Ok(Sums { expected, trailer, ..Sums::of_md5_alone(headers)? })
+    }
+
+    /// By this algorithm too, whether its sum is sent or not.
+    pub fn with(mut self, algorithm: Option<Algorithm>) -> Sums {
+        if let Some(name) = algorithm.map(Algorithm::header)
+            && !self.expected.iter().any(|known| known.name == name)
+            && let Some(hasher) = hasher(name)
+        {
+            self.expected.push(Expected { name: name.to_owned(), value: None, is_own: true, hasher });
+        }
+        self
     }
 
     pub fn update(&mut self, data: &Bytes) {
@@ -83,15 +97,16 @@ impl Sums {
             }
         }
         let mut checksums = Headers::new();
-        for Expected { name, value, hasher } in self.expected {
-            let Some(expected) = value.or_else(|| self.trailer.get(&name)) else {
+        for Expected { name, value, is_own, hasher } in self.expected {
+            let expected = value.or_else(|| self.trailer.get(&name));
+            if expected.is_none() && !is_own {
                 return Err(S3Error::with_message(
                     S3ErrorCode::InvalidRequest,
                     "the trailer lacks the checksum that x-amz-trailer announced",
                 ));
-            };
+            }
             let computed = hasher.finish();
-            if computed != expected {
+            if expected.is_some_and(|expected| expected != computed) {
                 let message = format!("the {name} that was sent with the body is not of it");
                 return Err(S3Error::with_message(S3ErrorCode::BadDigest, message));
             }
@@ -180,6 +195,27 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// `None`: it is none, or not as `base64` writes it.
+pub fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for part in text.as_bytes().chunks(4) {
+        let padding = part.iter().rev().take_while(|byte| **byte == b'=').count();
+        let digits =
+            part[..part.len() - padding].iter().map(|byte| digit(*byte)).collect::<Option<Vec<_>>>()?;
+        let word = digits.iter().fold(0_u32, |word, digit| word << 6 | u32::from(*digit)) << (6 * padding);
+        bytes.extend_from_slice(word.to_be_bytes().get(1..4_usize.checked_sub(padding)?)?);
+    }
+    (base64(&bytes) == text).then_some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +226,10 @@ mod tests {
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
             assert_eq!(base64(plain.as_bytes()), text);
+            assert_eq!(unbase64(text).as_deref(), Some(plain.as_bytes()));
+        }
+        for text in ["Zg=", "Zg", "Z===", "====", "Zh==", "Zm9v=", "Zg==Zg==", "Z g=", "\u{e4}"] {
+            assert_eq!(unbase64(text), None, "{text}");
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Decoder {
     hash: Sha256,
     signature: String,
     trailer: Vec<(String, String)>,
+    /// The last line ended without a carriage return.
+    is_bare: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ enum State {
     /// The line's end behind a chunk's data.
     DataEnd,
     Trailer,
+    /// Behind `name:value`, LF, CR LF, as MinIO's SDK for Go frames a trailer: another empty line or the signature follows.
+    BareTrailer,
     End,
 }
 
@@ -49,12 +53,17 @@ impl Decoder {
             hash: Sha256::new(),
             signature: String::new(),
             trailer: Vec::new(),
+            is_bare: false,
         }
     }
 
     /// The last chunk and the trailer have come.
     pub fn is_at_end(&self) -> bool {
-        self.state == State::End
+        match self.state {
+            State::End => true,
+            State::BareTrailer => self.signer.is_none() && self.line.is_empty(),
+            _ => false,
+        }
     }
 
     /// Without the trailer's own signature.
@@ -90,9 +99,16 @@ impl Decoder {
                     }
                     self.state = State::Head;
                 }
-                State::Trailer => {
+                State::Trailer | State::BareTrailer => {
+                    let was_bare = self.is_bare && self.state == State::Trailer;
                     let Some(line) = self.take_line(input)? else { break };
-                    self.trailer_line(&line)?;
+                    let is_second_end = line.is_empty() && was_bare && !self.is_bare;
+                    if is_second_end && !self.trailer.is_empty() {
+                        self.state = State::BareTrailer;
+                    } else {
+                        self.state = State::Trailer;
+                        self.trailer_line(&line)?;
+                    }
                 }
                 State::End => return Err(BodyError::Malformed("something follows the last chunk")),
             }
@@ -170,7 +186,8 @@ impl Decoder {
         }
         let mut line = std::mem::take(&mut self.line);
         line.truncate(line.len() - 1);
-        if line.last() == Some(&b'\r') {
+        self.is_bare = line.last() != Some(&b'\r');
+        if !self.is_bare {
             line.truncate(line.len() - 1);
         }
         Ok(Some(line))

@@ -38,7 +38,7 @@ pub struct Known {
 }
 
 pub struct Facts {
-    database: Database,
+    pub(crate) database: Database,
     /// What was asked for or noted lately; of files of which nothing is known, that.
     lately: Cache<FileId, Lately, Weigher>,
     /// Held while something is noted, in the database and then in memory.

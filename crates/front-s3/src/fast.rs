@@ -225,9 +225,11 @@ async fn answer(shared: &Arc<Shared>, peer: &Arc<Peer>, asked: &Asked) -> Option
     let bucket = work.bucket(&asked.bucket, Right::Read).await.ok()?;
     let object = work.object(&bucket, &asked.key).await.ok()?;
     let size = size_of(&object);
-    let range =
-        asked.headers.get(RANGE).map(|range| s3s::dto::Range::parse(range.to_str().unwrap_or_default()));
-    let range = range_of(range.transpose().ok()?.as_ref(), None, size).ok()?;
+    let range = match asked.headers.get(RANGE) {
+        Some(range) => Some(crate::range::parse(range.to_str().ok()?)?),
+        None => None,
+    };
+    let range = range_of(range.as_ref(), size).ok()?;
     let with_checksums = asked.headers.contains_key("x-amz-checksum-mode") && range.is_none();
     let head = head_of(shared, &object, range.as_ref(), with_checksums)?;
     let range = if asked.method == Method::HEAD { 0..0 } else { range.unwrap_or(0..size) };

@@ -22,12 +22,15 @@ use crate::body::{BodyError, CheckedBody, Trailer};
 use crate::checksums::{self, Sums};
 use crate::errors::{self, Result, not_offered};
 use crate::intake::Intake;
+use crate::keys::{AccessKey, Right};
 use crate::listed::Listed;
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
 use crate::peer::Peer;
 use crate::rest;
-use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, is_auth_parameter, verify};
+use crate::route::{self, Judged, Level, Unset};
+use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, decode, is_auth_parameter, verify};
+use crate::{range, tree};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
@@ -45,44 +48,6 @@ const TAKEN_AWAY: [&str; 6] = [
     "x-amz-decoded-content-length",
     "x-amz-security-token",
     "transfer-encoding",
-];
-
-/// What a PUT may mean at S3 besides an object, a part or a bucket.
-const SUBRESOURCES: [&str; 34] = [
-    "abac",
-    "accelerate",
-    "acl",
-    "analytics",
-    "annotation",
-    "attributes",
-    "cors",
-    "delete",
-    "encryption",
-    "intelligent-tiering",
-    "inventory",
-    "legal-hold",
-    "lifecycle",
-    "logging",
-    "metadataConfiguration",
-    "metadataTable",
-    "metrics",
-    "notification",
-    "object-lock",
-    "ownershipControls",
-    "policy",
-    "publicAccessBlock",
-    "renameObject",
-    "replication",
-    "requestPayment",
-    "restore",
-    "retention",
-    "select",
-    "tagging",
-    "torrent",
-    "uploads",
-    "versionId",
-    "versioning",
-    "website",
 ];
 
 /// Answers any request.
@@ -132,7 +97,7 @@ where
 /// Of what is not an object: names of buckets, keys, uploads or parts.
 fn is_listing<B>(request: &Request<B>) -> bool {
     let is_of_parts = || Query::parse(request.uri().query().unwrap_or_default()).has("uploadId");
-    *request.method() == Method::GET && (!has_key(request.uri().path()) || is_of_parts())
+    *request.method() == Method::GET && (Level::of(request.uri().path()) != Level::Object || is_of_parts())
 }
 
 fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
@@ -194,12 +159,27 @@ where
     let query = Query::parse(query);
     take_headers(&query, &mut parts.headers)?;
     refuse_wishes(&parts.headers)?;
-    if parts.method == Method::PUT {
-        refuse_subresources(&query)?;
+    let level = Level::of(parts.uri.path());
+    match route::judge(&parts.method, level, &query) {
+        Judged::Offered => {}
+        Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, parts.uri.path(), unset).await),
+        Judged::Twice(name) => {
+            let message = format!("the parameter {name} is there twice");
+            return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, message));
+        }
+        Judged::NotOffered(what) => {
+            let message = format!("not offered here: {what}");
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, message));
+        }
     }
     let length = decoded_length(&parts.headers, &verified.payload)?;
+    // No file is so long, and the protocol crate has no number for it.
+    if length.is_some_and(|length| i64::try_from(length).is_err()) {
+        return Err(S3ErrorCode::EntityTooLarge.into());
+    }
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
-    let is_object = parts.method == Method::PUT && !is_copy && has_key(parts.uri.path());
+    let is_object =
+        parts.method == Method::PUT && !is_copy && level == Level::Object && !query.has("tagging");
     if is_object && length.is_none() {
         return Err(S3ErrorCode::MissingContentLength.into());
     }
@@ -282,10 +262,10 @@ fn is_header(parameter: &[u8]) -> bool {
 }
 
 /// Headers that ask for what a client would believe to have, if they were not looked at: a secret, an object that nobody
-/// can remove, bytes behind those that there are, tags.
+/// can remove, bytes behind those that there are.
 fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
     let is_wish = |name: &&str| {
-        matches!(*name, "x-amz-write-offset-bytes" | "x-amz-tagging")
+        *name == "x-amz-write-offset-bytes"
             || name.starts_with("x-amz-object-lock-")
             || name.starts_with("x-amz-server-side-encryption")
             || name.starts_with("x-amz-copy-source-server-side-encryption")
@@ -296,16 +276,17 @@ fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The protocol crate takes those that it does not know for nothing, and the request for one that replaces the object.
-fn refuse_subresources(query: &Query) -> Result<()> {
-    match SUBRESOURCES.iter().any(|name| query.has(name)) {
-        true => Err(not_offered("of objects and buckets, nothing else than themselves can be put")),
-        false => Ok(()),
+/// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
+async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) -> S3Error {
+    let path = String::from_utf8_lossy(&decode(path)).into_owned();
+    let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let found = tree::bucket(&shared.vfs, &shared.config.buckets, key, name, Right::Read).await;
+    if let Err(error) = found {
+        return error;
     }
-}
-
-fn has_key(path: &str) -> bool {
-    path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty())
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(unset.code.into()), unset.message);
+    error.set_status_code(StatusCode::from_u16(unset.status).unwrap_or(StatusCode::NOT_FOUND));
+    error
 }
 
 async fn whole<B>(mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<(Bytes, Room)>
@@ -353,11 +334,11 @@ fn strip(headers: &mut HeaderMap, length: u64) {
         Some(_) => drop(headers.remove(CONTENT_ENCODING)),
         None => {}
     }
-    // What is no single range of bytes does not count (RFC 9110, 14.2).
-    let is_range =
-        |value: &HeaderValue| value.to_str().is_ok_and(|text| s3s::dto::Range::parse(text).is_ok());
-    if headers.get(RANGE).is_some_and(|value| !is_range(value)) {
-        headers.remove(RANGE);
+    if let Some(value) = headers.remove(RANGE)
+        && let Some(range) = value.to_str().ok().and_then(range::parse)
+        && let Ok(value) = HeaderValue::try_from(range.to_header_string())
+    {
+        headers.insert(RANGE, value);
     }
     headers.remove(EXPECT);
 }

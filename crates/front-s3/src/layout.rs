@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::partsums::{Algorithm, PartSum};
 use crate::verify::{hex, unhex};
 
 /// S3's own.
@@ -31,6 +32,8 @@ pub struct Part {
     pub size: u64,
     pub md5: [u8; 16],
     pub place: Place,
+    /// That its object's may be made of.
+    pub sum: Option<PartSum>,
 }
 
 impl Part {
@@ -39,7 +42,15 @@ impl Part {
             Place::Slot(offset) => format!("s{offset:x}"),
             Place::Own => "o".to_owned(),
         };
-        format!("p.{:05}.{:016x}.{:x}.{}.{place}", self.number, self.sequence, self.size, hex(&self.md5))
+        let sum = self.sum.as_ref().map(|sum| format!(".{}-{}", sum.algorithm.name(), hex(&sum.value)));
+        format!(
+            "p.{:05}.{:016x}.{:x}.{}.{place}{}",
+            self.number,
+            self.sequence,
+            self.size,
+            hex(&self.md5),
+            sum.unwrap_or_default()
+        )
     }
 
     pub fn parse(mark: &[u8]) -> Option<Part> {
@@ -52,13 +63,29 @@ impl Part {
             "o" => Place::Own,
             slot => Place::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
         };
-        fields.next().is_none().then_some(Part { number, sequence, size, md5, place })
+        let sum = match fields.next() {
+            None => None,
+            Some(sum) => Some(parse_sum(sum)?),
+        };
+        fields.next().is_none().then_some(Part { number, sequence, size, md5, place, sum })
     }
 
     /// Name of the file with its bytes, if it has one of its own.
     pub fn own_file(number: u32, sequence: u64) -> String {
         format!("f.{number:05}.{sequence:016x}")
     }
+}
+
+fn parse_sum(text: &str) -> Option<PartSum> {
+    let (algorithm, digits) = text.split_once('-')?;
+    let value = match digits.len() {
+        8 => unhex::<4>(digits)?.to_vec(),
+        16 => unhex::<8>(digits)?.to_vec(),
+        40 => unhex::<20>(digits)?.to_vec(),
+        64 => unhex::<32>(digits)?.to_vec(),
+        _ => return None,
+    };
+    PartSum::new(Algorithm::parse(algorithm)?, value)
 }
 
 /// The parts that count, by their numbers.
@@ -139,14 +166,21 @@ mod tests {
     use super::*;
 
     fn part(number: u32, size: u64, place: Place) -> Part {
-        Part { number, sequence: 1, size, md5: [number as u8; 16], place }
+        Part { number, sequence: 1, size, md5: [number as u8; 16], place, sum: None }
     }
 
     #[test]
     fn a_mark_is_read_back_and_other_names_are_none() {
         for place in [Place::Slot(0), Place::Slot(u64::MAX), Place::Own] {
             let part = Part { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
-            assert_eq!(Part::parse(part.mark().as_bytes()), Some(part));
+            assert_eq!(Part::parse(part.mark().as_bytes()), Some(part.clone()));
+            for (algorithm, length) in
+                [(Algorithm::Crc32c, 4), (Algorithm::Crc64Nvme, 8), (Algorithm::Sha256, 32)]
+            {
+                let part = Part { sum: PartSum::new(algorithm, vec![0xab; length]), ..part.clone() };
+                assert!(part.mark().len() < 255, "a name of a file");
+                assert_eq!(Part::parse(part.mark().as_bytes()), Some(part));
+            }
         }
         for name in ["upload", "data", "p.", "p.1.2.3", "f.00001.0000000000000001", "p.1.1.1.zz.o"] {
             assert_eq!(Part::parse(name.as_bytes()), None);

@@ -1,12 +1,14 @@
 //! The operations of S3, one file for each that is more than a few lines. The protocol crate has decoded what is
 //! asked for; who asks was verified before it (`gate.rs`) and travels with the request.
 
+mod attributes;
 mod copy;
 mod delete;
 mod get;
 mod list;
 mod multipart;
 mod put;
+mod tags;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use crate::Shared;
 use crate::body::Trailer;
 use crate::errors::{Result, s3};
 use crate::facts::Headers;
+use crate::kept;
 use crate::keys::{AccessKey, Right};
 use crate::object::{Object, last_modified};
 use crate::peer::Peer;
@@ -146,6 +149,7 @@ fn headers_to_keep(headers: &HeaderMap) -> Result<Headers> {
     if meta_bytes > META_BYTES_MAX || kept.iter().map(length).sum::<usize>() > BYTES_MAX {
         return Err(S3ErrorCode::MetadataTooLarge.into());
     }
+    kept::set_tags(&mut kept, tags::of_headers(headers)?);
     Ok(kept)
 }
 
@@ -260,16 +264,38 @@ impl S3 for Service {
         work.head_object(request.input).await
     }
 
-    /// There are none, and who copies an object asks for them.
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<GetObjectAttributesInput>,
+    ) -> s3s::S3Result<S3Response<GetObjectAttributesOutput>> {
+        let work = Work::of(self, &request)?;
+        answer(work.attributes(request.input).await?)
+    }
+
     async fn get_object_tagging(
         &self,
         request: S3Request<GetObjectTaggingInput>,
     ) -> s3s::S3Result<S3Response<GetObjectTaggingOutput>> {
         let work = Work::of(self, &request)?;
-        demand_version(request.input.version_id.as_deref())?;
-        let bucket = work.bucket(&request.input.bucket, Right::Read).await?;
-        work.object(&bucket, &request.input.key).await?;
-        answer(GetObjectTaggingOutput { tag_set: Vec::new(), version_id: None })
+        answer(work.get_tags(request.input).await?)
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<PutObjectTaggingInput>,
+    ) -> s3s::S3Result<S3Response<PutObjectTaggingOutput>> {
+        let work = Work::of(self, &request)?;
+        work.put_tags(request.input).await?;
+        answer(PutObjectTaggingOutput::default())
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<DeleteObjectTaggingInput>,
+    ) -> s3s::S3Result<S3Response<DeleteObjectTaggingOutput>> {
+        let work = Work::of(self, &request)?;
+        work.delete_tags(request.input).await?;
+        answer(DeleteObjectTaggingOutput::default())
     }
 
     async fn put_object(

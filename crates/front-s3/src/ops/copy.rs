@@ -3,19 +3,22 @@
 use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETagCondition, MetadataDirective,
+    TaggingDirective,
 };
 use s3s::{S3Error, S3ErrorCode};
 
 use super::get::{Source, demand, size_of};
 use super::put::{PUT_BYTES_MAX, refuse_other_conditions};
-use super::{Work, demand_version, headers_to_keep, signed};
+use super::{Work, demand_version, headers_to_keep, signed, tags};
 use crate::body::Trailer;
 use crate::checksums::{Summed, Sums};
 use crate::draft::Draft;
 use crate::errors::{Result, invalid, not_offered, s3};
 use crate::facts::Headers;
+use crate::kept;
 use crate::keys::Right;
 use crate::object::{Conditions, Object, Verdict, last_modified};
+use crate::partsums::Algorithm;
 use crate::tree;
 use crate::verify::hex;
 
@@ -45,7 +48,15 @@ impl Work {
             let message = "an object is copied to itself only to replace its metadata";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
-        let kept = if replaces { headers_to_keep(headers)? } else { source.headers.clone() };
+        let mut kept = if replaces { headers_to_keep(headers)? } else { kept::of_copy(&source.headers) };
+        let directive = input.tagging_directive.as_ref().map(TaggingDirective::as_str);
+        kept::set_tags(
+            &mut kept,
+            match directive == Some(TaggingDirective::REPLACE) {
+                true => tags::of_headers(headers)?,
+                false => kept::tags(&source.headers).map(str::to_owned),
+            },
+        );
         let target = target_conditions(headers)?;
         refuse_other_conditions(&target)?;
         let root = (bucket.root.id, key.dirs.as_slice());
@@ -53,7 +64,7 @@ impl Work {
             Draft::begin(&self.shared.vfs, self.caller(), root, &self.shared.unique).await.map_err(s3)?;
         let size = size_of(&source);
         let bytes = Source::new(&self.shared.vfs, self.caller(), source.node, 0..size);
-        let summed = match pour(bytes, &mut draft).await {
+        let summed = match pour(bytes, &mut draft, None).await {
             Ok(summed) => summed,
             Err(e) => {
                 draft.discard().await;
@@ -103,9 +114,9 @@ fn target_conditions(headers: &HeaderMap) -> Result<Conditions> {
     })
 }
 
-/// All of `source` into `draft`, stored.
-pub async fn pour(mut source: Source, draft: &mut Draft) -> Result<Summed> {
-    let mut sums = Sums::new(&HeaderMap::new(), Trailer::default())?;
+/// All of `source` into `draft`, stored; summed by this algorithm too.
+pub async fn pour(mut source: Source, draft: &mut Draft, algorithm: Option<Algorithm>) -> Result<Summed> {
+    let mut sums = Sums::new(&HeaderMap::new(), Trailer::default())?.with(algorithm);
     loop {
         let bytes = source.next().await?;
         if bytes.is_empty() {

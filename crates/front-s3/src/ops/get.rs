@@ -14,8 +14,10 @@ use s3s::{S3Error, S3ErrorCode, S3Response};
 use types::{Caller, Error, ErrorKind};
 use vfs::{Lend, Node, Piece, Vfs};
 
-use super::{Work, demand_version, signed};
+use super::{Work, demand_version, signed, tags};
+use crate::checksums;
 use crate::errors::{Result, s3};
+use crate::kept;
 use crate::keys::Right;
 use crate::metrics::Metrics;
 use crate::object::{Conditions, Object, Verdict};
@@ -38,14 +40,14 @@ impl Work {
             ..Conditions::default()
         };
         let mut tries = 0;
-        let (object, range, body) = loop {
+        let (object, range, parts, body) = loop {
             let object = self.object(&bucket, &input.key).await?;
             demand(&object, &conditions)?;
-            let range = range_of(input.range.as_ref(), input.part_number, size_of(&object))?;
+            let (range, parts) = asked_of(&object, input.range.as_ref(), input.part_number)?;
             let asked = range.clone().unwrap_or(0..size_of(&object));
             tries += 1;
             match self.body(object.node.clone(), asked).await {
-                Ok(body) => break (object, range, body),
+                Ok(body) => break (object, range, parts, body),
                 // It was replaced since it was looked up.
                 Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES_MAX => {}
                 // Clients do that by themselves, but not after a 409.
@@ -73,6 +75,7 @@ impl Work {
             content_range: range.map(|range| content_range(&range, size)),
             e_tag: Some(object.etag()),
             last_modified: Some(object.last_modified()),
+            parts_count: parts,
             body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
             ..GetObjectOutput::default()
         };
@@ -92,15 +95,32 @@ impl Work {
         };
         demand(&object, &conditions)?;
         let size = size_of(&object);
-        let range = range_of(input.range.as_ref(), input.part_number, size)?;
+        let (range, parts) = asked_of(&object, input.range.as_ref(), input.part_number)?;
         let asked = range.clone().unwrap_or(0..size);
-        let headers = headers_of(&object, &[], input.checksum_mode.is_some() && range.is_none());
+        let mut headers = headers_of(&object, &[], input.checksum_mode.is_some() && range.is_none());
+        let wished = [
+            (http::header::CONTENT_TYPE, input.response_content_type),
+            (http::header::CACHE_CONTROL, input.response_cache_control),
+            (http::header::CONTENT_DISPOSITION, input.response_content_disposition),
+            (http::header::CONTENT_ENCODING, input.response_content_encoding),
+            (http::header::CONTENT_LANGUAGE, input.response_content_language),
+        ];
+        for (name, value) in wished {
+            if let Some(value) = value {
+                let value = HeaderValue::try_from(value).map_err(|_| S3ErrorCode::InvalidArgument)?;
+                headers.insert(name, value);
+            }
+        }
+        if let Some(expires) = input.response_expires.as_ref().and_then(crate::date::http_date) {
+            headers.insert(http::header::EXPIRES, expires);
+        }
         let output = HeadObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
             content_length: Some(signed(asked.end - asked.start)),
             content_range: range.map(|range| content_range(&range, size)),
             e_tag: Some(object.etag()),
             last_modified: Some(object.last_modified()),
+            parts_count: parts,
             ..HeadObjectOutput::default()
         };
         Ok(S3Response::with_headers(output, headers))
@@ -146,25 +166,40 @@ pub fn demand(object: &Object, conditions: &Conditions) -> Result<()> {
     Err(error)
 }
 
-/// `None`: all of it.
-pub fn range_of(range: Option<&s3s::dto::Range>, part: Option<i32>, size: u64) -> Result<Option<Range<u64>>> {
-    match (range, part) {
-        (Some(_), Some(_)) => Err(S3ErrorCode::InvalidRequest.into()),
-        (Some(range), None) => {
-            let mut unsatisfiable = S3Error::new(S3ErrorCode::InvalidRange);
-            let whole = HeaderValue::try_from(format!("bytes */{size}")).map_err(S3Error::internal_error)?;
-            unsatisfiable.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, whole)]));
-            range.check(size).map(Some).map_err(|_| unsatisfiable)
+/// The bytes that are asked for (`None`: all), and where a part is asked for, how many there are.
+fn asked_of(
+    object: &Object,
+    range: Option<&s3s::dto::Range>,
+    part: Option<i32>,
+) -> Result<(Option<Range<u64>>, Option<i32>)> {
+    let size = size_of(object);
+    let Some(number) = part else { return Ok((range_of(range, size)?, None)) };
+    if range.is_some() {
+        return Err(S3ErrorCode::InvalidRequest.into());
+    }
+    match kept::part(&object.headers, size, number) {
+        Some((bytes, count)) => {
+            Ok((Some(bytes).filter(|bytes| !bytes.is_empty()), i32::try_from(count).ok()))
         }
-        // Which parts it was uploaded in is not kept: an object is one part.
-        (None, Some(1)) if size > 0 => Ok(Some(0..size)),
-        (None, None | Some(1)) => Ok(None),
-        (None, Some(_)) => {
+        None => {
             let mut error = S3Error::new(S3ErrorCode::Custom("InvalidPartNumber".into()));
             error.set_status_code(http::StatusCode::RANGE_NOT_SATISFIABLE);
             Err(error)
         }
     }
+}
+
+/// `None`: all of it.
+pub fn range_of(range: Option<&s3s::dto::Range>, size: u64) -> Result<Option<Range<u64>>> {
+    let Some(range) = range else { return Ok(None) };
+    // The last bytes of an object that has none are all of it.
+    if size == 0 && matches!(range, s3s::dto::Range::Suffix { length: 1.. }) {
+        return Ok(None);
+    }
+    let mut unsatisfiable = S3Error::new(S3ErrorCode::InvalidRange);
+    let whole = HeaderValue::try_from(format!("bytes */{size}")).map_err(S3Error::internal_error)?;
+    unsatisfiable.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, whole)]));
+    range.check(size).map(Some).map_err(|_| unsatisfiable)
 }
 
 pub fn content_range(range: &Range<u64>, size: u64) -> String {
@@ -181,7 +216,7 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
     }
     for (name, value) in &object.headers {
         let is_left_out = without.contains(&name.as_str());
-        if is_left_out || !with_checksums && name.starts_with("x-amz-checksum-") {
+        if is_left_out || kept::is_inner(name) || !with_checksums && name.starts_with("x-amz-checksum-") {
             continue;
         }
         if let (Ok(name), Ok(value)) =
@@ -189,6 +224,15 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
         {
             headers.insert(name, value);
         }
+    }
+    if let Some(tags) = kept::tags(&object.headers) {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(tags::count(tags)));
+    }
+    if with_checksums
+        && !headers.contains_key("x-amz-checksum-type")
+        && headers.keys().any(|name| checksums::is_checksum(name.as_str()))
+    {
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
     }
     headers
 }

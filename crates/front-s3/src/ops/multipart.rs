@@ -19,17 +19,21 @@ use vfs::Node;
 use super::get::Source;
 use super::{Work, headers_to_keep, to_its_end};
 use crate::draft::{Draft, Ending};
-use crate::errors::{Result, invalid, s3};
+use crate::errors::{self, Result, invalid, s3};
 use crate::facts::{Headers, decode_texts, encode_texts, pairs};
 use crate::keys::Right;
 use crate::layout::{Layout, NUMBER_MAX, Part};
 use crate::object::last_modified;
+use crate::partsums::{Algorithm, Summing};
 use crate::tree::{self, Bucket, name_of};
 
 /// In a bucket's directory.
 const UPLOADS: &str = ".forebay-s3";
 const RECORD: &str = "upload";
 const DATA: &str = "data";
+/// In its record, beside the headers of the object.
+const ALGORITHM: &str = "x-amz-checksum-algorithm";
+const KIND: &str = "x-amz-checksum-type";
 /// A key and its headers.
 const RECORD_BYTES_MAX: u32 = 32 << 10;
 /// Uploads whose layout is remembered.
@@ -66,11 +70,17 @@ struct Upload {
     dir: FileId,
     key: String,
     headers: Headers,
+    /// How the whole is summed, if its client said.
+    summing: Option<Summing>,
     begun: Timestamp,
     ongoing: Arc<Ongoing>,
 }
 
 impl Upload {
+    fn algorithm(&self) -> Option<Algorithm> {
+        self.summing.map(|summing| summing.algorithm)
+    }
+
     /// As long as this is held it is neither completed nor aborted.
     async fn not_ended(&self) -> Result<RwLockReadGuard<'_, bool>> {
         Ok(self.ongoing.ending.not_yet().await.ok_or(S3ErrorCode::NoSuchUpload)?)
@@ -88,15 +98,20 @@ impl Work {
         if key.is_dir {
             return Err(invalid("a key with a slash at its end is a directory here, and has no bytes"));
         }
+        let summing = summing_of(&input)?;
         let id = self.shared.unique.next();
-        let kept = headers_to_keep(headers)?;
+        let mut kept = headers_to_keep(headers)?;
+        if let Some(summing) = summing {
+            kept.push((ALGORITHM.to_owned(), summing.algorithm.name().to_owned()));
+            kept.push((KIND.to_owned(), summing.kind.name().to_owned()));
+        }
         self.make_upload(&bucket, &id, &input.key, &kept).await.map_err(s3)?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(id),
             checksum_algorithm: input.checksum_algorithm,
-            checksum_type: input.checksum_type,
+            checksum_type: summing.map(|summing| ChecksumType::from_static(summing.kind.name())),
             ..CreateMultipartUploadOutput::default()
         })
     }
@@ -183,7 +198,12 @@ impl Work {
         let mut texts = texts.into_iter();
         let key = texts.next().ok_or(S3ErrorCode::NoSuchUpload)?;
         let headers = pairs(texts).ok_or(S3ErrorCode::NoSuchUpload)?;
-        Ok(Upload { id: id.to_owned(), dir, key, headers, begun, ongoing })
+        let (own, headers): (Headers, Headers) =
+            headers.into_iter().partition(|(name, _)| name == ALGORITHM || name == KIND);
+        let own = |wanted: &str| own.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let algorithm = own(ALGORITHM).and_then(Algorithm::parse);
+        let summing = algorithm.and_then(|algorithm| Summing::new(algorithm, own(KIND)).ok());
+        Ok(Upload { id: id.to_owned(), dir, key, headers, summing, begun, ongoing })
     }
 
     /// All that are marked as stored, with their marks.
@@ -204,6 +224,18 @@ impl Work {
             }
         }
     }
+}
+
+/// How the upload is to be summed; what cannot be computed is refused.
+fn summing_of(input: &CreateMultipartUploadInput) -> Result<Option<Summing>> {
+    let Some(algorithm) = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str) else {
+        return Ok(None);
+    };
+    let algorithm = Algorithm::parse(algorithm).ok_or_else(|| errors::header_not_offered(ALGORITHM))?;
+    let kind = input.checksum_type.as_ref().map(ChecksumType::as_str);
+    Summing::new(algorithm, kind)
+        .map(Some)
+        .map_err(|why| S3Error::with_message(S3ErrorCode::InvalidRequest, why))
 }
 
 fn part_number(number: i32) -> Result<u32> {

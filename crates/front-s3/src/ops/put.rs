@@ -17,6 +17,7 @@ use crate::checksums::{Summed, Sums};
 use crate::draft::{Draft, Publish};
 use crate::errors::{self, Result, s3};
 use crate::facts::{Headers, Known};
+use crate::kept;
 use crate::key::Key;
 use crate::keys::Right;
 use crate::object::{Conditions, Object, Verdict};
@@ -48,6 +49,11 @@ impl Work {
         refuse_other_conditions(&conditions)?;
         let sums = Sums::new(headers, self.asker.trailer.clone())?;
         if key.is_dir {
+            if kept::tags(&kept).is_some() {
+                return Err(errors::not_offered(
+                    "a key with a slash at its end is a directory here, and has no tags",
+                ));
+            }
             return self.put_directory(&bucket, &key, input.body, sums).await;
         }
         // Before the body comes: what can be refused at once need not travel.

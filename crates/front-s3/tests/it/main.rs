@@ -1,5 +1,6 @@
 //! The S3 front as its clients meet it: over TCP, with a file system over an origin in memory.
 
+mod boto3;
 mod client;
 mod fairness;
 mod kept;
@@ -8,6 +9,8 @@ mod malformed;
 mod model;
 mod multipart;
 mod objects;
+mod offered;
+mod part_sums;
 mod served;
 mod sign;
 mod signatures;

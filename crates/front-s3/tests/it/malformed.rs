@@ -143,7 +143,7 @@ async fn a_put_of_what_is_not_offered_of_an_object_leaves_its_bytes() {
     let served = serve().await;
     let client = served.client();
     client.put("/data/x", "bytes").await.ok();
-    for name in ["acl", "tagging", "retention", "legal-hold", "encryption", "renameObject", "versionId"] {
+    for name in ["acl", "restore", "retention", "legal-hold", "encryption", "renameObject", "versionId"] {
         let answer = client.send(Request::new("PUT", "/data/x").query(name, "").body("<x/>")).await;
         assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{name}");
     }

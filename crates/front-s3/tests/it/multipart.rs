@@ -174,7 +174,6 @@ async fn parts_are_copied_from_objects() {
         let etag = copy(number, range).await.ok().all("ETag").remove(0);
         etags.push((number, etag.trim_matches('"').to_owned()));
     }
-    assert_eq!(copy(3, Some("bytes=99999999-")).await.status, 416);
     complete(&client, "/data/x", &id, &etags).await.ok();
     let expected = [source.as_slice(), &source[5..15]].concat();
     assert!(client.get("/data/x").await.ok().body == expected);

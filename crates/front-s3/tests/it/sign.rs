@@ -155,6 +155,15 @@ impl Signer {
         }
         request.body.extend_from_slice(format!("0\r\n{name}:{value}\r\n\r\n").as_bytes());
     }
+
+    /// The trailer of a body in chunks as MinIO's SDK for Go frames it: `name:value`, LF, CR LF, and what follows.
+    pub fn frame_as_minio_go(request: &mut Request, (name, value): (&str, &str)) {
+        let usual = format!("{name}:{value}\r\n").into_bytes();
+        let body = &request.body;
+        let at = body.windows(usual.len()).position(|part| part == usual).expect("a trailer");
+        let (head, tail) = (body[..at].to_vec(), body[at + usual.len()..].to_vec());
+        request.body = [&head[..], format!("{name}:{value}\n\r\n").as_bytes(), &tail].concat();
+    }
 }
 
 fn canonical(request: &Request, content_sha256: &str) -> (String, String) {

@@ -8,9 +8,12 @@ use s3s::{S3Error, S3ErrorCode};
 use types::{ErrorKind, FileId, Name};
 use vfs::Node;
 
-use super::{DATA, Upload, no_upload, own_name, part_number};
+use super::{DATA, KIND, Upload, no_upload, own_name, part_number};
+use crate::completed::{self, Completed};
 use crate::draft::{Draft, published};
 use crate::errors::{Result, s3};
+use crate::facts::Headers;
+use crate::kept;
 use crate::key::Key;
 use crate::keys::Right;
 use crate::layout::{PART_BYTES_MIN, Part, Place, is_in_place, newest};
@@ -19,11 +22,34 @@ use crate::ops::copy::pour;
 use crate::ops::get::Source;
 use crate::ops::put::refuse_other_conditions;
 use crate::ops::{Work, signed};
+use crate::partsums::{Algorithm, PartSum, SumFields, Summing};
 use crate::tree::{self, Bucket};
 use crate::verify::{encode, hex};
 
 impl Work {
+    /// Who asks again, because the answer was lost, gets the one that there was.
     pub async fn complete_upload(
+        &self,
+        input: CompleteMultipartUploadInput,
+    ) -> Result<CompleteMultipartUploadOutput> {
+        let again = Again::of(&input);
+        match self.complete_once(input).await {
+            Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => self.completed_before(again).await.ok_or(e),
+            other => other,
+        }
+    }
+
+    async fn completed_before(&self, again: Again) -> Option<CompleteMultipartUploadOutput> {
+        let shared = self.shared.clone();
+        let id = crate::verify::unhex(&again.id)?;
+        let read = tokio::task::spawn_blocking(move || shared.facts.completed(id, completed::now()));
+        let known = read.await.ok()??;
+        let is_same = (&known.bucket, &known.key, Some(&known.etag))
+            == (&again.bucket, &again.key, again.etag.as_ref());
+        is_same.then(|| told(known))
+    }
+
+    async fn complete_once(
         &self,
         input: CompleteMultipartUploadInput,
     ) -> Result<CompleteMultipartUploadOutput> {
@@ -35,6 +61,13 @@ impl Work {
             ..Conditions::default()
         };
         refuse_other_conditions(&conditions)?;
+        let input_sums = SumFields {
+            crc32: input.checksum_crc32,
+            crc32c: input.checksum_crc32c,
+            crc64nvme: input.checksum_crc64nvme,
+            sha1: input.checksum_sha1,
+            sha256: input.checksum_sha256,
+        };
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
         let mut has_ended = ongoing.ending.alone().await.ok_or(S3ErrorCode::NoSuchUpload)?;
@@ -46,6 +79,7 @@ impl Work {
             let message = "the parts are not as long as x-amz-mp-object-size says";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
+        let sum = sum_of(&upload, &input_sums, input.checksum_type.as_ref(), &parts)?;
         let whole = self.whole(&upload, &parts).await?;
         let name = whole.0.clone();
         let published = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
@@ -58,15 +92,37 @@ impl Work {
         }
         let node = published?;
         *has_ended = true;
-        let etag = self.note(node, etag_of(&parts), upload.headers.clone()).await;
+        let etag = etag_of(parts.iter().map(|part| part.md5));
+        let checksums = sum.as_ref().map_or(Headers::new(), |(summing, value)| {
+            vec![
+                (summing.algorithm.header().to_owned(), value.clone()),
+                (KIND.to_owned(), summing.kind.name().to_owned()),
+            ]
+        });
+        let completed = Completed {
+            bucket: input.bucket,
+            key: input.key,
+            etag: etag.clone(),
+            checksums: checksums.clone(),
+        };
+        self.note_completed(&upload.id, completed.clone()).await;
+        let mut headers: Headers = upload.headers.iter().cloned().chain(checksums).collect();
+        let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
+        let algorithm = sum.map(|(summing, _)| summing.algorithm);
+        kept::put_parts(&mut headers, &sizes, algorithm.and_then(|algorithm| sums_by(algorithm, &parts)));
+        self.note(node, etag, headers).await;
         self.forget_upload(&bucket, upload).await;
-        Ok(CompleteMultipartUploadOutput {
-            location: Some(format!("/{}/{}", input.bucket, encode(input.key.as_bytes(), true))),
-            bucket: Some(input.bucket),
-            key: Some(input.key),
-            e_tag: Some(etag),
-            ..CompleteMultipartUploadOutput::default()
-        })
+        Ok(told(completed))
+    }
+
+    /// Before anything of the upload goes: the same may be asked again.
+    async fn note_completed(&self, id: &str, completed: Completed) {
+        let Some(id) = crate::verify::unhex(id) else { return };
+        let shared = self.shared.clone();
+        let noted = tokio::task::spawn_blocking(move || {
+            shared.facts.note_completed(id, &completed, completed::now())
+        });
+        let _ = noted.await; // it said so itself if it failed
     }
 
     /// The file with all bytes, under the name it has in the upload's directory.
@@ -141,7 +197,7 @@ impl Work {
         let begun = Draft::begin(vfs, self.caller(), root, &self.shared.unique).await;
         let mut draft = begun.map_err(s3)?;
         let size = node.attr.size;
-        if let Err(e) = pour(Source::new(vfs, self.caller(), node, 0..size), &mut draft).await {
+        if let Err(e) = pour(Source::new(vfs, self.caller(), node, 0..size), &mut draft, None).await {
             draft.discard().await;
             return Err(e);
         }
@@ -189,6 +245,10 @@ fn chosen(stored: &BTreeMap<u32, Part>, wanted: &[CompletedPart]) -> Result<Vec<
         if part.e_tag.as_ref().map(ETag::value) != Some(&hex(&known.md5)) {
             return Err(S3ErrorCode::InvalidPart.into());
         }
+        if said(part).all().any(|(algorithm, value)| !has_sum(known, algorithm, value)) {
+            let message = "a checksum in the list is not that of the part as it was stored";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidPart, message));
+        }
         if at + 1 < wanted.len() && known.size < PART_BYTES_MIN {
             return Err(S3ErrorCode::EntityTooSmall.into());
         }
@@ -197,11 +257,102 @@ fn chosen(stored: &BTreeMap<u32, Part>, wanted: &[CompletedPart]) -> Result<Vec<
     Ok(parts)
 }
 
-/// As S3 has it: the MD5 of the parts' MD5s, and how many there are.
-fn etag_of(parts: &[Part]) -> String {
-    let mut md5 = Md5::new();
-    for part in parts {
-        md5.update(part.md5);
+fn said(part: &CompletedPart) -> SumFields {
+    SumFields {
+        crc32: part.checksum_crc32.clone(),
+        crc32c: part.checksum_crc32c.clone(),
+        crc64nvme: part.checksum_crc64nvme.clone(),
+        sha1: part.checksum_sha1.clone(),
+        sha256: part.checksum_sha256.clone(),
     }
-    format!("{}-{}", hex(&md5.finalize()), parts.len())
+}
+
+fn has_sum(part: &Part, algorithm: Algorithm, value: &str) -> bool {
+    part.sum.as_ref().is_some_and(|sum| sum.algorithm == algorithm && sum.base64() == value)
+}
+
+/// Of the whole, if it is known of all parts; checked against what the client says of it.
+fn sum_of(
+    upload: &Upload,
+    said: &SumFields,
+    kind: Option<&ChecksumType>,
+    parts: &[Part],
+) -> Result<Option<(Summing, String)>> {
+    let wrong = |why| S3Error::with_message(S3ErrorCode::InvalidRequest, why);
+    let kind = kind.map(ChecksumType::as_str);
+    let (summing, is_declared) = match (upload.summing, said.all().next()) {
+        (Some(summing), _) => (summing, true),
+        (None, Some((algorithm, _))) => (Summing::new(algorithm, kind).map_err(wrong)?, false),
+        (None, None) => return Ok(None),
+    };
+    if is_declared && kind.is_some_and(|kind| kind != summing.kind.name()) {
+        return Err(wrong("x-amz-checksum-type is not that which the upload began with"));
+    }
+    let Some(value) = summing.of_parts(parts.iter().map(|part| (part.sum.as_ref(), part.size))) else {
+        return Ok(None);
+    };
+    let bare = value.split_once('-').map(|(sum, _)| sum);
+    for (algorithm, expected) in said.all() {
+        if algorithm == summing.algorithm && expected != value && Some(expected) != bare {
+            let message = format!("the {} of the object is not the one that was sent", algorithm.header());
+            return Err(S3Error::with_message(S3ErrorCode::BadDigest, message));
+        }
+    }
+    Ok(Some((summing, value)))
+}
+
+fn sums_by(algorithm: Algorithm, parts: &[Part]) -> Option<Vec<String>> {
+    let sum = |part: &Part| part.sum.as_ref().filter(|sum| sum.algorithm == algorithm).map(PartSum::base64);
+    parts.iter().map(sum).collect()
+}
+
+/// As S3 has it: the MD5 of the parts' MD5s, and how many there are.
+fn etag_of(parts: impl Iterator<Item = [u8; 16]>) -> String {
+    let (mut md5, mut count) = (Md5::new(), 0);
+    for part in parts {
+        md5.update(part);
+        count += 1;
+    }
+    format!("{}-{count}", hex(&md5.finalize()))
+}
+
+/// What tells a completion from another one.
+struct Again {
+    id: String,
+    bucket: String,
+    key: String,
+    /// Of the object that the listed parts make.
+    etag: Option<String>,
+}
+
+impl Again {
+    fn of(input: &CompleteMultipartUploadInput) -> Again {
+        let parts =
+            input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
+        let md5s = parts.iter().map(|part| crate::verify::unhex::<16>(part.e_tag.as_ref()?.value()));
+        Again {
+            id: input.upload_id.clone(),
+            bucket: input.bucket.clone(),
+            key: input.key.clone(),
+            etag: md5s.collect::<Option<Vec<_>>>().map(|md5s| etag_of(md5s.into_iter())),
+        }
+    }
+}
+
+fn told(completed: Completed) -> CompleteMultipartUploadOutput {
+    let sums = SumFields::of_headers(&completed.checksums);
+    let kind = completed.checksums.into_iter().find(|(name, _)| name == KIND);
+    CompleteMultipartUploadOutput {
+        location: Some(format!("/{}/{}", completed.bucket, encode(completed.key.as_bytes(), true))),
+        bucket: Some(completed.bucket),
+        key: Some(completed.key),
+        e_tag: Some(ETag::Strong(completed.etag)),
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_crc64nvme: sums.crc64nvme,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_type: kind.map(|(_, kind)| ChecksumType::from(kind)),
+        ..CompleteMultipartUploadOutput::default()
+    }
 }

@@ -11,6 +11,7 @@ use crate::keys::Right;
 use crate::layout::newest;
 use crate::object::last_modified;
 use crate::ops::{Work, signed};
+use crate::partsums::SumFields;
 use crate::tree::{self, Bucket};
 use crate::verify::{encode, hex};
 use crate::walk::common_prefix;
@@ -37,14 +38,26 @@ impl Work {
         let is_truncated = parts.len() > usize::try_from(max).unwrap_or(0);
         parts.truncate(usize::try_from(max).unwrap_or(0));
         let last = parts.last().and_then(|part| i32::try_from(part.number).ok());
-        let parts = parts.into_iter().map(|part| s3s::dto::Part {
-            part_number: i32::try_from(part.number).ok(),
-            size: Some(signed(part.size)),
-            e_tag: Some(ETag::Strong(hex(&part.md5))),
-            last_modified: times.remove(&part.sequence),
-            ..s3s::dto::Part::default()
+        let parts = parts.into_iter().map(|part| {
+            let sum = part.sum.as_ref().filter(|sum| Some(sum.algorithm) == upload.algorithm());
+            let sums = sum.map(|sum| SumFields::of(sum.algorithm, sum.base64())).unwrap_or_default();
+            s3s::dto::Part {
+                part_number: i32::try_from(part.number).ok(),
+                size: Some(signed(part.size)),
+                e_tag: Some(ETag::Strong(hex(&part.md5))),
+                last_modified: times.remove(&part.sequence),
+                checksum_crc32: sums.crc32,
+                checksum_crc32c: sums.crc32c,
+                checksum_crc64nvme: sums.crc64nvme,
+                checksum_sha1: sums.sha1,
+                checksum_sha256: sums.sha256,
+            }
         });
         Ok(ListPartsOutput {
+            checksum_algorithm: upload
+                .summing
+                .map(|summing| ChecksumAlgorithm::from_static(summing.algorithm.name())),
+            checksum_type: upload.summing.map(|summing| ChecksumType::from_static(summing.kind.name())),
             parts: Some(parts.collect()),
             bucket: Some(input.bucket),
             key: Some(input.key),

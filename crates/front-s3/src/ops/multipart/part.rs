@@ -16,9 +16,11 @@ use crate::keys::Right;
 use crate::layout::{Layout, Part, Place};
 use crate::object::{Conditions, last_modified};
 use crate::ops::copy::pour;
-use crate::ops::get::{Source, range_of, size_of};
+use crate::ops::get::{Source, size_of};
 use crate::ops::put::{PUT_BYTES_MAX, fill};
 use crate::ops::{Work, signed};
+use crate::partsums::{PartSum, SumFields};
+use crate::range::of_copy;
 use crate::verify::hex;
 
 impl Work {
@@ -34,7 +36,7 @@ impl Work {
         if length > PUT_BYTES_MAX {
             return Err(S3ErrorCode::EntityTooLarge.into());
         }
-        let sums = Sums::new(headers, self.asker.trailer.clone())?;
+        let sums = Sums::new(headers, self.asker.trailer.clone())?.with(upload.algorithm());
         let body = input.body;
         let length = u64::try_from(length).unwrap_or(0);
         let write = async |draft: &mut Draft| fill(draft, body, sums).await;
@@ -57,20 +59,25 @@ impl Work {
         };
         let source = self.source(&input.copy_source, &conditions).await?;
         let size = size_of(&source);
-        let range = input.copy_source_range.as_deref().map(s3s::dto::Range::parse).transpose();
-        let range = range.map_err(|_| invalid("x-amz-copy-source-range is no range"))?;
-        let range = range_of(range.as_ref(), None, size)?.unwrap_or(0..size);
+        let range = input.copy_source_range.as_deref().map(|range| of_copy(range, size)).transpose();
+        let range = range.map_err(|fault| invalid(fault.why()))?.unwrap_or(0..size);
         let length = range.end - range.start;
         if signed(length) > PUT_BYTES_MAX {
             return Err(S3ErrorCode::EntityTooLarge.into());
         }
         let bytes = Source::new(&self.shared.vfs, self.caller(), source.node, range);
-        let write = async |draft: &mut Draft| pour(bytes, draft).await;
+        let algorithm = upload.algorithm();
+        let write = async |draft: &mut Draft| pour(bytes, draft, algorithm).await;
         let (summed, node) = self.take_part(&upload, number, length, write).await?;
+        let sums = SumFields::of_headers(&summed.checksums);
         let result = CopyPartResult {
             e_tag: Some(ETag::Strong(hex(&summed.md5))),
             last_modified: Some(last_modified(&node)),
-            ..CopyPartResult::default()
+            checksum_crc32: sums.crc32,
+            checksum_crc32c: sums.crc32c,
+            checksum_crc64nvme: sums.crc64nvme,
+            checksum_sha1: sums.sha1,
+            checksum_sha256: sums.sha256,
         };
         Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
     }
@@ -127,7 +134,8 @@ impl Work {
             }
         };
         self.shared.metrics.written_bytes.inc_by(draft.length());
-        let part = Part { number, sequence, size: draft.length(), md5: summed.md5, place };
+        let sum = PartSum::of(&summed.checksums, upload.algorithm());
+        let part = Part { number, sequence, size: draft.length(), md5: summed.md5, place, sum };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         let mark = own_name(&part.mark());
         let _not_ended = upload.not_ended().await?;

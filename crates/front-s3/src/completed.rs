@@ -1,0 +1,149 @@
+//! Uploads in parts that were completed lately. A client whose answer was lost asks again, and gets the same answer: its
+//! upload is gone by then. Stored beside the facts, synced before the first answer goes out.
+
+use std::hash::Hasher as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redb::{ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::facts::{Facts, Headers, decode_texts, encode_texts, pairs};
+
+const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("completed-uploads");
+/// So long an upload that was completed is remembered.
+pub const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Up to some 1,200 bytes each.
+const ENTRIES_MAX: u64 = 10_000;
+const EVICTED: u64 = 1_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    pub bucket: String,
+    pub key: String,
+    /// Without quotes.
+    pub etag: String,
+    /// That were told with it.
+    pub checksums: Headers,
+}
+
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Facts {
+    /// `id`: of the upload. `now`: seconds since 1970.
+    pub fn note_completed(&self, id: [u8; 16], completed: &Completed, now: u64) {
+        if let Err(e) = self.write_completed(id, &encode(&id, completed, now), now) {
+            tracing::warn!("note that an upload was completed: {e}");
+        }
+    }
+
+    pub fn completed(&self, id: [u8; 16], now: u64) -> Option<Completed> {
+        let read = || -> Result<_, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let table = match transaction.open_table(TABLE) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                other => other?,
+            };
+            Ok(table.get(id)?.and_then(|bytes| decode(&id, bytes.value())))
+        };
+        match read() {
+            Ok(found) => found.filter(|(at, _)| is_remembered(*at, now)).map(|(_, completed)| completed),
+            Err(e) => {
+                tracing::warn!("read whether an upload was completed: {e}");
+                None
+            }
+        }
+    }
+
+    fn write_completed(&self, id: [u8; 16], bytes: &[u8], now: u64) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            if table.len()? >= ENTRIES_MAX {
+                // Ids are hashes: where all are young, the first ones are as good as any.
+                let mut evicted = 0;
+                table.retain(|id, bytes| {
+                    let is_young = decode(&id, bytes).is_some_and(|(at, _)| is_remembered(at, now));
+                    let is_kept = is_young && evicted >= EVICTED;
+                    evicted += u64::from(!is_kept);
+                    is_kept
+                })?;
+            }
+            table.insert(id, bytes)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// Whichever way the clock was set meanwhile.
+fn is_remembered(at: u64, now: u64) -> bool {
+    at.abs_diff(now) <= REMEMBERED.as_secs()
+}
+
+/// A sum over id and rest; the time; bucket, key, ETag, and names and values of checksums.
+fn encode(id: &[u8; 16], completed: &Completed, now: u64) -> Vec<u8> {
+    let mut rest = now.to_le_bytes().to_vec();
+    let sums = completed.checksums.iter().flat_map(|(name, value)| [name, value]);
+    encode_texts([&completed.bucket, &completed.key, &completed.etag].into_iter().chain(sums), &mut rest);
+    let mut bytes = sum(id, &rest).to_vec();
+    bytes.extend_from_slice(&rest);
+    bytes
+}
+
+fn decode(id: &[u8; 16], bytes: &[u8]) -> Option<(u64, Completed)> {
+    let (known, rest) = bytes.split_first_chunk::<16>()?;
+    if *known != sum(id, rest) {
+        return None;
+    }
+    let (at, rest) = rest.split_first_chunk::<8>()?;
+    let mut texts = decode_texts(rest)?.into_iter();
+    let (bucket, key, etag) = (texts.next()?, texts.next()?, texts.next()?);
+    Some((u64::from_le_bytes(*at), Completed { bucket, key, etag, checksums: pairs(texts)? }))
+}
+
+fn sum(id: &[u8; 16], rest: &[u8]) -> [u8; 16] {
+    let mut hasher = SipHasher13::new_with_keys(0x656e_6465, 1);
+    hasher.write(id);
+    hasher.write(rest);
+    hasher.finish128().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed() -> Completed {
+        let checksums = vec![("x-amz-checksum-crc32".to_owned(), "AAAAAA==-2".to_owned())];
+        Completed { bucket: "data".into(), key: "a/b".into(), etag: "0-2".into(), checksums }
+    }
+
+    #[test]
+    fn a_completed_upload_is_remembered_over_a_restart_and_for_its_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("facts");
+        let facts = Facts::open(&path).expect("opened");
+        assert_eq!(facts.completed([1; 16], 1000), None);
+        facts.note_completed([1; 16], &completed(), 1000);
+        drop(facts);
+        let facts = Facts::open(&path).expect("opened");
+        assert_eq!(facts.completed([1; 16], 1000), Some(completed()));
+        assert_eq!(facts.completed([2; 16], 1000), None);
+        assert_eq!(facts.completed([1; 16], 1000 + REMEMBERED.as_secs() + 1), None);
+        assert_eq!(facts.completed([1; 16], 0), Some(completed()), "the clock was set back a little");
+    }
+
+    #[test]
+    fn a_record_that_is_damaged_is_none() {
+        let bytes = encode(&[1; 16], &completed(), 5);
+        assert_eq!(decode(&[1; 16], &bytes), Some((5, completed())));
+        assert_eq!(decode(&[2; 16], &bytes), None, "of another upload");
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 4;
+            assert_eq!(decode(&[1; 16], &damaged), None, "byte {at}");
+            assert_eq!(decode(&[1; 16], &bytes[..at]), None, "cut at {at}");
+        }
+    }
+}

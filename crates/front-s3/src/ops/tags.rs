@@ -1,0 +1,111 @@
+//! Tags of objects: kept with what else is known of an object, and nowhere else.
+
+use http::HeaderMap;
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode};
+
+use super::{Work, demand_version};
+use crate::errors::{Result, invalid, not_offered};
+use crate::kept;
+use crate::keys::Right;
+use crate::object::Object;
+use crate::verify::{Query, encode};
+
+/// S3's own limits; the lengths are in characters.
+const TAGS_MAX: usize = 10;
+const KEY_MAX: usize = 128;
+const VALUE_MAX: usize = 256;
+
+impl Work {
+    pub async fn get_tags(&self, input: GetObjectTaggingInput) -> Result<GetObjectTaggingOutput> {
+        demand_version(input.version_id.as_deref())?;
+        let bucket = self.bucket(&input.bucket, Right::Read).await?;
+        let object = self.object(&bucket, &input.key).await?;
+        let tag = |(key, value)| Tag { key: Some(key), value: Some(value) };
+        let tags = pairs_of(kept::tags(&object.headers).unwrap_or_default());
+        Ok(GetObjectTaggingOutput { tag_set: tags.into_iter().map(tag).collect(), version_id: None })
+    }
+
+    pub async fn put_tags(&self, input: PutObjectTaggingInput) -> Result<()> {
+        demand_version(input.version_id.as_deref())?;
+        let pairs = input.tagging.tag_set.into_iter();
+        let pairs = pairs.map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default()));
+        let tags = text_of(pairs.collect())?;
+        self.set_tags(&input.bucket, &input.key, Some(tags)).await
+    }
+
+    pub async fn delete_tags(&self, input: DeleteObjectTaggingInput) -> Result<()> {
+        demand_version(input.version_id.as_deref())?;
+        self.set_tags(&input.bucket, &input.key, None).await
+    }
+
+    async fn set_tags(&self, bucket: &str, key: &str, tags: Option<String>) -> Result<()> {
+        let bucket = self.bucket(bucket, Right::Write).await?;
+        let Object { node, etag, mut headers } = self.object(&bucket, key).await?;
+        if node.attr.is_dir() {
+            return Err(not_offered("a key with a slash at its end is a directory here, and has no tags"));
+        }
+        kept::set_tags(&mut headers, tags);
+        self.note(Some(node), etag, headers).await;
+        Ok(())
+    }
+}
+
+/// What the header of an upload says.
+pub fn of_headers(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(value) = headers.get("x-amz-tagging") else { return Ok(None) };
+    let text = value.to_str().map_err(|_| invalid("x-amz-tagging is no text"))?;
+    let pairs = Query::parse(text).0.into_iter().map(|(key, value)| {
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| invalid("x-amz-tagging is no text"));
+        Ok((text(key)?, text(value)?))
+    });
+    text_of(pairs.collect::<Result<_>>()?).map(Some)
+}
+
+fn text_of(pairs: Vec<(String, String)>) -> Result<String> {
+    let wrong = |message| Err(S3Error::with_message(S3ErrorCode::InvalidTag, message));
+    if pairs.len() > TAGS_MAX {
+        return Err(S3Error::with_message(S3ErrorCode::InvalidTag, "an object has at most 10 tags"));
+    }
+    for (at, (key, value)) in pairs.iter().enumerate() {
+        if key.is_empty() || key.chars().count() > KEY_MAX || value.chars().count() > VALUE_MAX {
+            return wrong("a tag has a key of 1 to 128 characters and a value of at most 256");
+        }
+        if pairs[..at].iter().any(|(known, _)| known == key) {
+            return wrong("a key is there twice");
+        }
+    }
+    let texts = pairs
+        .iter()
+        .map(|(key, value)| format!("{}={}", encode(key.as_bytes(), false), encode(value.as_bytes(), false)));
+    Ok(texts.collect::<Vec<_>>().join("&"))
+}
+
+fn pairs_of(text: &str) -> Vec<(String, String)> {
+    let text_of = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Query::parse(text).0.into_iter().map(|(key, value)| (text_of(key), text_of(value))).collect()
+}
+
+/// How many there are, for the head of an answer.
+pub fn count(tags: &str) -> usize {
+    tags.split('&').filter(|tag| !tag.is_empty()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_back_whatever_is_in_them() {
+        let pairs = vec![("a b".to_owned(), "c&d=e".to_owned()), ("ä".to_owned(), String::new())];
+        let text = text_of(pairs.clone()).expect("tags");
+        assert_eq!((pairs_of(&text), count(&text), count("")), (pairs, 2, 0));
+        let many = (0..11).map(|n| (n.to_string(), String::new())).collect();
+        let twice = vec![("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())];
+        for wrong in
+            [many, twice, vec![(String::new(), String::new())], vec![("k".repeat(129), String::new())]]
+        {
+            assert!(text_of(wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What is offered, as an allow-list of methods and query parameters. Pure.
+//!
+//! S3 names most of its operations by a parameter (`DELETE /bucket/key?annotation`). A server that overlooks one takes
+//! the request for the operation without it, which removes or replaces the object. So a request with a parameter that is
+//! not listed here for what it asks is refused, whatever its method.
+
+use http::Method;
+
+use crate::verify::{Query, decode, is_auth_parameter};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Service,
+    Bucket,
+    Object,
+}
+
+impl Level {
+    /// Of a percent-encoded path, as the protocol crate splits it.
+    pub fn of(path: &str) -> Level {
+        let path = decode(path);
+        let path = path.strip_prefix(b"/").unwrap_or(&path);
+        match path.iter().position(|byte| *byte == b'/') {
+            _ if path.is_empty() => Level::Service,
+            Some(slash) if slash + 1 < path.len() => Level::Object,
+            _ => Level::Bucket,
+        }
+    }
+}
+
+/// A setting that no bucket or object has here, in the words that clients know for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unset {
+    pub code: &'static str,
+    pub status: u16,
+    pub message: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    Offered,
+    /// It asks for a setting that is not there.
+    Unset(Unset),
+    /// It has a parameter twice.
+    Twice(String),
+    /// The method, and a parameter that it does not know.
+    NotOffered(String),
+}
+
+/// One operation: the parameters that make it, and those that it may have besides.
+struct Offered(&'static str, Level, &'static [&'static str], &'static [&'static str]);
+
+/// `metadata` is an extension of MinIO's: its clients ask for it in listings, and do without it.
+const LISTING: &[&str] = &["prefix", "delimiter", "encoding-type", "marker", "max-keys", "metadata"];
+const LISTING_2: &[&str] = &[
+    "prefix",
+    "delimiter",
+    "encoding-type",
+    "max-keys",
+    "continuation-token",
+    "fetch-owner",
+    "start-after",
+    "metadata",
+];
+const VERSIONS: &[&str] =
+    &["prefix", "delimiter", "encoding-type", "max-keys", "key-marker", "version-id-marker", "metadata"];
+const UPLOADS: &[&str] =
+    &["prefix", "delimiter", "encoding-type", "key-marker", "max-uploads", "upload-id-marker"];
+const BUCKETS: &[&str] = &["max-buckets", "continuation-token", "prefix", "bucket-region"];
+const READ: &[&str] = &[
+    "versionId",
+    "partNumber",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+];
+const VERSION: &[&str] = &["versionId"];
+const NONE: &[&str] = &[];
+
+const OFFERED: [Offered; 24] = [
+    Offered("GET", Level::Service, NONE, BUCKETS),
+    Offered("GET", Level::Bucket, NONE, LISTING),
+    Offered("GET", Level::Bucket, &["list-type"], LISTING_2),
+    Offered("GET", Level::Bucket, &["versions"], VERSIONS),
+    Offered("GET", Level::Bucket, &["uploads"], UPLOADS),
+    Offered("GET", Level::Bucket, &["location"], NONE),
+    Offered("GET", Level::Bucket, &["versioning"], NONE),
+    Offered("HEAD", Level::Bucket, NONE, NONE),
+    Offered("PUT", Level::Bucket, NONE, NONE),
+    Offered("DELETE", Level::Bucket, NONE, NONE),
+    Offered("POST", Level::Bucket, &["delete"], NONE),
+    Offered("GET", Level::Object, NONE, READ),
+    Offered("GET", Level::Object, &["uploadId"], &["max-parts", "part-number-marker"]),
+    Offered("GET", Level::Object, &["tagging"], VERSION),
+    Offered("GET", Level::Object, &["attributes"], VERSION),
+    Offered("HEAD", Level::Object, NONE, READ),
+    Offered("PUT", Level::Object, NONE, NONE),
+    Offered("PUT", Level::Object, &["partNumber", "uploadId"], NONE),
+    Offered("PUT", Level::Object, &["tagging"], VERSION),
+    Offered("POST", Level::Object, &["uploads"], NONE),
+    Offered("POST", Level::Object, &["uploadId"], NONE),
+    Offered("DELETE", Level::Object, NONE, VERSION),
+    Offered("DELETE", Level::Object, &["uploadId"], NONE),
+    Offered("DELETE", Level::Object, &["tagging"], VERSION),
+];
+
+const fn unset(code: &'static str, message: &'static str) -> Unset {
+    Unset { code, status: 404, message }
+}
+
+/// What a GET asks of a bucket, and is answered as of one that was never given it.
+const OF_BUCKETS: [(&str, Unset); 11] = [
+    ("policy", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
+    ("policyStatus", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
+    ("cors", unset("NoSuchCORSConfiguration", "The CORS configuration does not exist")),
+    ("lifecycle", unset("NoSuchLifecycleConfiguration", "The lifecycle configuration does not exist")),
+    ("tagging", unset("NoSuchTagSet", "The TagSet does not exist")),
+    ("website", unset("NoSuchWebsiteConfiguration", "The website configuration does not exist")),
+    (
+        "encryption",
+        unset(
+            "ServerSideEncryptionConfigurationNotFoundError",
+            "The server side encryption configuration was not found",
+        ),
+    ),
+    (
+        "replication",
+        unset("ReplicationConfigurationNotFoundError", "The replication configuration was not found"),
+    ),
+    (
+        "object-lock",
+        unset(
+            "ObjectLockConfigurationNotFoundError",
+            "Object Lock configuration does not exist for this bucket",
+        ),
+    ),
+    (
+        "publicAccessBlock",
+        unset("NoSuchPublicAccessBlockConfiguration", "The public access block configuration was not found"),
+    ),
+    (
+        "ownershipControls",
+        unset("OwnershipControlsNotFoundError", "The bucket ownership controls were not found"),
+    ),
+];
+
+/// As S3 answers of a bucket without locks.
+const NO_LOCKS: Unset =
+    Unset { code: "InvalidRequest", status: 400, message: "Bucket is missing Object Lock Configuration" };
+
+pub fn judge(method: &Method, level: Level, query: &Query) -> Judged {
+    let mut names: Vec<&[u8]> =
+        query.0.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_of_nobody(name)).collect();
+    names.sort_unstable();
+    let text = |name: &[u8]| name.escape_ascii().to_string();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Judged::Twice(text(pair[0]));
+    }
+    let has = |wanted: &&str| names.contains(&wanted.as_bytes());
+    let of_level = OFFERED.iter().filter(|Offered(known, at, ..)| method.as_str() == *known && *at == level);
+    let mut unknown = None;
+    for Offered(_, _, needed, optional) in of_level.filter(|Offered(_, _, needed, _)| needed.iter().all(has))
+    {
+        let is_listed = |name: &[u8]| needed.iter().chain(*optional).any(|known| known.as_bytes() == name);
+        match names.iter().find(|name| !is_listed(name)) {
+            None => return Judged::Offered,
+            Some(other) => unknown = Some(text(other)),
+        }
+    }
+    let is_read = *method == Method::GET && names.len() == 1;
+    if is_read
+        && level == Level::Bucket
+        && let Some((_, unset)) = OF_BUCKETS.iter().find(|(name, _)| has(name))
+    {
+        return Judged::Unset(*unset);
+    }
+    if *method == Method::GET && level == Level::Object && (has(&"retention") || has(&"legal-hold")) {
+        return Judged::Unset(NO_LOCKS);
+    }
+    Judged::NotOffered(unknown.map_or_else(|| method.to_string(), |name| format!("{method} with {name}")))
+}
+
+/// Of the signature, a header in disguise, or a client's own: S3 overlooks all that begin with `x-`.
+fn is_of_nobody(name: &[u8]) -> bool {
+    is_auth_parameter(name) || name.len() > 2 && name[..2].eq_ignore_ascii_case(b"x-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(method: &str, path: &str, query: &str) -> Judged {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        judge(&method, Level::of(path), &Query::parse(query))
+    }
+
+    #[test]
+    fn a_path_is_split_as_the_operations_split_it() {
+        for (path, level) in [
+            ("/", Level::Service),
+            ("/b", Level::Bucket),
+            ("/b/", Level::Bucket),
+            ("/b/k", Level::Object),
+            ("/b//", Level::Object),
+            ("/b%2Fk", Level::Object),
+            ("/b%2f", Level::Bucket),
+        ] {
+            assert_eq!(Level::of(path), level, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_is_refused_for_every_method() {
+        for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"] {
+            for path in ["/", "/b", "/b/k"] {
+                for query in
+                    ["annotation&annotationName=x", "acl", "of-tomorrow=1", "metadataConfiguration", "%61cl"]
+                {
+                    let judged = judged(method, path, query);
+                    assert!(matches!(judged, Judged::NotOffered(_)), "{method} {path}?{query}: {judged:?}");
+                }
+            }
+        }
+        assert!(matches!(judged("DELETE", "/b/k", "uploadId=1&acl"), Judged::NotOffered(_)));
+        assert!(matches!(judged("PUT", "/b/k", "partNumber=1"), Judged::NotOffered(_)));
+        assert!(matches!(judged("DELETE", "/b", "versionId=1"), Judged::NotOffered(_)));
+        assert!(matches!(judged("DELETE", "/b", "policy"), Judged::NotOffered(_)));
+        assert_eq!(
+            judged("PUT", "/b/k", "uploadId=1&uploadId=2&partNumber=1"),
+            Judged::Twice("uploadId".into())
+        );
+    }
+
+    #[test]
+    fn what_is_offered_is_let_through() {
+        for (method, path, query) in [
+            ("GET", "/b", "list-type=2&prefix=a&delimiter=/&max-keys=5"),
+            ("GET", "/b", "marker=x"),
+            ("GET", "/b", "uploads"),
+            ("GET", "/b/k", "partNumber=1&x-id=GetObject&X-Amz-Signature=1&x-mine=2"),
+            ("HEAD", "/b/k", "versionId=null"),
+            ("PUT", "/b/k", "partNumber=1&uploadId=2"),
+            ("DELETE", "/b/k", ""),
+            ("POST", "/b", "delete"),
+        ] {
+            assert_eq!(judged(method, path, query), Judged::Offered, "{method} {path}?{query}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_not_there_is_told_so() {
+        let code = |judged| match judged {
+            Judged::Unset(unset) => (unset.code, unset.status),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code(judged("GET", "/b", "policy")), ("NoSuchBucketPolicy", 404));
+        assert_eq!(code(judged("GET", "/b", "tagging=")), ("NoSuchTagSet", 404));
+        assert_eq!(code(judged("GET", "/b/k", "retention")), ("InvalidRequest", 400));
+    }
+}
