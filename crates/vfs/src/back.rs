@@ -41,8 +41,10 @@ pub struct Journaling {
     pub utc_offset: fn(i64) -> i32,
     /// By path of the junction.
     pub flush: HashMap<String, FlushPolicy>,
-    /// Go on with what can be read of a journal that is not what it was.
+    /// Go on with what can be read of a journal that is not what it was, and without one that is missing or another one.
     pub accept_damage: bool,
+    /// The file, beside the cache, that says which journal belongs to it.
+    pub bond: Option<PathBuf>,
     /// Told each step of the journal.
     pub hook: Option<Hook>,
 }

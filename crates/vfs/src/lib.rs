@@ -39,7 +39,7 @@ pub use change::{Altered, Around, Made};
 pub use kept::Changes;
 pub use warm::{WarmMode, WarmProgress};
 pub use write::{CommitOut, WriteOut};
-pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at};
+pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
 pub use writing::{WritePolicy, Writing};
 
 /// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.

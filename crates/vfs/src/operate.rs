@@ -12,6 +12,11 @@ impl Vfs {
         self.namespace.junctions()
     }
 
+    /// Why the metadata database takes nothing now, and what of it is lost since the start; a sentence each.
+    pub fn database_trouble(&self) -> (Option<String>, Option<String>) {
+        self.namespace.database_trouble()
+    }
+
     /// Everything about one path, for the operator.
     pub async fn stat(&self, path: &[u8]) -> Result<StatOut> {
         let node = self.resolve(path).await?;

@@ -3,9 +3,9 @@
 //! Small on purpose, so that the tests' disk can lose at a power cut all that a real one may lose: what a call
 //! leaves in memory until the matching `sync` (of a file) or `sync_dir` (of names) is not durable.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,10 +40,19 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// No room: an error that passes when somebody makes some.
+/// No room on the disk, or no free file descriptor: an error that passes when somebody makes some.
 pub fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind as K;
+    let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|errno| errno.raw_os_error());
     matches!(error.kind(), K::StorageFull | K::QuotaExceeded)
+        || error.raw_os_error().is_some_and(|errno| descriptors.contains(&errno))
+}
+
+/// A new file, empty, that our user alone can read.
+pub fn private_file() -> OpenOptions {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
 }
 
 /// A directory of the file system.
@@ -61,11 +70,11 @@ impl RealDisk {
             let message = format!("cannot {what} {}: {e}", path.display());
             Error::new(ErrorKind::Config, "journal directory:", message)
         };
-        std::fs::create_dir_all(path).map_err(|e| refuse("create", e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| refuse("create", e))?;
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent).and_then(|parent| parent.sync_all()).map_err(|e| refuse("sync above", e))?;
         }
-        let lock = File::create(path.join("LOCK")).map_err(|e| refuse("write in", e))?;
+        let lock = private_file().open(path.join("LOCK")).map_err(|e| refuse("write in", e))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             let message =
                 format!("{} is in use by another tier; give this one a directory of its own", path.display());

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
+use crate::bond::BondFile;
 use crate::disk::{Disk, RealDisk};
 use crate::index::Position;
 use crate::log::{Append, Compacted, Full, Log, Options};
@@ -58,14 +59,25 @@ pub struct Config {
     pub replica: Option<Arc<dyn Replica>>,
     /// Stamps the entries.
     pub timeline: Timeline,
+    /// The file, on another disk, that says which journal belongs there; made if need be.
+    pub bond: Option<PathBuf>,
+    /// A journal that is missing or another one is given up, and a new one begins.
+    pub accept_other: bool,
 }
 
 impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
         // 64 MiB: an unlink every few seconds under a stream at disk speed, and little held up by one stuck entry.
-        let (size_max, segment_size) = (10 << 30, 64 << 20);
-        let timeline = Timeline::default();
-        Config { dir: dir.into(), size_max, segment_size, hook: None, replica: None, timeline }
+        Config {
+            dir: dir.into(),
+            size_max: 10 << 30,
+            segment_size: 64 << 20,
+            hook: None,
+            replica: None,
+            bond: None,
+            timeline: Timeline::default(),
+            accept_other: false,
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -113,11 +125,15 @@ impl Journal {
     /// Does its work on this thread: read the journal, cut what a crash tore. Call it where blocking is allowed.
     pub fn open(config: Config) -> Result<(Journal, Recovered)> {
         config.check()?;
+        let bond = config.bond.as_deref().map(BondFile::read).transpose()?;
         let disk = RealDisk::claim(&config.dir)?;
-        Journal::open_on(Arc::new(disk), config)
+        if let Some(bond) = &bond {
+            bond.check(&disk, &config.dir, config.accept_other)?;
+        }
+        Journal::open_on(Arc::new(disk), config, bond)
     }
 
-    fn open_on(disk: Arc<dyn Disk>, config: Config) -> Result<(Journal, Recovered)> {
+    fn open_on(disk: Arc<dyn Disk>, config: Config, bond: Option<BondFile>) -> Result<(Journal, Recovered)> {
         let options = Options {
             size_max: config.size_max,
             segment_size: config.segment_size,
@@ -125,6 +141,7 @@ impl Journal {
             hook: config.hook.unwrap_or_else(|| Arc::new(|_| {})),
             sabotage: Sabotage::default(),
             timeline: config.timeline,
+            bond,
         };
         let log = Arc::new(Log::open(disk, options)?);
         let room = Arc::new(Notify::new());
@@ -213,7 +230,7 @@ impl Journal {
             *said = Some(Instant::now());
             let why = match full {
                 Full::Quota => "has used up its size",
-                Full::Disk => "is on a full file system",
+                Full::Disk => "is on a full file system, or no file descriptor is free",
             };
             tracing::warn!("writers wait: the journal {why}; what is flushed makes room");
         }

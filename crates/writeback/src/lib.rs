@@ -16,6 +16,7 @@
 //! counts after a crash), `dirty.rs` (the bytes of one file); then `operation.rs`, `names.rs`, `plan.rs`, `flush.rs`,
 //! `conflict.rs`, and `home.rs`, the border. Bytes on disk: docs/design/journal-format.md.
 
+mod bond;
 mod conflict;
 mod dirty;
 mod disk;
@@ -40,6 +41,7 @@ mod segment;
 mod state;
 mod step;
 
+pub use bond::journal_is_owed;
 pub use conflict::{Alarm, AlarmKind, ConflictPolicy, conflict_name};
 pub use dirty::{Overlay, Piece};
 pub use flush::{Clock, FlushConfig, FlushMetrics, Flusher, Flushing, SystemClock, Waiting};

@@ -13,13 +13,14 @@ use commit::ZEROS;
 pub use space::Compacted;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
+use crate::bond::{Bond, BondFile};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::index::{Index, Live, Position};
 use crate::metrics::Metrics;
@@ -56,6 +57,8 @@ pub struct Options {
     pub hook: Hook,
     pub sabotage: Sabotage,
     pub timeline: Timeline,
+    /// Says which journal belongs here, and how far it was.
+    pub bond: Option<BondFile>,
 }
 
 pub struct Log {
@@ -80,6 +83,7 @@ pub struct Log {
     damage: Vec<Damage>,
     /// Who opened it has seen the damage and wants to go on.
     damage_accepted: OnceLock<()>,
+    bond: Option<Mutex<BondFile>>,
 }
 
 /// What the next record needs to know.
@@ -116,8 +120,11 @@ struct Tail {
 
 impl Log {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Log> {
-        let Options { size_max, segment_size, fresh, hook, sabotage, timeline } = options;
-        let recovery = recovery::recover(disk.as_ref(), &hook, sabotage, fresh)?;
+        let Options { size_max, segment_size, fresh, hook, sabotage, timeline, bond } = options;
+        let mut recovery = recovery::recover(disk.as_ref(), &hook, sabotage, fresh)?;
+        if let Some(bond) = &bond {
+            recovery.compare(bond);
+        }
         let writer = Writer {
             tail: None,
             next_sequence: recovery.state.next_sequence,
@@ -145,6 +152,7 @@ impl Log {
             latched: OnceLock::new(),
             damage: recovery.damage,
             damage_accepted: OnceLock::new(),
+            bond: bond.map(Mutex::new),
         };
         // A damaged journal stays as it was found until somebody accepts that.
         if log.damage.is_empty() {
@@ -181,7 +189,26 @@ impl Log {
             true => recovery::overwrite_state(disk, hook, &self.state),
             false => Err(e),
         });
-        written.map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))
+        written.map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))?;
+        // After the state: a bond without its journal would refuse the next start.
+        let bond = self.bond_now(self.state.whole_segment, self.state.next_sequence, false);
+        match &self.bond {
+            Some(file) => file.lock().unwrap_or_else(PoisonError::into_inner).replace(&bond),
+            None => Ok(()),
+        }
+    }
+
+    fn bond_now(&self, segment: u32, next_sequence: u64, clean: bool) -> Bond {
+        let waiting = self.index().live.len() as u64;
+        Bond { journal: self.state.journal, clean, epoch: self.state.epoch, segment, next_sequence, waiting }
+    }
+
+    /// Tell the bond how far the journal is.
+    fn note_bond(&self, segment: u32, next_sequence: u64, clean: bool) {
+        if let Some(file) = &self.bond {
+            let bond = self.bond_now(segment, next_sequence, clean);
+            file.lock().unwrap_or_else(PoisonError::into_inner).update(&bond, clean);
+        }
     }
 
     pub fn durable(&self) -> watch::Receiver<u64> {
@@ -487,6 +514,8 @@ impl Log {
         };
         recovery::write_state(self.disk.as_ref(), &self.hook, &state)
             .map_err(|e| self.latch("write journal", recovery::STATE_NAME, e))?;
+        let last = self.index().segments.last_key_value().map_or(0, |(number, _)| *number);
+        self.note_bond(last as u32, writer.next_sequence, true);
         let closed = Error::new(ErrorKind::Unavailable, "write to journal", "which is closed");
         let _ = self.latched.set(closed);
         self.durable.send_modify(|_| {});

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use types::{Error, ErrorKind, Result};
 
+use crate::bond::BondFile;
 use crate::disk::{Disk, DiskFile};
 use crate::index::{Index, Live, Segment};
 use crate::sabotage::{Bug, Sabotage};
@@ -41,6 +42,34 @@ pub struct Recovery {
     /// Bytes of the last segment; 0 without one.
     pub previous_end: u32,
     pub damage: Vec<Damage>,
+}
+
+impl Recovery {
+    /// With what was noted elsewhere: an older state of the same journal, or one that has lost its end, is damaged.
+    pub fn compare(&mut self, bond: &BondFile) {
+        let Some(known) = bond.found else { return };
+        if known.journal != self.state.journal {
+            // Given up and accepted: what was given out under the other one is not given out again.
+            self.state.next_sequence = self.state.next_sequence.max(bond.sequence_after());
+            return;
+        }
+        let last = self.index.segments.last_key_value().map_or(0, |(number, _)| *number);
+        let mut damaged = |number: u64, what| {
+            let file = segment::name(number);
+            if !self.damage.iter().any(|damage| damage.file == file) {
+                self.damage.push(Damage { file, offset: 0, what });
+            }
+        };
+        if last < known.segment.into() {
+            damaged(known.segment.into(), "the segment is missing");
+        } else if self.state.next_sequence < known.next_sequence || self.state.epoch < known.epoch {
+            damaged(last, "this is an older state of the journal: what was written later is missing");
+        }
+        if !self.damage.is_empty() {
+            self.state.next_sequence = self.state.next_sequence.max(bond.sequence_after());
+            self.next_number = self.next_number.max(u64::from(known.segment) + 1);
+        }
+    }
 }
 
 /// The parts of the work that stay the same through it.
@@ -181,7 +210,13 @@ impl Opening<'_> {
             }
             next_sequence = next_sequence.max(sequence_after(candidate, &scan, extent, self.sabotage));
             if is_last && matches!(extent, Extent::Last { .. }) && scan.damage.is_empty() {
-                self.cut_tail(candidate, &scan).map_err(fail)?;
+                // A tail has all its room until it is sealed, and is whole on the disk by then.
+                let length = candidate.file.length().map_err(fail)?;
+                if length < candidate.header.size.into() && length != scan.end {
+                    self.damaged(candidate.number, scan.end, "the segment was cut here");
+                } else {
+                    self.cut_tail(candidate, &scan).map_err(fail)?;
+                }
             }
             previous_end = scan.end as u32;
             index.segments.insert(candidate.number, Segment::new(candidate.file.clone(), scan.end));

@@ -96,6 +96,8 @@ impl Back {
         config.size_max = journaling.size_max;
         config.hook = journaling.hook.clone();
         config.timeline = namespace.clock().clone();
+        config.bond = journaling.bond.clone();
+        config.accept_other = journaling.accept_damage;
         let (journal, recovered) = Journal::open(config)?;
         if journaling.accept_damage && !journal.damage().is_empty() {
             journal.damage().iter().for_each(|damage| warn!("the journal's damage is accepted: {damage}"));

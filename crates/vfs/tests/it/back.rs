@@ -67,6 +67,7 @@ fn open_vfs(
         utc_offset: |_| 0,
         flush: HashMap::from([("/".to_owned(), flush)]),
         accept_damage: false,
+        bond: Some(dir.join("JOURNAL")),
         hook: None,
     };
     let writing = Writing { junctions: policies, ..Writing::default() };

@@ -11,7 +11,7 @@ const SEGMENT: u64 = 16 << 10;
 fn open(disk: &Arc<FaultyDisk>, segments: u64, replica: Option<Arc<dyn Replica>>) -> (Journal, Recovered) {
     let config =
         Config { size_max: segments * SEGMENT, segment_size: SEGMENT, replica, ..Config::new("unused") };
-    Journal::open_on(disk.clone(), config).expect("opens")
+    Journal::open_on(disk.clone(), config, None).expect("opens")
 }
 
 fn soon() -> Instant {

@@ -140,6 +140,8 @@ impl Log {
             self.disk.sync_dir().map_err(fail)?;
         }
         self.step(Step::SegmentNamed);
+        // Not synced: it is for what people and file systems do to the journal's directory, and lags without harm.
+        self.note_bond(number as u32, writer.next_sequence, false);
         self.index().segments.insert(number, Segment::new(file.clone(), HEADER_BYTES));
         writer.next_number += 1;
         writer.tail =
@@ -147,12 +149,17 @@ impl Log {
         Ok(true)
     }
 
-    /// Make the tail durable at its length; it is written no more.
+    /// Make the tail durable, then cut it to its length; it is written no more. In this order, so that after a crash a
+    /// tail that is shorter than its room and ends in the midst of a record was cut by somebody else.
     pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
         let Some(tail) = &writer.tail else { return Ok(()) };
         let fail = |e| self.latch("seal journal segment", &place_of(tail.number, tail.end), e);
+        if !self.sabotage.is(Bug::SkipSyncOnSeal) {
+            self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
+        }
         tail.file.truncate(tail.end).map_err(fail)?;
         if !self.sabotage.is(Bug::SkipSyncOnSeal) {
+            // Or a power cut may give the segment its room back, beyond the quota.
             self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
         }
         writer.previous_end = tail.end as u32;

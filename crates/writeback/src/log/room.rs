@@ -63,10 +63,15 @@ impl Log {
             Some(Err(e)) if !is_full(&e) => return Err(fail(e)),
             _ if !writer.reserve => return Ok(false),
             _ => {
+                // Opened first: without a free descriptor the reserve stays where it is.
+                let file = match self.disk.open(RESERVE_NAME) {
+                    Err(e) if is_full(&e) => return Ok(false),
+                    opened => opened.map_err(fail)?,
+                };
                 self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
                 writer.reserve = false;
                 self.step(Step::ReserveTaken);
-                self.disk.open(&name).map_err(fail)?
+                file
             }
         };
         self.begin(writer, file)

@@ -207,3 +207,126 @@ async fn a_lost_state_and_a_lost_last_segment_are_damage_until_accepted() {
         assert_eq!(check_all(&journal, recovered).await.len(), found.len() + 1);
     }
 }
+
+/// A journal on a disk of its own, and the bond that the cache keeps of it.
+fn bonded(place: &Path) -> writeback::Config {
+    writeback::Config { bond: Some(place.join("JOURNAL")), ..config(&place.join("journal"), 16) }
+}
+
+fn accepting(place: &Path) -> writeback::Config {
+    writeback::Config { accept_other: true, ..bonded(place) }
+}
+
+async fn bonded_with_entries(place: &Path, close: bool) {
+    let (journal, _) = Journal::open(bonded(place)).unwrap();
+    append(&journal, 0..40).await;
+    if close {
+        journal.close().await.unwrap();
+    }
+}
+
+fn refused(place: &Path) -> String {
+    let refused = Journal::open(bonded(place)).err().expect("refused");
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    refused.to_string()
+}
+
+#[tokio::test]
+async fn a_missing_journal_is_never_an_empty_one() {
+    for close in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        bonded_with_entries(place.path(), close).await;
+        fs::rename(place.path().join("journal"), place.path().join("elsewhere")).unwrap();
+        for _ in 0..2 {
+            let told = refused(place.path());
+            assert!(told.contains("--accept-journal-damage") && told.contains("mount its disk"), "{told}");
+            assert_eq!(told.contains("40 acknowledged operations"), close, "{told}");
+        }
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+        fs::rename(place.path().join("elsewhere"), place.path().join("journal")).unwrap();
+        let (journal, recovered) = Journal::open(bonded(place.path())).unwrap();
+        assert_eq!(journal.damage(), []);
+        assert_eq!(
+            check_all(&journal, recovered).await.len(),
+            40,
+            "the disk is back, and so is all that was acknowledged"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_old_journal_that_comes_back_is_not_replayed_over_newer_data() {
+    let place = tempfile::tempdir().unwrap();
+    bonded_with_entries(place.path(), true).await;
+    let (dir, elsewhere) = (place.path().join("journal"), place.path().join("elsewhere"));
+    fs::rename(&dir, &elsewhere).unwrap();
+    let (journal, recovered) = Journal::open(accepting(place.path())).unwrap();
+    assert_eq!(recovered.count(), 0);
+    let sequence = append(&journal, 100..101).await;
+    assert!(sequence > 40, "no sequence is given out again");
+    drop(journal);
+    fs::rename(&dir, place.path().join("newer")).unwrap();
+    fs::rename(&elsewhere, &dir).unwrap();
+    let told = refused(place.path());
+    assert!(told.contains("not the one of this cache"), "{told}");
+    let (journal, recovered) = Journal::open(accepting(place.path())).unwrap();
+    assert_eq!(recovered.count(), 0, "accepted, it is set aside and not replayed");
+    drop(journal);
+    let aside = fs::read_dir(&dir).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let aside: Vec<_> = aside.filter(|name| name.starts_with("set-aside-")).collect();
+    assert_eq!(aside.len(), 1);
+    assert!(dir.join(&aside[0]).join("00000001.journal").exists(), "an operator finds it");
+}
+
+#[tokio::test]
+async fn a_segment_that_is_missing_emptied_or_cut_after_a_crash_is_damage() {
+    for what in ["removed", "emptied", "cut"] {
+        let place = tempfile::tempdir().unwrap();
+        bonded_with_entries(place.path(), false).await;
+        let last = segments(&place.path().join("journal")).pop().unwrap();
+        match what {
+            "removed" => fs::remove_file(&last).unwrap(),
+            "emptied" => fs::write(&last, "").unwrap(),
+            _ => fs::OpenOptions::new().write(true).open(&last).unwrap().set_len(64 + 1000).unwrap(),
+        }
+        for _ in 0..2 {
+            let (journal, _) = Journal::open(bonded(place.path())).unwrap();
+            let name = last.file_name().unwrap().to_str().unwrap();
+            assert!(
+                journal.damage().iter().any(|damage| damage.file == name),
+                "{what}: {:?}",
+                journal.damage()
+            );
+            assert!(
+                journal.append(head(0), data(0), soon()).await.is_err(),
+                "{what}: taken for nothing to do"
+            );
+        }
+        let (journal, _) = Journal::open(accepting(place.path())).unwrap();
+        journal.accept_damage().unwrap();
+        assert!(append(&journal, 50..51).await > 40, "no sequence is given out again");
+        drop(journal);
+        let (journal, recovered) = Journal::open(bonded(place.path())).unwrap();
+        let damage = journal.damage().to_vec();
+        assert!(what != "removed" || damage.is_empty(), "accepted once, {damage:?} is not told again");
+        assert!(recovered.count() >= 1);
+    }
+}
+
+#[tokio::test]
+async fn a_journal_of_before_bonds_and_a_lost_bond_go_on() {
+    let place = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(config(&place.path().join("journal"), 16)).unwrap();
+    append(&journal, 0..3).await;
+    drop(journal);
+    for damaged in [false, true] {
+        if damaged {
+            fs::write(place.path().join("JOURNAL"), "x").unwrap();
+        }
+        let (journal, recovered) = Journal::open(bonded(place.path())).unwrap();
+        assert_eq!((journal.damage(), recovered.count()), (&[][..], 3));
+    }
+    fs::write(place.path().join("JOURNAL"), "x").unwrap();
+    fs::remove_dir_all(place.path().join("journal")).unwrap();
+    assert!(refused(place.path()).contains("cannot be read"));
+}

@@ -118,6 +118,7 @@ fn open(disk: &Arc<FaultyDisk>, random: &mut Random) -> Arc<Log> {
         hook: Arc::new(|_| {}),
         sabotage: Sabotage::default(),
         timeline: types::Timeline::default(),
+        bond: None,
     };
     Arc::new(Log::open(disk.clone(), options).expect("opens"))
 }

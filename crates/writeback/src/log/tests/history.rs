@@ -137,6 +137,7 @@ impl History {
             hook: Arc::new(hook),
             sabotage: Sabotage(self.bug),
             timeline: types::Timeline::default(),
+            bond: None,
         };
         self.log = Some(Log::open(self.disk.clone(), options)?);
         Ok(())
