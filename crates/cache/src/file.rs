@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -19,6 +19,7 @@ use types::{BLOCK_SIZE, ByteRange};
 use crate::CacheKey;
 use crate::fetch::Flight;
 use crate::format::{self, Label};
+use crate::recovery::{PRIVATE_FILE, create_private_dir};
 use crate::space::DISK_UNIT;
 use crate::verified::Verified;
 
@@ -72,11 +73,11 @@ impl CachedFile {
         let stem = dir.join(format::stem(key.file, key.version));
         let (data_path, map_path) = (stem.with_extension("data"), stem.with_extension("map"));
         let mut options = OpenOptions::new();
-        options.read(true).write(true).truncate(false);
+        options.read(true).write(true).truncate(false).mode(PRIVATE_FILE);
         let open = |options: &OpenOptions| Ok((options.open(&data_path)?, options.open(&map_path)?));
         let pair = match open(&options) {
             Err(e) if create && std::io::Error::kind(&e) == std::io::ErrorKind::NotFound => {
-                stem.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+                stem.parent().map_or(Ok(()), create_private_dir)?;
                 open(options.create(true))
             }
             opened => opened,
@@ -128,9 +129,8 @@ impl CachedFile {
         if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
             return None;
         }
-        if state.left != changed_at(&self.data) {
-            state.left = changed_at(&self.data);
-            state.verified.clear();
+        self.notice_strangers(&mut state);
+        if !blocks.clone().all(|block| state.verified.is_set(block)) {
             return None;
         }
         state.pins.push(blocks.clone());
@@ -230,16 +230,22 @@ impl CachedFile {
 
     /// The bytes of `range` if all its blocks are here and good. `now_or_never`: do not wait for the disk.
     ///
-    /// A block is checked when it is read whole, and at its first use since the file was opened. Returns `None`
-    /// if it would have had to wait.
+    /// A block is checked when it is read whole, at its first use since the file was opened, when somebody else has written
+    /// into the file since, and whenever it comes from the disk. Only pieces of checked blocks that the kernel has in
+    /// memory are taken as they are. Returns `None` if it would have had to wait.
     pub fn read(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<ReadBack>> {
         let blocks = range.blocks();
         let mut expected = Vec::with_capacity((blocks.end - blocks.start) as usize);
         {
             let mut state = self.lock();
+            let whole = bytes_of_blocks(blocks.clone(), self.key.size) == range;
+            if !whole {
+                self.notice_strangers(&mut state);
+            }
             for block in blocks.clone() {
                 match state.entry(&self.map, block).and_then(format::decode_entry) {
-                    Some(crc) => expected.push((crc, state.verified.is_set(block))),
+                    // Who may wait does so because the kernel does not have the bytes: they come from the disk.
+                    Some(crc) => expected.push((crc, now_or_never && state.verified.is_set(block))),
                     None => return Ok(Some(ReadBack::Missing { corrupt: 0 })),
                 }
             }
@@ -281,6 +287,19 @@ impl CachedFile {
         }
         let start = (range.offset - from) as usize;
         Ok(Some(ReadBack::Bytes(bytes.slice(start..start + range.length as usize))))
+    }
+
+    /// By the file's own time: what was checked before somebody else wrote into it is to be checked again. While blocks
+    /// arrive the time is ours.
+    fn notice_strangers(&self, state: &mut State) {
+        if !state.flights.is_empty() {
+            return;
+        }
+        let changed = changed_at(&self.data);
+        if state.left != changed {
+            state.left = changed;
+            state.verified.clear();
+        }
     }
 
     /// Bytes that were checked before.

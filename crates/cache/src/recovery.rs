@@ -1,7 +1,7 @@
 //! Taking over a cache directory: one tier at a time, one format, and the books of what is there.
 
-use std::fs::{DirEntry, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{DirBuilder, DirEntry, File, Metadata, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,29 @@ use crate::{Cache, format};
 /// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
 const FORMAT: &str = "forebay cache, format 1\n";
 
+/// Cached bytes are for the tier's user alone: a file that others may not read at the origin must not be theirs to read
+/// here, whatever the umask is.
+pub const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_DIR: u32 = 0o700;
+
+pub fn create_private_dir(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)
+}
+
+fn private_file(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(path)
+}
+
+/// What an older version left open to others is closed.
+fn tighten(path: &Path, meta: &Metadata) {
+    let closed = if meta.is_dir() { PRIVATE_DIR } else { PRIVATE_FILE };
+    if meta.mode() & 0o7777 & !closed != 0
+        && let Err(e) = std::fs::set_permissions(path, Permissions::from_mode(closed))
+    {
+        tracing::warn!("close {} to other users: {e}", path.display());
+    }
+}
+
 /// A tier that was killed holds its directory until the kernel has taken it apart.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
 
@@ -25,8 +48,8 @@ pub fn claim(dir: &Path) -> Result<File> {
         let message = format!("{}: {e}; give a directory that can be written with --cache", dir.display());
         Error::new(ErrorKind::Config, "cache directory:", format!("cannot {what} {message}"))
     };
-    std::fs::create_dir_all(dir).map_err(|e| refuse("create", e))?;
-    let lock = File::create(dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
+    create_private_dir(dir).map_err(|e| refuse("create", e))?;
+    let lock = private_file(&dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
     lock_soon(&lock).map_err(|_| {
         let message =
             format!("{} is in use by another tier; give this one a directory of its own", dir.display());
@@ -40,7 +63,9 @@ pub fn claim(dir: &Path) -> Result<File> {
             return Err(Error::new(ErrorKind::Config, "cache directory:", message));
         }
         // Empty: killed between creating and writing it.
-        _ => std::fs::write(&marker, FORMAT).map_err(|e| refuse("write in", e))?,
+        _ => private_file(&marker)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, FORMAT.as_bytes()))
+            .map_err(|e| refuse("write in", e))?,
     }
     do_without_access_times(dir);
     Ok(lock)
@@ -87,6 +112,7 @@ fn scan(cache: &Cache) -> std::io::Result<()> {
         if !sub.file_type()?.is_dir() {
             continue;
         }
+        tighten(&sub.path(), &sub.metadata()?);
         for entry in std::fs::read_dir(sub.path())? {
             if cache.stopping.load(Ordering::Relaxed) {
                 return Ok(());
@@ -108,7 +134,14 @@ pub fn count_versions(cache: &Cache, file: FileId) {
 /// Enter a data file into the books. The name decides; what is not ours is left alone.
 fn count(cache: &Cache, entry: &DirEntry, only: Option<FileId>) {
     let name = entry.file_name();
-    let key = name.to_str().and_then(|name| format::parse_name(name, ".data"));
+    let parsed = |ending| name.to_str().and_then(|name| format::parse_name(name, ending));
+    let key = parsed(".data");
+    if (key.is_some() || parsed(".map").is_some())
+        && let Ok(meta) = entry.metadata()
+        && meta.is_file()
+    {
+        tighten(&entry.path(), &meta);
+    }
     let Some((file, version)) = key.filter(|(file, _)| only.is_none_or(|only| only == *file)) else { return };
     // Found where it would be looked for: not in another directory, not in capitals.
     let place = cache.config.dir.join(format::stem(file, version)).with_extension("data");

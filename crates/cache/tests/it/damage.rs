@@ -89,6 +89,24 @@ fn rot_while_running_is_found_by_the_next_read_of_the_whole_block() {
 }
 
 #[test]
+fn rot_while_running_is_found_by_reads_of_pieces_of_its_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = key(1, 1, 4 * BLOCK_SIZE);
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    let source = TestSource::new();
+    tier.check_all(&source, &key);
+    let (data, _) = files_of(dir.path(), &key);
+    for (times, piece) in [(1, 4096), (2, 8192), (3, 100)] {
+        std::thread::sleep(TICK);
+        flip(&data, 2 * BLOCK_SIZE + 5000);
+        (0..BLOCK_SIZE / 4096).for_each(|n| {
+            tier.check(&source, &key, ByteRange::new(2 * BLOCK_SIZE + n * 4096, piece));
+        });
+        assert_eq!(source.bytes_read(), key.size + times * BLOCK_SIZE);
+    }
+}
+
+#[test]
 fn any_flipped_byte_of_the_map_is_harmless() {
     let key = key(1, 1, 5 * BLOCK_SIZE + 9);
     let dir = filled(&key);
