@@ -27,6 +27,8 @@ pub const ADMIN_DEFAULT: Address =
 const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
+/// For what must not fail because clients connect: segments, databases, origins, the operator.
+const DESCRIPTORS_RESERVED: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -86,13 +88,30 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "configuration:", message))
 }
 
+/// Descriptors that this process may have.
+fn descriptors() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// Of half the descriptors that this process may have; a job that reads small files over and over opens none of them
 /// twice then. Each takes some 2 KiB of memory.
 fn descriptors_for_cache() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    limit
-        .map_or(CACHE_DESCRIPTORS_MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
-        .min(CACHE_DESCRIPTORS_MAX)
+    (descriptors() / 2).min(CACHE_DESCRIPTORS_MAX)
+}
+
+/// Connections that a front may have, `fronts` of them: what the cache does not need is theirs, but for a reserve that the
+/// journal, the databases, origins and the operator always find.
+pub fn connections_max(wanted: usize, cache: usize, fronts: usize) -> usize {
+    share_of(descriptors(), wanted, cache, fronts)
+}
+
+fn share_of(descriptors: usize, wanted: usize, cache: usize, fronts: usize) -> usize {
+    let reserve = DESCRIPTORS_RESERVED.min(descriptors / 4);
+    // The cache's smallest number may be more than it can have of few.
+    let cache = cache.min(descriptors / 2);
+    let left = descriptors.saturating_sub(cache).saturating_sub(reserve);
+    wanted.min(left / fronts.max(1)).max(1)
 }
 
 impl Settings {
@@ -107,7 +126,7 @@ impl Settings {
             free_floor: file.cache.free_floor.map_or(defaults.free_floor, |size| size.0),
             inflight_max: file.cache.inflight.map_or(defaults.inflight_max, |size| size.0),
             readahead_max: file.cache.readahead.map_or(defaults.readahead_max, |size| size.0),
-            open_files_max: descriptors_for_cache().max(defaults.open_files_max),
+            open_files_max: descriptors_for_cache().max(defaults.open_files_max.min(descriptors() / 2)),
             ..defaults
         };
         if size < cache::CACHE_SIZE_MIN {
@@ -310,4 +329,22 @@ fn exports(typed: Vec<config::Export>, junctions: &[JunctionSettings]) -> Result
         exports.push(ExportSettings { junction, rule });
     }
     Ok(exports)
+}
+
+#[cfg(test)]
+mod descriptor_tests {
+    use super::share_of;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_journal_and_the_cache() {
+        for (descriptors, cache) in [(256, 512), (1024, 512), (4096, 2048), (1 << 20, 20_000)] {
+            for fronts in 1..=2 {
+                let each = share_of(descriptors, 4096, cache, fronts);
+                let taken = fronts * each + cache.min(descriptors / 2);
+                assert!(each >= 1 && each <= 4096, "{each} of {descriptors}");
+                assert!(taken + 256.min(descriptors / 4) <= descriptors, "{taken} of {descriptors}");
+            }
+        }
+        assert_eq!(share_of(1 << 20, 4096, 20_000, 2), 4096, "where there are many, nobody is refused");
+    }
 }

@@ -25,6 +25,7 @@ use vfs::{Journaling, Vfs, WritePolicy};
 
 use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
+use crate::database_up::DatabaseUp;
 use crate::deferred::Deferred;
 use crate::door::{self, Door, Token};
 use crate::junction_up::JunctionUp;
@@ -69,6 +70,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     origin_metrics.register(&mut registry);
     registry.register_collector(Box::new(crate::process_io::ProcessIo));
 
+    crate::private::claim(&settings.dir, &settings.journal.dir)?;
     let cache = Cache::open(settings.cache.clone())?;
     cache.register(&mut registry);
 
@@ -113,6 +115,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     registry.register_collector(Box::new(JunctionUp(vfs.clone())));
     let common = Common::default();
     common.offenders.register(&mut registry);
+    registry.register_collector(Box::new(DatabaseUp(vfs.clone())));
 
     let nfs = match settings.nfs {
         Some(listen) => Some(nfs_server(listen, settings, &common, &vfs).await?),
@@ -122,7 +125,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs.register(&mut registry);
     }
     let s3 = match &settings.s3 {
-        Some(s3) => Some(s3_server(s3, &settings.dir, &common, &vfs).await?),
+        Some(s3) => Some(s3_server(s3, settings, &common, &vfs).await?),
         None => None,
     };
     if let Some(s3) = &s3 {
@@ -204,7 +207,8 @@ fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
     let is_back = |junction: &&JunctionSettings| junction.write == WritePolicy::Back;
     let back: Vec<_> = settings.junctions.iter().filter(is_back).collect();
     let journal = &settings.journal;
-    if back.is_empty() && !holds_anything(&journal.dir)? {
+    let bond = settings.dir.join("JOURNAL");
+    if back.is_empty() && !holds_anything(&journal.dir)? && !vfs::journal_is_owed(&bond)? {
         return Ok(None);
     }
     if back.iter().any(|junction| !junction.flush.windows.is_empty()) {
@@ -218,6 +222,7 @@ fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
         utc_offset: local_time::utc_offset,
         flush: back.iter().map(|junction| (junction.path.clone(), junction.flush.clone())).collect(),
         accept_damage: journal.accept_damage,
+        bond: Some(bond),
         hook,
     }))
 }
@@ -235,6 +240,12 @@ fn holds_anything(dir: &Path) -> Result<bool> {
     }
 }
 
+/// As many as may be open while the journal and the cache still find descriptors.
+fn connections_max(settings: &Settings, wanted: usize) -> usize {
+    let fronts = usize::from(settings.nfs.is_some()) + usize::from(settings.s3.is_some());
+    crate::settings::connections_max(wanted, settings.cache.open_files_max, fronts)
+}
+
 async fn nfs_server(
     listen: SocketAddr,
     settings: &Settings,
@@ -246,6 +257,7 @@ async fn nfs_server(
         handle_key: handle_key(&settings.dir)?,
         exports: export_rules(&settings.exports, vfs)?,
         common: common.clone(),
+        connections_max: connections_max(settings, front_nfs::Config::default().connections_max),
         ..Default::default()
     };
     NfsServer::bind(config, vfs.clone()).await
@@ -255,14 +267,15 @@ fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
     Ok(NfsFacts { address: nfs.local_addr()?, connections: Box::new(nfs.connections()) })
 }
 
-async fn s3_server(settings: &S3Settings, dir: &Path, common: &Common, vfs: &Arc<Vfs>) -> Result<S3Server> {
+async fn s3_server(s3: &S3Settings, settings: &Settings, common: &Common, vfs: &Arc<Vfs>) -> Result<S3Server> {
     let config = front_s3::Config {
-        listen: settings.listen,
-        region: settings.region.clone(),
-        keys: settings.keys.clone(),
-        buckets: settings.buckets.clone(),
-        certificate: settings.certificate.clone(),
-        facts: dir.join("s3.redb"),
+        listen: s3.listen,
+        region: s3.region.clone(),
+        keys: s3.keys.clone(),
+        buckets: s3.buckets.clone(),
+        certificate: s3.certificate.clone(),
+        facts: settings.dir.join("s3.redb"),
+        connections_max: connections_max(settings, front_s3::Config::default().connections_max),
         common: common.clone(),
         ..Default::default()
     };

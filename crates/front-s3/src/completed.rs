@@ -4,10 +4,10 @@
 use std::hash::Hasher as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redb::{ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::facts::{Facts, Headers, decode_texts, encode_texts, pairs};
+use crate::facts::{Facts, Headers, Outcome, decode_texts, encode_texts, pairs};
 
 const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("completed-uploads");
 /// So long an upload that was completed is remembered.
@@ -33,21 +33,22 @@ pub fn now() -> u64 {
 impl Facts {
     /// `id`: of the upload. `now`: seconds since 1970.
     pub fn note_completed(&self, id: [u8; 16], completed: &Completed, now: u64) {
-        if let Err(e) = self.write_completed(id, &encode(&id, completed, now), now) {
+        let bytes = encode(&id, completed, now);
+        if let Err(e) = self.call(|database| write(database, id, &bytes, now)) {
             tracing::warn!("note that an upload was completed: {e}");
         }
     }
 
     pub fn completed(&self, id: [u8; 16], now: u64) -> Option<Completed> {
-        let read = || -> Result<_, redb::Error> {
-            let transaction = self.database.begin_read()?;
+        let read = |database: &Database| {
+            let transaction = database.begin_read()?;
             let table = match transaction.open_table(TABLE) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
                 other => other?,
             };
             Ok(table.get(id)?.and_then(|bytes| decode(&id, bytes.value())))
         };
-        match read() {
+        match self.call(read) {
             Ok(found) => found.filter(|(at, _)| is_remembered(*at, now)).map(|(_, completed)| completed),
             Err(e) => {
                 tracing::warn!("read whether an upload was completed: {e}");
@@ -55,26 +56,26 @@ impl Facts {
             }
         }
     }
+}
 
-    fn write_completed(&self, id: [u8; 16], bytes: &[u8], now: u64) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(TABLE)?;
-            if table.len()? >= ENTRIES_MAX {
-                // Ids are hashes: where all are young, the first ones are as good as any.
-                let mut evicted = 0;
-                table.retain(|id, bytes| {
-                    let is_young = decode(&id, bytes).is_some_and(|(at, _)| is_remembered(at, now));
-                    let is_kept = is_young && evicted >= EVICTED;
-                    evicted += u64::from(!is_kept);
-                    is_kept
-                })?;
-            }
-            table.insert(id, bytes)?;
+fn write(database: &Database, id: [u8; 16], bytes: &[u8], now: u64) -> Outcome<()> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(TABLE)?;
+        if table.len()? >= ENTRIES_MAX {
+            // Ids are hashes: where all are young, the first ones are as good as any.
+            let mut evicted = 0;
+            table.retain(|id, bytes| {
+                let is_young = decode(&id, bytes).is_some_and(|(at, _)| is_remembered(at, now));
+                let is_kept = is_young && evicted >= EVICTED;
+                evicted += u64::from(!is_kept);
+                is_kept
+            })?;
         }
-        transaction.commit()?;
-        Ok(())
+        table.insert(id, bytes)?;
     }
+    transaction.commit()?;
+    Ok(())
 }
 
 /// Whichever way the clock was set meanwhile.

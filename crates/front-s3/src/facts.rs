@@ -4,13 +4,16 @@
 //! It may be lost: then the ETag is another one, and the headers are gone; no byte of an object hangs on it. So
 //! nothing here is synced before a PUT is answered, and the oldest ids give way when there are too many.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use pagefile::{Health, PageFile, Patience, contained};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{
+    Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition, WriteTransaction,
+};
 use types::{Error, ErrorKind, FileId, Result, Version};
 use vfs::Node;
 
@@ -37,8 +40,18 @@ pub struct Known {
     pub headers: Headers,
 }
 
+/// A database that failed is opened again this often at most.
+const REOPEN_EVERY: Duration = Duration::from_secs(5);
+
+pub(crate) type Outcome<T> = std::result::Result<T, redb::Error>;
+
 pub struct Facts {
-    pub(crate) database: Database,
+    path: PathBuf,
+    health: Arc<Health>,
+    /// `None`: it failed, and could not be opened again yet.
+    database: RwLock<Option<Database>>,
+    /// When it was last opened.
+    opened: Mutex<Instant>,
     /// What was asked for or noted lately; of files of which nothing is known, that.
     lately: Cache<FileId, Lately, Weigher>,
     /// Held while something is noted, in the database and then in memory.
@@ -61,31 +74,80 @@ impl Weighter<FileId, Lately> for Weigher {
 }
 
 impl Facts {
-    /// A database that cannot be read is begun anew: what was in it is not worth a tier that does not start.
+    /// A database that cannot be read is set aside and begun anew: what was in it is not worth a tier that does not start.
     pub fn open(path: &Path) -> Result<Facts> {
-        let failed = |e: String| Error::new(ErrorKind::Io, "open", format!("{}: {e}", path.display()));
-        let opened = Database::create(path).or_else(|e| {
-            tracing::warn!("{} is begun anew: {e}", path.display());
-            std::fs::remove_file(path).map_err(|e| failed(e.to_string()))?;
-            Database::create(path).map_err(|e| failed(e.to_string()))
+        let health = Arc::new(Health::default());
+        let opened = open_database(path, &health).or_else(|e| {
+            tell_lost(path, &e);
+            pagefile::set_aside(path)?;
+            health.mended();
+            open_database(path, &health)
         });
-        let lately = Cache::with_weighter((IN_MEMORY / ENTRY_BYTES) as usize, IN_MEMORY, Weigher);
-        let synced = Mutex::new(Instant::now());
-        let facts = Facts { database: opened?, lately, noting: Mutex::default(), synced };
-        facts.write(|_| Ok(())).map_err(|e| failed(e.to_string()))?;
-        Ok(facts)
+        let failed = |e| Error::new(ErrorKind::Io, "open", path.display()).with_source(e);
+        Ok(Facts {
+            path: path.to_owned(),
+            health,
+            database: RwLock::new(Some(opened.map_err(failed)?)),
+            opened: Mutex::new(Instant::now()),
+            lately: Cache::with_weighter((IN_MEMORY / ENTRY_BYTES) as usize, IN_MEMORY, Weigher),
+            noting: Mutex::default(),
+            synced: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// A call of the database. redb refuses everything after one that failed, so it is opened again then; one that is
+    /// damaged is set aside and begun anew.
+    pub(crate) fn call<T>(&self, call: impl FnOnce(&Database) -> Outcome<T>) -> Outcome<T> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let done = match &*database {
+            Some(database) => checked(|| call(database)),
+            None => Err(redb::Error::PreviousIo),
+        };
+        drop(database);
+        done.inspect_err(|e| self.open_again(e))
+    }
+
+    fn open_again(&self, e: &redb::Error) {
+        let is_damaged = self.health.damage().is_some() || pagefile::is_damage(e);
+        if !is_damaged
+            && !matches!(e, redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::TransactionPoisoned)
+        {
+            return;
+        }
+        {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            if !is_damaged && opened.elapsed() < REOPEN_EVERY {
+                return;
+            }
+            *opened = Instant::now();
+        }
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let before = database.take();
+        let _ = contained(|| drop(before));
+        if is_damaged {
+            tell_lost(&self.path, e);
+            if let Err(e) = pagefile::set_aside(&self.path) {
+                tracing::warn!("set aside {}: {e}", self.path.display());
+                return;
+            }
+            self.health.mended();
+        }
+        match open_database(&self.path, &self.health) {
+            Ok(opened) => *database = Some(opened),
+            Err(e) => tracing::warn!("open {} again: {e}", self.path.display()),
+        }
     }
 
     /// What was noted of this state of the file. `by_content`: the version may have moved on by itself, while size and
     /// time stay (what is written back gets the origin's version when it is flushed).
     pub fn get(&self, node: &Node, by_content: bool) -> Option<Known> {
-        let read = || {
-            let transaction = self.database.begin_read()?;
+        let read = |database: &Database| {
+            let transaction = database.begin_read()?;
             let table = transaction.open_table(TABLE)?;
             let found = table.get(node.id.0)?.and_then(|bytes| decode(bytes.value()));
-            Ok::<_, redb::Error>(found.map(Arc::new))
+            Ok(found.map(Arc::new))
         };
-        match self.lately.get_or_insert_with(&node.id, read) {
+        match self.lately.get_or_insert_with(&node.id, || self.call(read)) {
             Ok(found) => {
                 let found = found?;
                 let (stamp, known) = &*found;
@@ -130,7 +192,15 @@ impl Facts {
         &self,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) -> std::result::Result<(), redb::Error> {
-        let mut transaction = self.database.begin_write()?;
+        self.call(|database| self.write_to(database, change))
+    }
+
+    fn write_to(
+        &self,
+        database: &Database,
+        change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
+    ) -> Outcome<()> {
+        let mut transaction = database.begin_write()?;
         let is_due = {
             let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
             let is_due = synced.elapsed() > SYNC_EVERY;
@@ -160,14 +230,34 @@ impl Facts {
 
     /// At the end of the tier.
     pub fn sync(&self) {
-        let sync = || -> std::result::Result<(), redb::Error> {
-            self.database.begin_write()?.commit()?;
-            Ok(())
-        };
-        if let Err(e) = sync() {
+        if let Err(e) = self.call(|database| Ok(database.begin_write()?.commit()?)) {
             tracing::warn!("store what is known of objects: {e}");
         }
     }
+}
+
+fn open_database(path: &Path, health: &Arc<Health>) -> Outcome<Database> {
+    checked(|| {
+        let file = PageFile::open(path, "s3", Patience::Fail, health.clone())?;
+        let database = Database::builder().create_with_backend(file)?;
+        let transaction: WriteTransaction = database.begin_write()?;
+        transaction.open_table(TABLE)?;
+        transaction.commit()?;
+        Ok(database)
+    })
+}
+
+/// A panic in the database is damage.
+fn checked<T>(call: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    contained(call).unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)))
+}
+
+fn tell_lost(path: &Path, e: &redb::Error) {
+    tracing::error!(
+        "{} is damaged ({e}), set aside and begun anew. Lost: ETags and stored headers of objects; they get others when they \
+         are asked for",
+        path.display()
+    );
 }
 
 /// The state of a file.
@@ -299,6 +389,33 @@ mod tests {
             over.store(true, Ordering::Relaxed);
             assert_eq!((wrong, forgotten), (None, None));
         });
+    }
+
+    #[test]
+    fn a_damaged_database_is_set_aside_and_the_next_one_is_used_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("facts");
+        let facts = Facts::open(&path).expect("opened");
+        (0..100).for_each(|n| facts.put(&node(n, 1), &known(u64::from(n), 500)));
+        facts.sync();
+        drop(facts);
+        let bytes = std::fs::read(&path).expect("there");
+        // The database's own header, and every page but the first ones: at a start and while it is used.
+        for (from, to) in [(512, 600), (64 << 10, bytes.len())] {
+            let mut damaged = bytes.clone();
+            damaged[from..to].iter_mut().for_each(|byte| *byte ^= 4);
+            std::fs::write(&path, damaged).expect("written");
+            let facts = Facts::open(&path).expect("opened");
+            for n in 0..100 {
+                let found = facts.get(&node(n, 1), false);
+                assert!(found.is_none() || found == Some(known(u64::from(n), 500)), "another fact");
+            }
+            facts.put(&node(1, 2), &known(7, 1));
+            assert_eq!(facts.get(&node(1, 2), false), Some(known(7, 1)));
+            assert!(dir.path().join("facts.damaged").exists());
+            drop(facts);
+            std::fs::remove_file(dir.path().join("facts.damaged")).expect("removed");
+        }
     }
 
     #[test]

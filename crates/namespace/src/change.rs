@@ -332,6 +332,8 @@ impl Namespace {
         build: impl Fn() -> Result<Change>,
         unmade: impl Fn() -> Result<bool>,
     ) -> Result<Answer> {
+        // Nothing is made at the origin of which a client cannot be given a handle that lasts.
+        self.store.usable()?;
         let mut again = 0;
         loop {
             let error = match self.carry_out(junction, ids, &build).await {

@@ -106,8 +106,9 @@ pub struct Namespace {
     virtual_tree: VirtualTree,
     /// `None`: it is no more, though the store may still have it.
     nodes: quick_cache::sync::Cache<FileId, Option<Arc<Node>>>,
-    /// `None`: there is none, though the store may still have the one that is taken back.
-    listings: quick_cache::sync::Cache<FileId, Option<Listing>>,
+    /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
+    /// the store may still have the one that is taken back.
+    listings: quick_cache::sync::Cache<(u64, FileId), Option<Listing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
     /// Names looked up one by one, present or not.
@@ -314,6 +315,11 @@ impl Namespace {
     /// Hear of every object that was found to have another version or to be gone, and of what the operator expires.
     pub fn changes(&self) -> tokio::sync::broadcast::Receiver<FileId> {
         self.changed.subscribe()
+    }
+
+    /// Why nothing that is learnt can be kept now, and what of what was kept is lost since the start; a sentence each.
+    pub fn database_trouble(&self) -> (Option<String>, Option<String>) {
+        self.store.trouble()
     }
 
     /// Path, URL, rule and state of every junction, by path.

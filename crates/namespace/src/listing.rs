@@ -91,9 +91,11 @@ impl Namespace {
         if after == 0 {
             self.walk_on(dir, node.parent());
         }
+        let generation = self.store.generation();
         self.ensure_listed(&node, ask).await?;
         self.seen(dir).await;
         let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
+        self.same_store(generation, dir)?;
         let eof = stored.len() <= max;
         stored.truncate(max);
         let entries = self.with_children(&node, stored).await?;
@@ -132,13 +134,34 @@ impl Namespace {
             return Ok(None);
         }
         // At once: a listing that is taken back meanwhile must not come back from the store.
-        self.listings.get_or_insert_with(&dir, || self.store.listing(dir))
+        self.listings.get_or_insert_with(&self.listing_key(dir), || self.store.listing(dir))
+    }
+
+    fn listing_key(&self, dir: FileId) -> (u64, FileId) {
+        (self.store.generation(), dir)
+    }
+
+    pub(crate) fn keep_listing(&self, dir: FileId, listing: Option<Listing>) {
+        self.listings.insert(self.listing_key(dir), listing);
+    }
+
+    /// Counts what takes from the store what it had: what was asked before must not be believed after it.
+    fn losses(&self) -> u64 {
+        self.evictions.load(Ordering::SeqCst) + self.store.generation()
+    }
+
+    /// An error that passes, if the store was begun anew since `generation`: what was read from it may be nothing.
+    fn same_store(&self, generation: u64, dir: FileId) -> Result<()> {
+        if self.store.generation() == generation {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Busy, "list while the metadata database is begun anew,", dir))
     }
 
     /// No listing of this directory counts any more. The caller has the store take it back, too.
     pub(crate) fn drop_listing(&self, dir: FileId) -> Change {
         self.ours().spoil_listing(dir);
-        self.listings.insert(dir, None);
+        self.keep_listing(dir, None);
         Change::RemoveListing(dir)
     }
 
@@ -256,13 +279,14 @@ impl Namespace {
 
     /// All names of the directory with what has them, as the origin says now.
     pub async fn list_now(self: &Arc<Self>, dir: FileId) -> Result<Vec<(Bytes, Option<FileId>)>> {
-        let this = self.clone();
+        let (this, generation) = (self.clone(), self.store.generation());
         self.listing_flights.run(dir, Join::StartedAfterAsking, move || this.list(dir)).await?;
         self.seen(dir).await;
         let mut all = Vec::new();
         let mut after = 0;
         loop {
             let piece = self.store.entries_after(dir, after, 4096)?;
+            self.same_store(generation, dir)?;
             let Some(last) = piece.last() else { return Ok(all) };
             after = last.cookie;
             all.extend(piece.into_iter().map(|entry| (entry.name, entry.child)));
@@ -297,7 +321,7 @@ impl Namespace {
     }
 
     async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
-        let evictions = self.evictions.load(Ordering::SeqCst);
+        let evictions = self.losses();
         let junction = self.junction(dir.junction())?;
         let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
@@ -308,7 +332,7 @@ impl Namespace {
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let (mut entries, mut news) = (0, false);
         loop {
-            if self.evictions.load(Ordering::SeqCst) != evictions {
+            if self.losses() != evictions {
                 return Ok(None);
             }
             entries += page.entries.len() as u64;
@@ -326,7 +350,7 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
-        if self.evictions.load(Ordering::SeqCst) != evictions {
+        if self.losses() != evictions {
             return Ok(None);
         }
         // Where only a listing tells that names came or went, the directory's times are to be asked for anew.
@@ -438,7 +462,7 @@ impl Namespace {
             return Ok(None); // meanwhile, and the store has taken it back
         }
         if self.listing_of(dir)? == known {
-            self.listings.insert(dir, Some(listing));
+            self.keep_listing(dir, Some(listing));
         }
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
         Ok(Some(listing))

@@ -3,14 +3,19 @@
 //! One thread commits, and gathers all that waits into one commit (one fsync): a handle is durable before a
 //! client sees it, at the price of one local fsync per group of new objects. Readers see the last commit.
 
+mod junctions;
+mod keeper;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use redb::{
     Database, MultimapTable, MultimapTableDefinition, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
 };
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
@@ -18,6 +23,7 @@ use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::cookie;
 use crate::record::{Listing, Record};
+use keeper::{Failure, Keeper};
 
 /// FileId -> [`Record`].
 const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
@@ -46,6 +52,8 @@ pub const FILE_NAME: &str = "namespace.redb";
 const NAMES_MAX: usize = 1000;
 /// Batches that may wait for the committer. When it is full, callers wait: the origin is then asked slower.
 const QUEUE_MAX: usize = 256;
+/// Who waits for a commit looks this often whether the disk lets it happen at all.
+const LOOK: Duration = Duration::from_millis(250);
 /// Changes that go into one commit at most; keeps a commit well under a second.
 const GROUP_MAX: usize = 50_000;
 
@@ -107,19 +115,23 @@ struct Job {
 }
 
 /// A commit under way.
-pub struct Committing(Option<oneshot::Receiver<Result<()>>>);
+pub struct Committing(Option<(oneshot::Receiver<Result<()>>, Arc<Keeper>)>);
 
 impl Committing {
+    /// While the disk takes nothing, an error that passes: what is to be committed keeps its place all the same.
     pub async fn wait(self) -> Result<()> {
-        match self.0 {
-            Some(durable) => durable.await.map_err(|_| stopped())?,
-            None => Ok(()),
+        let Some((mut durable, keeper)) = self.0 else { return Ok(()) };
+        loop {
+            match tokio::time::timeout(LOOK, &mut durable).await {
+                Ok(done) => return done.map_err(|_| stopped())?,
+                Err(_) => keeper.usable("store metadata")?,
+            }
         }
     }
 }
 
 pub struct Store {
-    db: Arc<Database>,
+    keeper: Arc<Keeper>,
     /// The one before ended without a word: what was on its way to the database then is not in it.
     pub after_a_crash: bool,
     jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
@@ -132,47 +144,68 @@ fn db_error(operation: &'static str, error: impl Into<redb::Error>) -> Error {
 
 impl Store {
     pub fn open(dir: &Path, cache_bytes: usize) -> Result<Store> {
-        let path = dir.join(FILE_NAME);
-        std::fs::create_dir_all(dir).map_err(|e| Error::io("create directory", dir.display(), e))?;
-        let db = Database::builder().set_cache_size(cache_bytes).create(&path).map_err(|e| {
-            Error::new(ErrorKind::Config, "open database", path.display()).with_source(redb::Error::from(e))
-        })?;
-        let create = || -> std::result::Result<bool, redb::Error> {
-            let txn = db.begin_write()?;
-            let after_a_crash = txn.open_table(STATE)?.insert(OPEN, 1)?.is_some();
-            txn.open_table(NODES)?;
-            txn.open_table(ENTRIES)?;
-            txn.open_multimap_table(NAMES)?;
-            txn.open_table(LISTINGS)?;
-            txn.open_table(ALIASES)?;
-            txn.open_table(NOTES)?;
-            txn.open_table(JUNCTIONS)?;
-            txn.commit()?;
-            Ok(after_a_crash)
-        };
-        let after_a_crash = create().map_err(|e| db_error("prepare database", e))?;
-        let db = Arc::new(db);
+        let mut options = std::fs::DirBuilder::new();
+        let made = std::os::unix::fs::DirBuilderExt::mode(&mut options, 0o700).recursive(true).create(dir);
+        made.map_err(|e| Error::io("create directory", dir.display(), e))?;
+        let (keeper, after_a_crash) = Keeper::open(dir, cache_bytes)?;
+        let keeper = Arc::new(keeper);
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let committer = std::thread::Builder::new()
             .name("namespace-commit".into())
             .spawn({
-                let db = db.clone();
-                move || commit_loop(&db, queue)
+                let keeper = keeper.clone();
+                move || commit_loop(&keeper, queue)
             })
             .map_err(|e| Error::io("start thread", "namespace-commit", e))?;
         Ok(Store {
-            db,
+            keeper,
             after_a_crash,
             jobs: std::sync::Mutex::new(Some(jobs)),
             committer: std::sync::Mutex::new(Some(committer)),
         })
     }
 
+    /// Why nothing can be kept now, and what was lost since the start.
+    pub fn trouble(&self) -> (Option<String>, Option<String>) {
+        (self.keeper.trouble(), self.keeper.lost())
+    }
+
+    /// An error while what is to be committed would wait for the disk: nothing is to be begun that needs it.
+    pub fn usable(&self) -> Result<()> {
+        self.keeper.usable("store metadata")
+    }
+
+    /// Counts databases that were begun anew: what was read before says nothing of what is there.
+    pub fn generation(&self) -> u64 {
+        self.keeper.generation()
+    }
+
+    fn read<T>(
+        &self,
+        operation: &'static str,
+        look: impl FnOnce(&redb::ReadTransaction) -> std::result::Result<T, redb::Error>,
+    ) -> Result<T> {
+        self.keeper.read(operation, look).inspect_err(|_| {
+            if self.keeper.is_broken() {
+                self.wake();
+            }
+        })
+    }
+
+    /// The committer sees to a database that failed.
+    fn wake(&self) {
+        if let Ok(jobs) = self.jobs.lock()
+            && let Some(jobs) = &*jobs
+        {
+            let _ = jobs.try_send(Job { changes: Vec::new(), done: None }); // full: it looks anyway
+        }
+    }
+
     /// The persisted id of a junction, given once and for ever to this pair of path and URL.
     pub fn junction_id(&self, path: &str, url: &str) -> Result<JunctionId> {
         let key = junction_key(path, url);
-        let run = || -> std::result::Result<u32, redb::Error> {
-            let txn = self.db.begin_write()?;
+        let run = |txn: &mut WriteTransaction| -> std::result::Result<_, redb::Error> {
+            let mut all = junctions::Junctions::new();
             let id = {
                 let mut table = txn.open_table(JUNCTIONS)?;
                 let known = table.get(key.as_slice())?.map(|v| v.value());
@@ -184,19 +217,26 @@ impl Store {
                             highest = highest.max(item?.1.value());
                         }
                         table.insert(key.as_slice(), highest + 1)?;
+                        for item in table.iter()? {
+                            let (key, id) = item?;
+                            all.insert(key.value().to_vec(), id.value());
+                        }
                         highest + 1
                     }
                 }
             };
-            txn.commit()?;
-            Ok(id)
+            Ok((id, all))
         };
-        run().map(JunctionId).map_err(|e| db_error("register junction", e))
+        let (id, all) = self.keeper.write(run).map_err(|e| self.keeper.failed("register junction", e))?;
+        if !all.is_empty() {
+            let failed = |e| Error::io("note the junction in", self.keeper.dir().display(), e);
+            junctions::write(self.keeper.dir(), &all).map_err(failed)?;
+        }
+        Ok(JunctionId(id))
     }
 
     pub fn aliases(&self) -> Result<Vec<(FileId, FileId)>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(ALIASES)?;
             let mut aliases = Vec::new();
             for item in table.iter()? {
@@ -205,46 +245,42 @@ impl Store {
             }
             Ok(aliases)
         };
-        run().map_err(|e| db_error("read aliases", e))
+        self.read("read aliases", run)
     }
 
     pub fn node(&self, id: FileId) -> Result<Option<Record>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(NODES)?;
             Ok(table.get(id.0)?.and_then(|v| Record::decode(v.value())))
         };
-        run().map_err(|e| db_error("read object", e))
+        self.read("read object", run)
     }
 
     /// The object that clients know by this inode number.
     pub fn find_number(&self, number: u64) -> Result<Option<FileId>> {
         let (lowest, highest) = FileId::of_number(number);
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(NODES)?;
             let found = table.range(lowest.0..=highest.0)?.next().transpose()?;
             Ok(found.map(|(key, _)| FileId(key.value())))
         };
-        run().map_err(|e| db_error("find an object", e))
+        self.read("find an object", run)
     }
 
     pub fn note(&self, id: FileId) -> Result<Option<Bytes>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(NOTES)?;
             Ok(table.get(id.0)?.map(|note| Bytes::copy_from_slice(note.value())))
         };
-        run().map_err(|e| db_error("read note", e))
+        self.read("read note", run)
     }
 
     pub fn listing(&self, dir: FileId) -> Result<Option<Listing>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(LISTINGS)?;
             Ok(table.get(dir.0)?.and_then(|v| Listing::decode(v.value())))
         };
-        run().map_err(|e| db_error("read listing", e))
+        self.read("read listing", run)
     }
 
     pub fn find_entry(&self, dir: FileId, name: &[u8]) -> Result<Option<StoredEntry>> {
@@ -255,8 +291,7 @@ impl Store {
 
     /// Names of a file that had several when they were seen, with their directories; it may have lost some since.
     pub fn names_of(&self, file: FileId) -> Result<Vec<(FileId, Bytes)>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_multimap_table(NAMES)?;
             let mut names = Vec::new();
             for item in table.get(file.0)?.take(NAMES_MAX) {
@@ -266,7 +301,7 @@ impl Store {
             }
             Ok(names)
         };
-        run().map_err(|e| db_error("read names", e))
+        self.read("read names", run)
     }
 
     /// Entries with cookies after `after`, in the order of their cookies, `max` at most.
@@ -276,8 +311,7 @@ impl Store {
 
     /// Entries with cookies before `before`, the nearest first, `max` at most.
     pub fn entries_before(&self, dir: FileId, before: u64, max: usize) -> Result<Vec<StoredEntry>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(ENTRIES)?;
             let mut entries = Vec::new();
             for item in table.range(entry_key(dir, 0)..entry_key(dir, before))?.rev().take(max) {
@@ -286,12 +320,11 @@ impl Store {
             }
             Ok(entries)
         };
-        run().map_err(|e| db_error("read entries", e))
+        self.read("read entries", run)
     }
 
     fn entries(&self, dir: FileId, from: u64, to: u64, max: usize) -> Result<Vec<StoredEntry>> {
-        let run = || -> std::result::Result<_, redb::Error> {
-            let txn = self.db.begin_read()?;
+        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(ENTRIES)?;
             let mut entries = Vec::new();
             for item in table.range(entry_key(dir, from)..entry_key(dir, to))?.take(max) {
@@ -300,7 +333,7 @@ impl Store {
             }
             Ok(entries)
         };
-        run().map_err(|e| db_error("read entries", e))
+        self.read("read entries", run)
     }
 
     /// Make the changes durable, and only then return.
@@ -315,7 +348,7 @@ impl Store {
         }
         let (done, durable) = oneshot::channel();
         self.send(Job { changes, done: Some(done) }).await?;
-        Ok(Committing(Some(durable)))
+        Ok(Committing(Some((durable, self.keeper.clone()))))
     }
 
     /// Make the changes durable soon; losing them costs a question to the origin, no more.
@@ -325,18 +358,28 @@ impl Store {
 
     async fn send(&self, job: Job) -> Result<()> {
         let jobs = self.jobs.lock().map_err(|_| stopped())?.clone().ok_or_else(stopped)?;
-        jobs.send(job).await.map_err(|_| stopped())
+        match jobs.try_send(job) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(stopped()),
+            Err(mpsc::error::TrySendError::Full(job)) => {
+                // As many wait for the disk as may.
+                self.usable()?;
+                jobs.send(job).await.map_err(|_| stopped())
+            }
+        }
     }
 
     /// Commit what waits, then stop the committer: a clean end.
     pub fn close(&self) {
         drop(self.jobs.lock().map(|mut jobs| jobs.take()));
+        self.keeper.stop();
         let committer = self.committer.lock().ok().and_then(|mut c| c.take());
         let Some(thread) = committer else { return };
         match thread.join() {
             Ok(true) => {
-                if let Err(e) = self.end() {
-                    warn!("the next start asks for everything anew: {}", db_error("close database", e));
+                if let Err(failure) = self.end() {
+                    let e = self.keeper.failed("close database", failure);
+                    warn!("the next start asks for everything anew: {e}");
                 }
             }
             Ok(false) => warn!("the next start asks for everything anew: not all could be kept"),
@@ -344,28 +387,26 @@ impl Store {
         }
     }
 
-    fn end(&self) -> std::result::Result<(), redb::Error> {
-        let txn = self.db.begin_write()?;
-        txn.open_table(STATE)?.remove(OPEN)?;
-        txn.commit()?;
-        Ok(())
+    fn end(&self) -> std::result::Result<(), Failure> {
+        self.keeper.write(|txn| txn.open_table(STATE)?.remove(OPEN).map(drop).map_err(redb::Error::from))
     }
 }
 
 /// Was this junction served from the database in `dir` before? Used to decide whether an origin that is down
 /// at start is an outage (go on) or a typing error (refuse).
 pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
-    let file = dir.join(FILE_NAME);
-    if !file.exists() {
-        return false;
+    let key = junction_key(path, url);
+    if let Some(known) = junctions::read(dir) {
+        return known.contains_key(&key);
     }
+    // Of an older version, which had the database alone.
     let run = || -> std::result::Result<bool, redb::Error> {
-        let db = Database::open(file)?;
+        let db = Database::open(dir.join(FILE_NAME))?;
         let txn = db.begin_read()?;
         let table = txn.open_table(JUNCTIONS)?;
-        Ok(table.get(junction_key(path, url).as_slice())?.is_some())
+        Ok(table.get(key.as_slice())?.is_some())
     };
-    run().unwrap_or(false)
+    dir.join(FILE_NAME).exists() && matches!(pagefile::contained(run), Ok(Ok(true)))
 }
 
 fn stopped() -> Error {
@@ -391,7 +432,7 @@ fn decode_entry(key: &[u8; 24], value: &[u8]) -> Option<StoredEntry> {
 }
 
 /// Until there are no more. False: some could not be committed.
-fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) -> bool {
+fn commit_loop(keeper: &Keeper, mut queue: mpsc::Receiver<Job>) -> bool {
     let mut all = true;
     while let Some(first) = queue.blocking_recv() {
         let mut size = first.changes.len();
@@ -401,7 +442,7 @@ fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) -> bool {
             size += job.changes.len();
             group.push(job);
         }
-        let result = apply(db, &group).map_err(|e| db_error("commit metadata", e));
+        let result = commit_group(keeper, &group, &mut queue);
         if let Err(e) = &result {
             all = false;
             error!("{e}");
@@ -413,8 +454,45 @@ fn commit_loop(db: &Database, mut queue: mpsc::Receiver<Job>) -> bool {
     all
 }
 
-fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
-    let mut txn = db.begin_write()?;
+/// A disk that fails is waited for. A database that is damaged is begun anew, and what belonged to the old one is dropped:
+/// a listing without the entries that were in it would say that they are gone.
+fn commit_group(keeper: &Keeper, group: &[Job], queue: &mut mpsc::Receiver<Job>) -> Result<()> {
+    loop {
+        if !keeper.is_broken() {
+            if group.iter().all(|job| job.changes.is_empty()) {
+                return Ok(());
+            }
+            match keeper.write(|txn| apply(txn, group)) {
+                Ok(()) => return Ok(()),
+                Err(failure) => {
+                    let error = keeper.failed("commit metadata", failure);
+                    if !keeper.is_broken() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let drop_queued = || {
+            while let Ok(job) = queue.try_recv() {
+                if let Some(done) = job.done {
+                    let _ = done.send(Err(begun_anew()));
+                }
+            }
+        };
+        if keeper.mend(drop_queued) {
+            return Err(begun_anew());
+        }
+        if keeper.is_broken() {
+            return Err(stopped());
+        }
+    }
+}
+
+fn begun_anew() -> Error {
+    Error::new(ErrorKind::Busy, "store metadata", "the database is begun anew")
+}
+
+fn apply(txn: &mut WriteTransaction, group: &[Job]) -> std::result::Result<(), redb::Error> {
     // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
     // million objects. The price is a slightly larger commit.
     txn.set_quick_repair(true);
@@ -460,7 +538,6 @@ fn apply(db: &Database, group: &[Job]) -> std::result::Result<(), redb::Error> {
             }
         }
     }
-    txn.commit()?;
     Ok(())
 }
 

@@ -106,7 +106,7 @@ impl Namespace {
         match new {
             New::Directory { .. } if !told.resent => {
                 let listing = empty_listing(&node, self.clock.now_ms());
-                self.listings.insert(id, Some(listing));
+                self.keep_listing(id, Some(listing));
                 changes.push(Change::PutListing(id, listing));
             }
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
@@ -383,7 +383,7 @@ impl Namespace {
             listing.settled = false;
             listing.version = node.version();
             listing.entries = listing.entries.saturating_add_signed(names);
-            self.listings.insert(dir, Some(listing));
+            self.keep_listing(dir, Some(listing));
             changes.push(Change::PutListing(dir, listing));
         }
         Ok(changes)

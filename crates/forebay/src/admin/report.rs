@@ -35,6 +35,7 @@ pub fn status(admin: &Admin) -> Value {
         })
     });
     let junctions = Value::Array(junctions.collect());
+    let (metadata_trouble, metadata_lost) = admin.vfs.database_trouble();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": admin.started.elapsed().as_secs(),
@@ -51,6 +52,7 @@ pub fn status(admin: &Admin) -> Value {
             "evicted_bytes": metrics.evicted_bytes.get(),
             "corrupt_blocks": metrics.corrupt_blocks.get(),
         },
+        "metadata": { "trouble": metadata_trouble, "lost": metadata_lost },
         "journal": journal(&unflushed),
         "nfs": admin.nfs.as_ref().map(|nfs| {
             json!({ "address": nfs.address.to_string(), "connections": (nfs.connections)() })

@@ -55,6 +55,14 @@ fn told(status: &Value) -> Vec<String> {
         lines.push(format!("ALARM     the cache disk cannot be filled: {reason}"));
     }
     lines.extend(clients_cut(&status["clients_cut"]));
+    if let Some(reason) = status["metadata"]["trouble"].as_str() {
+        lines.push(format!(
+            "ALARM     the metadata database takes nothing, changes and new names wait until its disk does: {reason}"
+        ));
+    }
+    if let Some(lost) = status["metadata"]["lost"].as_str() {
+        lines.push(format!("ALARM     {lost}"));
+    }
     lines.extend(journal(&status["journal"]));
     for one in array(&status["junctions"]) {
         lines.extend(junction(one));

@@ -1,6 +1,7 @@
 //! The namespace as `vfs` sees it: what may be believed, for how long, and at what price in calls to the origin.
 
 mod ahead;
+mod database;
 mod freshness;
 mod handles;
 mod harness;

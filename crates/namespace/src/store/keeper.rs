@@ -1,0 +1,318 @@
+//! The database as it is kept: opened, opened again after its disk failed, begun anew when it is damaged.
+//!
+//! redb refuses everything after one failed call, and believes what it reads. So every page has a checksum (`pagefile`),
+//! writes that find no room wait, and what is left, a disk that fails and pages that are not what was written, ends here:
+//! the committer opens the database again. It is a cache, but for handles and notes: one that is damaged is set aside,
+//! and it is said what is lost with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use pagefile::{Health, PageFile, Patience, contained};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction};
+use tracing::{error, info};
+use types::{Error, ErrorKind, Result};
+
+use super::junctions::{self, Junctions};
+use super::{ALIASES, ENTRIES, FILE_NAME, JUNCTIONS, LISTINGS, NAMES, NODES, NOTES, OPEN, STATE};
+
+/// A database that could not be opened again is tried again after this.
+const AGAIN: Duration = Duration::from_secs(1);
+const KIND: &str = "namespace";
+
+type Outcome<T> = std::result::Result<T, redb::Error>;
+
+/// Why a call came to nothing.
+pub enum Failure {
+    /// Bytes of the disk are not what was written.
+    Damaged(String),
+    /// The disk failed: what was asked for may be asked for again once the database is open again.
+    Disk(redb::Error),
+    Other(redb::Error),
+}
+
+pub struct Keeper {
+    dir: PathBuf,
+    cache_bytes: usize,
+    health: Arc<Health>,
+    /// `None`: it is being opened again.
+    db: RwLock<Option<Database>>,
+    /// A call failed, and the committer has to see to it.
+    broken: AtomicBool,
+    closing: AtomicBool,
+    /// Counts databases that were begun anew: what was read from one says nothing of the next.
+    generation: AtomicU64,
+    /// Why it is not open.
+    trouble: Mutex<Option<String>>,
+    /// What was lost since the start.
+    lost: Mutex<Option<String>>,
+}
+
+impl Keeper {
+    /// Also: did the process before end without a word?
+    pub fn open(dir: &Path, cache_bytes: usize) -> Result<(Keeper, bool)> {
+        let keeper = Keeper {
+            dir: dir.to_owned(),
+            cache_bytes,
+            health: Arc::default(),
+            db: RwLock::default(),
+            broken: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            trouble: Mutex::default(),
+            lost: Mutex::default(),
+        };
+        let refused = |e: redb::Error| {
+            Error::new(ErrorKind::Config, "open database", keeper.path().display()).with_source(e)
+        };
+        let (db, after_a_crash) = match keeper.open_database() {
+            Ok(opened) => opened,
+            Err(Failure::Damaged(what)) => {
+                keeper.set_aside(&what).map_err(|e| refused(redb::Error::Io(e)))?;
+                match keeper.open_database() {
+                    Ok((db, _)) => (db, true),
+                    Err(Failure::Damaged(what)) => {
+                        return Err(refused(redb::Error::Corrupted(what)));
+                    }
+                    Err(Failure::Disk(e) | Failure::Other(e)) => return Err(refused(e)),
+                }
+            }
+            Err(Failure::Disk(e) | Failure::Other(e)) => return Err(refused(e)),
+        };
+        *keeper.db.write().unwrap_or_else(PoisonError::into_inner) = Some(db);
+        Ok((keeper, after_a_crash))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(FILE_NAME)
+    }
+
+    fn open_database(&self) -> std::result::Result<(Database, bool), Failure> {
+        let opened = contained(|| -> Outcome<(Database, bool)> {
+            let file = PageFile::open(&self.path(), KIND, Patience::Wait, self.health.clone())?;
+            let db = Database::builder().set_cache_size(self.cache_bytes).create_with_backend(file)?;
+            let known = junctions::read(&self.dir).unwrap_or_default();
+            let txn = db.begin_write()?;
+            let after_a_crash = txn.open_table(STATE)?.insert(OPEN, 1)?.is_some();
+            txn.open_table(NODES)?;
+            txn.open_table(ENTRIES)?;
+            txn.open_multimap_table(NAMES)?;
+            txn.open_table(LISTINGS)?;
+            txn.open_table(ALIASES)?;
+            txn.open_table(NOTES)?;
+            let mut all = Junctions::new();
+            {
+                let mut table = txn.open_table(JUNCTIONS)?;
+                for (key, id) in &known {
+                    table.insert(key.as_slice(), id)?;
+                }
+                for item in table.iter()? {
+                    let (key, id) = item?;
+                    all.insert(key.value().to_vec(), id.value());
+                }
+            }
+            txn.commit()?;
+            if all != known {
+                junctions::write(&self.dir, &all)?; // of an older version, which had the database alone
+            }
+            Ok((db, after_a_crash))
+        });
+        self.outcome(opened)
+    }
+
+    fn outcome<T>(&self, done: std::result::Result<Outcome<T>, String>) -> std::result::Result<T, Failure> {
+        let e = match done {
+            Ok(Ok(done)) => return Ok(done),
+            Err(panic) => return Err(Failure::Damaged(panic)),
+            Ok(Err(e)) => e,
+        };
+        Err(match (self.health.damage(), &e) {
+            (Some(what), _) => Failure::Damaged(what),
+            (None, e) if pagefile::is_damage(e) => Failure::Damaged(e.to_string()),
+            (None, redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::LockPoisoned(_)) => {
+                Failure::Disk(e)
+            }
+            (None, redb::Error::TransactionPoisoned) => Failure::Disk(e),
+            _ => Failure::Other(e),
+        })
+    }
+
+    /// What the last commit left.
+    pub fn read<T>(
+        &self,
+        operation: &'static str,
+        look: impl FnOnce(&ReadTransaction) -> Outcome<T>,
+    ) -> Result<T> {
+        let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = &*db else { return Err(self.away(operation)) };
+        let done = contained(|| look(&open.begin_read()?));
+        let failure = match self.outcome(done) {
+            Ok(found) => return Ok(found),
+            Err(failure) => failure,
+        };
+        drop(db);
+        Err(self.failed(operation, failure))
+    }
+
+    /// One transaction, committed.
+    pub fn write<T>(
+        &self,
+        change: impl FnOnce(&mut WriteTransaction) -> Outcome<T>,
+    ) -> std::result::Result<T, Failure> {
+        let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = &*db else { return Err(Failure::Disk(redb::Error::PreviousIo)) };
+        let done = contained(|| {
+            let mut txn = open.begin_write()?;
+            let done = change(&mut txn)?;
+            txn.commit()?;
+            Ok(done)
+        });
+        self.outcome(done)
+    }
+
+    /// What the caller is told. The committer sees to the database.
+    pub fn failed(&self, operation: &'static str, failure: Failure) -> Error {
+        match failure {
+            Failure::Other(e) => super::db_error(operation, e),
+            Failure::Damaged(what) => {
+                self.health.damaged(what);
+                self.broken.store(true, Ordering::SeqCst);
+                self.away(operation)
+            }
+            Failure::Disk(e) => {
+                self.note_trouble(&e);
+                self.broken.store(true, Ordering::SeqCst);
+                self.away(operation)
+            }
+        }
+    }
+
+    fn note_trouble(&self, e: &redb::Error) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            error!("the metadata database failed, and is opened again: {e}");
+            *trouble = Some(e.to_string());
+        }
+    }
+
+    /// It passes: the client is to ask again.
+    fn away(&self, operation: &'static str) -> Error {
+        let why =
+            self.trouble().or_else(|| self.health.damage()).unwrap_or_else(|| "it is being opened".into());
+        Error::new(ErrorKind::Busy, operation, format!("{FILE_NAME}: {why}"))
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// Why nothing can be kept now.
+    pub fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        trouble.or_else(|| self.health.waiting())
+    }
+
+    pub fn lost(&self) -> Option<String> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// An error if what is to be committed now would wait for the disk.
+    pub fn usable(&self, operation: &'static str) -> Result<()> {
+        if self.trouble().is_some() || self.is_broken() { Err(self.away(operation)) } else { Ok(()) }
+    }
+
+    /// Open the database again, whatever became of it. On the committer's thread; returns when it is open, or the end is
+    /// near. True: it was begun anew, and `before_use` was called before anybody reads it.
+    pub fn mend(&self, mut before_use: impl FnMut()) -> bool {
+        let mut anew = false;
+        while !self.closing.load(Ordering::SeqCst) {
+            let what = self.health.damage();
+            if what.is_some() {
+                // First of all: nobody is to go on with what the damaged one said.
+                self.generation.fetch_add(1, Ordering::SeqCst);
+            }
+            let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
+            let before = db.take();
+            let _ = contained(|| drop(before));
+            if let Some(what) = what {
+                match self.set_aside(&what) {
+                    Ok(()) => anew = true,
+                    Err(e) => self.note_trouble(&redb::Error::Io(e)),
+                }
+            }
+            match self.open_database() {
+                Ok((opened, _)) => {
+                    if anew {
+                        before_use();
+                    }
+                    *db = Some(opened);
+                    self.broken.store(false, Ordering::SeqCst);
+                    *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    info!("the metadata database is open again");
+                    return anew;
+                }
+                Err(Failure::Damaged(what)) => self.health.damaged(what),
+                Err(Failure::Disk(e) | Failure::Other(e)) => self.note_trouble(&e),
+            }
+            drop(db);
+            std::thread::sleep(AGAIN);
+        }
+        anew
+    }
+
+    fn set_aside(&self, what: &str) -> std::io::Result<()> {
+        let aside = pagefile::set_aside(&self.path())?;
+        self.health.mended();
+        let lost = format!(
+            "the metadata database was damaged ({what}) and is begun anew; the damaged one is {}. Lost: handles that clients \
+             hold of files that nobody looks up again (they get \"stale file handle\"), and notes of what an interrupted \
+             flush had begun. Names and attributes are asked for again",
+            aside.display()
+        );
+        error!("{lost}");
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
+        Ok(())
+    }
+
+    /// Nothing waits for the disk any more.
+    pub fn stop(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.health.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_whose_disk_failed_is_opened_again_with_what_it_had() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (keeper, after_a_crash) = Keeper::open(dir.path(), 1 << 20).ok().expect("opened");
+        assert!(!after_a_crash);
+        let put = |txn: &mut WriteTransaction| {
+            txn.open_table(ALIASES)?.insert([1; 16], [2; 16])?;
+            Ok(())
+        };
+        assert!(keeper.write(put).is_ok());
+        let told = keeper.failed("commit metadata", Failure::Disk(redb::Error::PreviousIo));
+        assert!(told.is_retryable() && keeper.trouble().is_some() && keeper.usable("make").is_err());
+        assert!(!keeper.mend(|| panic!("it is not begun anew")));
+        assert_eq!((keeper.trouble(), keeper.lost(), keeper.generation()), (None, None, 0));
+        let known = keeper.read("read aliases", |txn| {
+            Ok(txn.open_table(ALIASES)?.get([1; 16])?.map(|known| known.value()))
+        });
+        assert_eq!(known.expect("read"), Some([2; 16]));
+        assert!(keeper.write(put).is_ok(), "and takes more");
+    }
+}
