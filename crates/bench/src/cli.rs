@@ -103,7 +103,7 @@ pub struct CommonArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Where the operator's interface of the tier answers that the target leads to: its configuration goes into the result
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = quantity::address)]
     pub admin: Option<std::net::SocketAddr>,
     #[command(flatten)]
     pub output: OutputArgs,

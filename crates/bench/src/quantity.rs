@@ -2,6 +2,7 @@
 //! bits or bytes: the field mixes the two up by a factor of eight.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -95,6 +96,32 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err(wrong());
     }
     Ok(Duration::from_nanos(nanos as u64))
+}
+
+/// `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, or `:2049` for every address of this machine. A name is looked up when it is
+/// read, and its first IPv4 address is taken where it has one.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let wrong = |why: &str| {
+        format!(
+            "\"{text}\" is no address: {why}; write HOST:PORT such as 127.0.0.1:2049, [::1]:2049 or localhost:2049, or :2049 \
+             for every address of this machine"
+        )
+    };
+    let Some((host, port)) = text.rsplit_once(':') else { return Err(wrong("it has no port")) };
+    let port: u16 = port.parse().map_err(|_| wrong("the port must be a number up to 65535"))?;
+    if host.is_empty() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    }
+    if host.contains(':') {
+        return Err(wrong("an IPv6 address stands in brackets"));
+    }
+    let found: Vec<SocketAddr> =
+        (host, port).to_socket_addrs().map_err(|e| wrong(&format!("the name {host}: {e}")))?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| wrong(&format!("the name {host} has no address")))
 }
 
 /// Bytes: `4096`, `64KiB`, `1.5GiB` (powers of 1024), `1MB` (powers of 1000).

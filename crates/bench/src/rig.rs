@@ -148,6 +148,11 @@ pub fn url_through(address: SocketAddr, export: &str) -> String {
     format!("nfs://{address}{export}?mountport={}&nconnect=4", address.port())
 }
 
+/// What a tier on another machine wants to be shown before it tells of itself, if this process was given it.
+pub fn admin_token() -> Option<String> {
+    std::env::var("FOREBAY_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"))
+}
+
 /// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The command of this same
 /// program is asked, since that knows how an operator proves who he is.
 pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {

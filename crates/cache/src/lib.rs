@@ -15,6 +15,7 @@ mod format;
 mod health;
 mod metrics;
 mod open_files;
+mod pins;
 mod read;
 pub mod readahead;
 mod recovery;
@@ -36,6 +37,7 @@ use types::{ByteRange, Distance, FileId, Result, Turn, Version};
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use extent::{Extent, Lend, Piece};
 pub use metrics::Metrics;
+pub use pins::room_for;
 pub use whole::WholeFile;
 
 use health::Health;
@@ -89,6 +91,8 @@ pub struct Stats {
     pub bytes_used: u64,
     pub bytes_max: u64,
     pub files: u64,
+    /// Of these bytes, those that are not evicted to make room.
+    pub pinned_bytes: u64,
     /// Why nothing can be kept at the moment, if that is so.
     pub degraded: Option<String>,
 }
@@ -111,6 +115,8 @@ pub struct Cache {
     pressure: Arc<tokio::sync::Notify>,
     /// Held by the one who makes room.
     reclaiming: Mutex<()>,
+    /// Held by the one who writes the list of what is pinned.
+    pinning: Mutex<()>,
     /// All that was on disk at the start is on the books.
     counted: AtomicBool,
     /// The cache is being shut down.
@@ -132,9 +138,10 @@ impl Cache {
             config.readahead_max = config.readahead_max.min(config.size_max / 8);
         }
         let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
+        let pins = if config.bypass { Default::default() } else { pins::load(&config.dir) };
         let cache = Arc::new(Cache {
             files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2),
-            space: Mutex::new(Space::new(config.same_visit)),
+            space: Mutex::new(Space::new(config.same_visit, pins)),
             budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
             )),
@@ -149,6 +156,7 @@ impl Cache {
             metrics: Metrics::default(),
             pressure: Arc::default(),
             reclaiming: Mutex::default(),
+            pinning: Mutex::default(),
             counted: AtomicBool::new(config.bypass),
             stopping: AtomicBool::new(false),
             workers: Mutex::default(),
@@ -185,13 +193,17 @@ impl Cache {
         }
     }
 
-    /// Drop all versions of a file; reads that are under way finish. Returns the bytes given back.
+    /// Drop all versions of a file, pinned or not; it is not pinned any more. Reads that are under way finish. Returns the bytes given back.
     pub fn evict_file(&self, file: FileId) -> u64 {
         // Before the count is through, the disk knows more than the books.
         if !self.counted.load(Ordering::Acquire) {
             recovery::count_versions(self, file);
         }
-        let versions = self.space().versions_of(file);
+        let versions = {
+            let mut space = self.space();
+            space.unpin(file);
+            space.versions_of(file)
+        };
         versions.into_iter().map(|version| self.drop_file(file, version)).sum()
     }
 
@@ -211,6 +223,7 @@ impl Cache {
             bytes_used: space.bytes(),
             bytes_max: self.config.size_max,
             files: space.files(),
+            pinned_bytes: space.pinned_bytes(),
             degraded: self.health.degraded(),
         }
     }

@@ -51,9 +51,9 @@ pub fn claim(dir: &Path) -> Result<File> {
     create_private_dir(dir).map_err(|e| refuse("create", e))?;
     let lock = private_file(&dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
     lock_soon(&lock).map_err(|_| {
-        let message =
-            format!("{} is in use by another tier; give this one a directory of its own", dir.display());
-        Error::new(ErrorKind::Config, "cache directory:", message)
+        let message = format!("{} (give this one a directory of its own)", dir.display());
+        let why = std::io::Error::other("it is in use by another tier");
+        Error::new(ErrorKind::Busy, "cache directory:", message).with_source(why)
     })?;
     let marker = dir.join("FORMAT");
     match std::fs::read_to_string(&marker) {

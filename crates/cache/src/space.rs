@@ -3,7 +3,7 @@
 //! About 100 bytes of memory for each file on disk, whether it is in use or not. Order of locks: open files, then
 //! the books; the state of one file comes last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const PASSED_OVER_MAX: usize = 64;
 pub const DISK_UNIT: u64 = 4096;
 
 /// Of a file of this many bytes, with its map.
-fn room_of_whole(size: u64) -> u64 {
+pub fn room_of_whole(size: u64) -> u64 {
     size.next_multiple_of(DISK_UNIT).saturating_add(DISK_UNIT)
 }
 
@@ -44,7 +44,11 @@ pub struct Space {
     free_slots: Vec<u32>,
     /// The slot of a version of the file; the others hang on it.
     first: HashMap<FileId, u32>,
+    /// Without what is pinned: that does not leave.
     order: Sieve,
+    pins: HashSet<FileId>,
+    /// Since they were written to the disk.
+    pins_changed: bool,
     files: u64,
     bytes: u64,
     /// Bytes of fills that have been promised room and are not written yet.
@@ -68,12 +72,14 @@ struct Kept {
 }
 
 impl Space {
-    pub fn new(same_visit: Duration) -> Space {
+    pub fn new(same_visit: Duration, pins: HashSet<FileId>) -> Space {
         Space {
             kept: Vec::new(),
             free_slots: Vec::new(),
             first: HashMap::new(),
             order: Sieve::new(),
+            pins,
+            pins_changed: false,
             files: 0,
             bytes: 0,
             promised: 0,
@@ -85,6 +91,52 @@ impl Space {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub fn pin(&mut self, file: FileId) {
+        if self.pins.insert(file) {
+            self.pins_changed = true;
+            for slot in self.slots_of(file) {
+                self.order.remove(slot);
+            }
+        }
+    }
+
+    pub fn unpin(&mut self, file: FileId) {
+        if self.pins.remove(&file) {
+            self.pins_changed = true;
+            for slot in self.slots_of(file) {
+                self.order.insert(slot);
+            }
+        }
+    }
+
+    fn slots_of(&self, file: FileId) -> Vec<u32> {
+        self.versions(file).map(|(slot, _)| slot).collect()
+    }
+
+    pub fn pins(&self) -> &HashSet<FileId> {
+        &self.pins
+    }
+
+    /// To be written to the disk, if they are others than there.
+    pub fn changed_pins(&mut self) -> Option<HashSet<FileId>> {
+        std::mem::take(&mut self.pins_changed).then(|| self.pins.clone())
+    }
+
+    pub fn pins_are_changed(&mut self) {
+        self.pins_changed = true;
+    }
+
+    /// On disk, of what is pinned.
+    pub fn pinned_bytes(&self) -> u64 {
+        let slots = self.pins.iter().flat_map(|file| self.versions(*file)).map(|(slot, _)| slot);
+        slots.filter_map(|slot| Some(self.kept.get(slot as usize)?.as_ref()?.bytes)).sum()
+    }
+
+    /// Bytes that could be on disk if nothing else took its room.
+    pub fn reachable(&self, free_floor: u64) -> u64 {
+        self.bytes.saturating_add(self.free.saturating_sub(free_floor))
     }
 
     pub fn files(&self) -> u64 {
@@ -157,7 +209,9 @@ impl Space {
             }
         };
         self.first.insert(file, slot);
-        self.order.insert(slot);
+        if !self.pins.contains(&file) {
+            self.order.insert(slot);
+        }
         self.files += 1;
         slot
     }
@@ -279,20 +333,14 @@ impl Cache {
         let length = length.next_multiple_of(DISK_UNIT);
         self.space().promised += length;
         let room = Room { cache: self, bytes: length };
-        if self.excess(100) > 0 {
-            self.reclaim(100);
-        }
+        let fits = self.excess(100) == 0 || self.reclaim(100);
         self.pressure.notify_one();
-        match self.excess(100) {
-            0 => Ok(room),
-            _ => {
-                let (dir, space) = (self.config.dir.display(), self.space());
-                let (free, floor) = (space.free >> 20, self.config.free_floor >> 20);
-                Err(format!(
-                    "no room in {dir}: {free} MiB of the disk are free, {floor} MiB are to stay free"
-                ))
-            }
+        if fits {
+            return Ok(room);
         }
+        let (dir, space) = (self.config.dir.display(), self.space());
+        let (free, floor) = (space.free >> 20, self.config.free_floor >> 20);
+        Err(format!("no room in {dir}: {free} MiB of the disk are free, {floor} MiB are to stay free"))
     }
 
     /// Bytes above `percent` of the quota, or below the free floor.
@@ -301,17 +349,18 @@ impl Cache {
         self.space().excess(0, quota, self.config.free_floor)
     }
 
-    /// Evict until no more than `percent` of the quota is used, or nothing is left that may go.
-    fn reclaim(&self, percent: u64) {
+    /// Evict until no more than `percent` of the quota is used, or nothing is left that may go. True: all that was promised room by
+    /// then has it. What is promised room later is for who promises it to look after.
+    fn reclaim(&self, percent: u64) -> bool {
         // One at a time: two at once would both free what either needs.
         let _one = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed_over = 0;
         for _ in 0..VICTIMS_MAX {
             let wanted = self.excess(percent);
             if wanted == 0 {
-                break;
+                return true;
             }
-            let Some((slot, file, version, bytes)) = self.space().victim() else { break };
+            let Some((slot, file, version, bytes)) = self.space().victim() else { return false };
             let open = self.files.get_open(file, version);
             // A file that is handed out as a whole leaves as a whole, when its turn has come.
             let whole = open.as_ref().is_some_and(|open| open.is_lent());
@@ -325,6 +374,7 @@ impl Cache {
                 self.drop_file(file, version);
             }
         }
+        self.excess(percent) == 0
     }
 
     fn punch(&self, open: Option<Arc<CachedFile>>, file: FileId, version: Version, wanted: u64) -> u64 {
@@ -430,7 +480,7 @@ mod tests {
         let mut order = [1, 2, 3, 4];
         for turn in 0..24 {
             order.swap(turn % 4, (turn * 7 + 1) % 4);
-            let mut space = Space::new(Duration::ZERO);
+            let mut space = Space::new(Duration::ZERO, HashSet::new());
             for n in 1..=4 {
                 let before = space.add(id(9), version(n), 10);
                 assert_eq!(before.len(), usize::from(n) - 1);
@@ -448,7 +498,7 @@ mod tests {
 
     #[test]
     fn what_was_filled_before_the_scan_came_by_is_not_counted_twice() {
-        let mut space = Space::new(Duration::ZERO);
+        let mut space = Space::new(Duration::ZERO, HashSet::new());
         space.add(id(1), version(1), 4096);
         space.found(id(1), version(1), 1 << 20);
         assert_eq!((space.bytes(), space.files()), (1 << 20, 1));
@@ -458,7 +508,7 @@ mod tests {
 
     #[test]
     fn one_long_pass_is_no_visit_and_reading_again_is() {
-        let mut space = Space::new(Duration::from_secs(3600));
+        let mut space = Space::new(Duration::from_secs(3600), HashSet::new());
         space.add(id(1), version(1), 10 << 20);
         space.add(id(2), version(1), 10 << 20);
         for _ in 0..80 {
@@ -468,7 +518,7 @@ mod tests {
         space.order.again(0);
         space.touch(id(1), version(1), 128 << 10);
         assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(2)), "read more than once");
-        let mut space = Space::new(Duration::ZERO);
+        let mut space = Space::new(Duration::ZERO, HashSet::new());
         space.add(id(1), version(1), 10 << 20);
         space.add(id(2), version(1), 10 << 20);
         space.touch(id(1), version(1), 1);
@@ -476,8 +526,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pinned_never_has_to_go_in_any_version_before_it_is_unpinned() {
+        let mut space = Space::new(Duration::ZERO, HashSet::from([id(1)]));
+        space.add(id(1), version(1), 100);
+        space.add(id(2), version(1), 100);
+        space.pin(id(2));
+        space.add(id(2), version(2), 50);
+        space.add(id(3), version(1), 100);
+        assert_eq!(space.pinned_bytes(), 250);
+        assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(3)));
+        space.remove(id(3), version(1));
+        assert!(space.victim().is_none());
+        assert!(space.changed_pins().is_some() && space.changed_pins().is_none(), "told once");
+        space.unpin(id(2));
+        assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(2)));
+        assert_eq!((space.pinned_bytes(), space.changed_pins()), (100, Some(HashSet::from([id(1)]))));
+    }
+
+    #[test]
     fn promised_room_counts_until_it_is_given_back() {
-        let mut space = Space::new(Duration::ZERO);
+        let mut space = Space::new(Duration::ZERO, HashSet::new());
         space.free = 1000;
         space.add(id(1), version(1), 600);
         assert_eq!(space.excess(100, 700, 0), 0);

@@ -6,8 +6,10 @@ mod audit;
 mod flush;
 mod guard;
 mod jobs;
+mod listed;
 mod listen;
 mod paths;
+mod ready;
 mod report;
 mod warm;
 
@@ -27,17 +29,21 @@ use cache::Cache;
 use fair::Offenders;
 use origin::count::OriginMetrics;
 use prometheus_client::registry::Registry;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::watch;
 use types::ErrorKind;
-use vfs::{Vfs, WarmProgress};
+use vfs::Vfs;
 
+use crate::quantity::Size;
 use guard::Who;
 use jobs::Jobs;
 
 pub use audit::Audit;
 pub use guard::{Guard, Refusals};
 pub use listen::{Doors, bind};
+pub use ready::Phase;
+pub use report::status as status_of;
+
 pub use paths::{decode as decode_path, encode as encode_path};
 
 pub struct Admin {
@@ -54,17 +60,19 @@ pub struct Admin {
     pub started: Instant,
     pub under_way: UnderWay,
     pub guard: Guard,
+    pub phase: Phase,
 }
 
 /// What requests have started.
 pub struct UnderWay {
-    warming: Jobs<Arc<WarmProgress>>,
+    warming: Jobs<warm::Warming>,
     flushing: Jobs<flush::Watched>,
 }
 
 impl Default for UnderWay {
     fn default() -> UnderWay {
-        UnderWay { warming: Jobs::new("warm-up"), flushing: Jobs::new("flush") }
+        let numbers = Arc::<jobs::Numbers>::default();
+        UnderWay { warming: Jobs::new("warm-up", numbers.clone()), flushing: Jobs::new("flush", numbers) }
     }
 }
 
@@ -80,10 +88,13 @@ pub struct S3Facts {
 }
 
 /// Paths are percent-encoded, since they are bytes and JSON is text.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Paths {
-    pub paths: Vec<String>,
+struct ToEvict {
+    paths: Vec<String>,
+    /// Also what could not be brought again now.
+    #[serde(default)]
+    force: bool,
 }
 
 /// What went wrong, for a person to read.
@@ -130,7 +141,10 @@ pub async fn serve(admin: Arc<Admin>, doors: Doors, stop: watch::Receiver<bool>)
 
 /// What tells no name of a file and changes nothing.
 fn reading() -> Router<Arc<Admin>> {
-    Router::new().route("/healthz", get(async || "ok\n")).route("/metrics", get(metrics))
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready::answer))
+        .route("/metrics", get(metrics))
 }
 
 fn router(admin: Arc<Admin>) -> Router {
@@ -142,6 +156,8 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/warm/{job}", get(warm::progress))
         .route("/v1/flush", post(flush::start))
         .route("/v1/flush/{job}", get(flush::progress))
+        .route("/v1/jobs", get(listed::all))
+        .route("/v1/jobs/{job}/stop", post(listed::stop))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))
         .method_not_allowed_fallback(async || {
             let message = "this path takes another method: GET to look, POST to evict, warm and flush";
@@ -181,8 +197,18 @@ async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Ans
 }
 
 async fn evict(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+    let wrong = |e: String| {
+        let message = format!(r#"send {{"paths": ["/show/scene"], "force": false}} ({e})"#);
+        Problem::new(StatusCode::BAD_REQUEST, message)
+    };
+    let body = body.map_err(|e| wrong(e.to_string()))?;
+    let request: ToEvict = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    let paths = request.paths.iter().map(|path| decode(path)).collect::<Result<Vec<_>, _>>()?;
+    if !request.force {
+        refuse_only_copies(&admin.vfs, &paths).await?;
+    }
     let mut total = vfs::Evicted::default();
-    for path in decode_all(body)? {
+    for path in paths {
         let evicted = admin.vfs.evict(&path).await?;
         total.files += evicted.files;
         total.bytes += evicted.bytes;
@@ -190,14 +216,28 @@ async fn evict(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     Ok(Json(serde_json::json!({ "files": total.files, "bytes": total.bytes })))
 }
 
-fn decode_all(body: Body) -> Result<Vec<Vec<u8>>, Problem> {
-    let wrong = |e: String| {
-        let message = format!(r#"send {{"paths": ["/show/scene"]}} ({e})"#);
-        Problem::new(StatusCode::BAD_REQUEST, message)
-    };
-    let body = body.map_err(|e| wrong(e.to_string()))?;
-    let body: Paths = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
-    body.paths.iter().map(|path| decode(path)).collect()
+/// What is dropped while its origin is away is gone for as long as that lasts.
+async fn refuse_only_copies(vfs: &Vfs, paths: &[Vec<u8>]) -> Result<(), Problem> {
+    let mut all = vfs::OnlyCopies::default();
+    for path in paths {
+        let copies = vfs.only_copies(path).await?;
+        all.files += copies.files;
+        all.bytes += copies.bytes;
+        all.junctions.extend(copies.junctions);
+    }
+    if all.bytes == 0 {
+        return Ok(());
+    }
+    all.junctions.sort();
+    all.junctions.dedup();
+    let message = format!(
+        "the origin of {} is away, and {} of {} files are here alone: nobody can read them again before it is back; evict \
+         them all the same with --force",
+        all.junctions.join(", "),
+        Size(all.bytes),
+        all.files
+    );
+    Err(Problem::new(StatusCode::CONFLICT, message))
 }
 
 fn decode(path: &str) -> Result<Vec<u8>, Problem> {

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 use types::{ErrorKind, Result};
 
 use crate::address::Address;
@@ -32,7 +35,7 @@ enum Verb {
     /// Mount far storage on this machine, through a local disk cache
     Mount(MountArgs),
     /// Show how the running tier is doing
-    Status(ClientArgs),
+    Status(client::StatusArgs),
     /// Show what the tier knows of a path
     Stat {
         /// Path in the served tree
@@ -42,11 +45,16 @@ enum Verb {
     },
     /// Bring files and trees into the cache
     Warm(client::WarmArgs),
+    /// List warm-ups and flushes, watch one again, or stop one
+    Jobs(client::JobsArgs),
     /// Drop files and trees from the cache, and ask the origin at their next use
     Evict {
         /// Paths in the served tree
         #[arg(required = true)]
         paths: Vec<OsString>,
+        /// Also what is here alone while its origin is away
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         client: ClientArgs,
     },
@@ -202,21 +210,35 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Serve(args) => {
             // The protocol crate of S3 calls it an error when a client asks for what is not offered.
             log_to_stderr("info,s3s=off");
-            let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
-            let settings = Settings::build(file, &args)?;
-            runtime()?.block_on(serve::run(settings, args.json, args.attended)).map(|()| ExitCode::SUCCESS)
+            let (json, attended) = (args.json, args.attended);
+            let again = move || {
+                let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+                Settings::build(file, &args)
+            };
+            let settings = again()?;
+            set_log(settings.log.as_deref())?;
+            runtime()?
+                .block_on(serve::run(settings, json, attended, Box::new(again)))
+                .map(|()| ExitCode::SUCCESS)
         }
         Verb::Mount(args) => {
             log_to_stderr("info");
             let json = args.json;
-            let file = args.config.as_deref().map(config::read).transpose()?;
-            let settings = Settings::of_mount(file, args)?;
-            runtime()?.block_on(serve::run(settings, json, false)).map(|()| ExitCode::SUCCESS)
+            let again = move || {
+                let file = args.config.as_deref().map(config::read).transpose()?;
+                Settings::of_mount(file, args.clone())
+            };
+            let settings = again()?;
+            set_log(settings.log.as_deref())?;
+            runtime()?
+                .block_on(serve::run(settings, json, false, Box::new(again)))
+                .map(|()| ExitCode::SUCCESS)
         }
-        Verb::Status(client) => client::status(&client),
+        Verb::Status(args) => client::status(&args),
         Verb::Stat { path, client } => client::stat(&client, &path),
         Verb::Warm(args) => client::warm(&args),
-        Verb::Evict { paths, client } => client::evict(&client, &paths),
+        Verb::Evict { paths, force, client } => client::evict(&client, &paths, force),
+        Verb::Jobs(args) => client::jobs(&args),
         Verb::Flush(args) => client::flush(&args),
         Verb::Demo(args) => {
             log_to_stderr("warn");
@@ -240,14 +262,22 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     runtime.map_err(|e| types::Error::io("start", "the runtime", e))
 }
 
+const LOG_VARIABLE: &str = "FOREBAY_LOG";
+
+/// What is logged, and what changes that later.
+static LOG: OnceLock<(&'static str, reload::Handle<EnvFilter, Registry>)> = OnceLock::new();
+
 /// FOREBAY_LOG=debug or FOREBAY_LOG=cache=trace,info shows more.
-fn log_to_stderr(default: &str) {
-    let asked = std::env::var("FOREBAY_LOG").unwrap_or_default();
+fn log_to_stderr(default: &'static str) {
+    let asked = std::env::var(LOG_VARIABLE).unwrap_or_default();
     let odd = no_directive_of(&asked);
     let asked = if odd.is_some() || asked.is_empty() { default } else { &asked };
     let filter = EnvFilter::try_new(asked).unwrap_or_else(|_| EnvFilter::new(default));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    let _ = LOG.set((default, handle));
     if let Some(odd) = odd {
         tracing::warn!(
             "FOREBAY_LOG is ignored: \"{odd}\" is no level (error, warn, info, debug, trace, off) and no part=level"
@@ -264,6 +294,24 @@ fn no_directive_of(text: &str) -> Option<String> {
         None => !is_level(word),
     });
     odd.next().map(str::to_owned)
+}
+
+/// What the configuration says is logged from now on, where the environment does not say it.
+pub fn set_log(level: Option<&str>) -> Result<()> {
+    let Some((default, handle)) = LOG.get() else { return Ok(()) };
+    if std::env::var(LOG_VARIABLE).is_ok_and(|asked| !asked.is_empty() && no_directive_of(&asked).is_none()) {
+        return Ok(());
+    }
+    let level = level.unwrap_or(default);
+    let wrong = |why: &str| {
+        let message = format!("\"{level}\" is no level ({why}); write \"info\" or \"info,cache=debug\"");
+        types::Error::new(ErrorKind::Config, "log:", message)
+    };
+    if let Some(odd) = no_directive_of(level) {
+        return Err(wrong(&odd));
+    }
+    let filter = EnvFilter::try_new(level).map_err(|e| wrong(&e.to_string()))?;
+    handle.reload(filter).map_err(|e| wrong(&e.to_string()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod connection;
 mod flush;
+mod jobs;
 mod progress;
 mod status;
 mod warm;
@@ -22,7 +23,8 @@ use crate::quantity::Size;
 
 pub use connection::AdminAt;
 pub use flush::{FlushArgs, flush};
-pub use status::status;
+pub use jobs::{JobsArgs, jobs};
+pub use status::{StatusArgs, status, told};
 pub use warm::{WarmArgs, warm};
 
 /// A look at a tier that is stopped, or killed and not let go by its mount, would wait for ever.
@@ -61,8 +63,8 @@ pub fn stat(args: &ClientArgs, path: &OsString) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn evict(args: &ClientArgs, paths: &[OsString]) -> Result<ExitCode> {
-    let evicted = post(args, "/v1/evict", &json!({ "paths": encoded(paths) }))?;
+pub fn evict(args: &ClientArgs, paths: &[OsString], force: bool) -> Result<ExitCode> {
+    let evicted = post(args, "/v1/evict", &json!({ "paths": encoded(paths), "force": force }))?;
     if args.json {
         say!("{evicted:#}");
     } else {

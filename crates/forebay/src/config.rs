@@ -21,6 +21,8 @@ pub use s3::{Bucket, Key as S3Key, S3};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
+    /// What is logged: `"info"`, `"info,cache=debug"`. FOREBAY_LOG in the environment goes before it.
+    pub log: Option<String>,
     pub cache: Cache,
     pub nfs: Nfs,
     pub s3: S3,

@@ -19,6 +19,7 @@ use crate::address::Address;
 use crate::nas::Nas;
 use crate::quantity::{Size, Span};
 use crate::settings::Settings;
+use crate::signals::Signals;
 use crate::{cli, serve, wire_up};
 
 /// Bytes asked for in one call, and calls at the same time, of the reading client: what a kernel client with its
@@ -117,7 +118,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         served.port()
     );
     println!("Ctrl-C ends it.");
-    running.until_signal(false).await
+    running.until_signal(Signals::take()?, false, |_| ()).await
 }
 
 fn row(name: &str, tree: &Tree, origin_bytes: u64, origin_calls: u64) {

@@ -41,7 +41,7 @@ pub async fn run(args: NasArgs) -> Result<()> {
     serve::raise_descriptor_limit();
     let nas = Nas::start(&args.dir, args.nfs, args.limits).await?;
     println!("{}", serde_json::json!({ "nfs": nas.address.to_string() }));
-    serve::wait_for_signal(args.attended).await
+    serve::wait_for_the_end(args.attended).await
 }
 
 /// It serves until it is dropped.

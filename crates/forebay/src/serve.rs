@@ -9,17 +9,19 @@ use front_nfs::Registration;
 use namespace::Namespace;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
+use crate::admin::Admin;
 use crate::quantity::Size;
+use crate::reload::{Again, Live};
 use crate::settings::Settings;
+use crate::signals::{Asked, Signals};
 use crate::wire_up::{Mount, Tier};
-use crate::{admin, boot_clock, wire_up};
+use crate::{admin, boot_clock, client, wire_up};
 
 /// Calls under way are given this long at the end.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -31,10 +33,14 @@ const FLUSH: Duration = Duration::from_secs(20);
 /// A journal's disk that hangs must not hold the process for ever.
 const CLOSE: Duration = Duration::from_secs(10);
 
+/// Junctions are looked at so often, whether a client asks for them or not: one that is away is told of before it is missed.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
-/// input does.
-pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<()> {
+/// input does. `again`: what SIGHUP reads.
+pub async fn run(settings: Settings, announce: bool, attended: bool, again: Again) -> Result<()> {
     raise_descriptor_limit();
+    let signals = Signals::take()?;
     if let Some(dir) = &settings.mount {
         front_fuse::check_mount_point(dir)?; // before anybody is asked for anything
     }
@@ -69,7 +75,13 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
     let shown = nfs.as_deref().unwrap_or("none");
     let s3_shown = s3.as_deref().unwrap_or("none");
     info!(nfs = shown, s3 = s3_shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
-    let clock = tier.namespace.clock().clone();
+    let (clock, dir) = (tier.namespace.clock().clone(), settings.dir.clone());
+    let mut live = Live {
+        vfs: tier.admin.vfs.clone(),
+        exports: tier.exports.clone(),
+        keys: settings.s3.as_ref().map(|s3| s3.keys.clone()),
+        settings,
+    };
     let mut running = Running::start(tier);
     let served = match running.mount().await {
         Ok(mount) => {
@@ -82,14 +94,20 @@ pub async fn run(settings: Settings, announce: bool, attended: bool) -> Result<(
                     json!({ "nfs": nfs, "s3": s3, "admin": admin_address.to_string(), "mount": mount })
                 );
             }
-            running.until_signal(attended).await
+            let admin = running.admin.clone();
+            let asked = |asked| match asked {
+                Asked::End => {}
+                Asked::Reload => live.reload(&again),
+                Asked::Tell => tell_status(&admin),
+            };
+            running.until_signal(signals, attended, asked).await
         }
         Err(e) => running.stop().await.and(Err(e)),
     };
     if let Some(registration) = registration {
         registration.remove().await;
     }
-    boot_clock::close(&settings.dir, &clock);
+    boot_clock::close(&dir, &clock);
     served
 }
 
@@ -114,6 +132,8 @@ pub struct Running {
     cache: Arc<Cache>,
     namespace: Arc<Namespace>,
     vfs: Arc<Vfs>,
+    admin: Arc<Admin>,
+    looking: JoinHandle<()>,
 }
 
 impl Running {
@@ -126,6 +146,8 @@ impl Running {
             to_mount: tier.mount,
             mounted: None,
             vfs: tier.admin.vfs.clone(),
+            admin: tier.admin.clone(),
+            looking: tokio::spawn(look_at_junctions(tier.namespace.clone())),
             operator: tokio::spawn(admin::serve(tier.admin, tier.doors, stopped)),
             cache: tier.cache,
             namespace: tier.namespace,
@@ -134,10 +156,14 @@ impl Running {
 
     /// Mount, if the settings say so; where.
     pub async fn mount(&mut self) -> Result<Option<String>> {
-        let Some(Mount { config, vfs, metrics }) = self.to_mount.take() else { return Ok(None) };
+        let Some(Mount { config, vfs, metrics }) = self.to_mount.take() else {
+            self.admin.phase.serves();
+            return Ok(None);
+        };
         let mounted = Mounted::start(config, vfs, metrics).await?;
         let dir = mounted.mount_point().display().to_string();
         self.mounted = Some(mounted);
+        self.admin.phase.serves();
         Ok(Some(dir))
     }
 
@@ -151,9 +177,24 @@ impl Running {
         }
     }
 
-    pub async fn until_signal(self, attended: bool) -> Result<()> {
+    /// `asked`: what is done about signals that do not end it.
+    pub async fn until_signal(
+        self,
+        mut signals: Signals,
+        attended: bool,
+        mut asked: impl FnMut(Asked),
+    ) -> Result<()> {
+        let signalled = async {
+            loop {
+                match signals.next().await {
+                    Asked::End => return,
+                    other => asked(other),
+                }
+            }
+        };
         tokio::select! {
-            signal = wait_for_signal(attended) => signal?,
+            () = signalled => {}
+            () = end_of_input(), if attended => {}
             () = self.unmounted() => {}
         }
         info!("stopping: no new calls, {DRAIN:?} for those under way");
@@ -161,6 +202,8 @@ impl Running {
     }
 
     pub async fn stop(mut self) -> Result<()> {
+        self.admin.phase.stops();
+        self.looking.abort();
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount().await;
         }
@@ -219,16 +262,28 @@ fn dirty_bytes(junctions: &[JunctionLoad]) -> Size {
 }
 
 /// SIGTERM, SIGINT, and if `attended` the end of standard input.
-pub async fn wait_for_signal(attended: bool) -> Result<()> {
-    let failed = |e| Error::io("wait for", "signals", e);
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+pub async fn wait_for_the_end(attended: bool) -> Result<()> {
+    let mut signals = Signals::take()?;
+    let ended = async { while signals.next().await != Asked::End {} };
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = ended => {}
         () = end_of_input(), if attended => {}
     }
     Ok(())
+}
+
+async fn look_at_junctions(namespace: Arc<Namespace>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        namespace.look_at_junctions();
+    }
+}
+
+/// What `forebay status` would show, into the log.
+fn tell_status(admin: &Admin) {
+    for line in client::told(&admin::status_of(admin)) {
+        info!("SIGUSR1: {line}");
+    }
 }
 
 async fn end_of_input() {

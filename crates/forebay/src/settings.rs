@@ -45,6 +45,8 @@ pub struct Settings {
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
     pub rpcbind: bool,
+    /// What is logged; absent: what is for a tier.
+    pub log: Option<String>,
     pub admin: AdminSettings,
 }
 
@@ -166,6 +168,7 @@ impl Settings {
             nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,
+            log: file.log,
             admin: AdminSettings {
                 listen: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT).0,
                 metrics: file.admin.metrics.map(|address| address.0),

@@ -45,6 +45,8 @@ pub struct Tier {
     pub mount: Option<Mount>,
     pub admin: Arc<Admin>,
     pub doors: Doors,
+    /// Of the NFS server, to be replaced while it runs.
+    pub exports: Option<ExportRules>,
 }
 
 impl Tier {
@@ -68,7 +70,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut registry = Registry::default();
     let origin_metrics = OriginMetrics::default();
     origin_metrics.register(&mut registry);
-    registry.register_collector(Box::new(crate::process_io::ProcessIo));
+    crate::process::register(&mut registry);
 
     crate::private::claim(&settings.dir, &settings.journal.dir)?;
     let cache = Cache::open(settings.cache.clone())?;
@@ -117,10 +119,12 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     common.offenders.register(&mut registry);
     registry.register_collector(Box::new(DatabaseUp(vfs.clone())));
 
+    let exports = export_rules(&settings.exports, &vfs)?;
     let nfs = match settings.nfs {
-        Some(listen) => Some(nfs_server(listen, settings, &common, &vfs).await?),
+        Some(listen) => Some(nfs_server(listen, settings, exports.clone(), &common, &vfs).await?),
         None => None,
     };
+    let exports = nfs.as_ref().map(|_| exports);
     if let Some(nfs) = &nfs {
         nfs.register(&mut registry);
     }
@@ -152,6 +156,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         offenders: common.offenders,
         started: Instant::now(),
         under_way: Default::default(),
+        phase: Default::default(),
         guard: Guard {
             own_uid: door::own_uid(),
             token: Token::of(&settings.dir)?,
@@ -160,7 +165,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
             refusals: Refusals::default(),
         },
     });
-    Ok(Tier { cache, namespace, nfs, s3, mount, admin, doors })
+    Ok(Tier { cache, namespace, nfs, s3, mount, admin, doors, exports })
 }
 
 /// Where the operator is listened for.
@@ -249,13 +254,14 @@ fn connections_max(settings: &Settings, wanted: usize) -> usize {
 async fn nfs_server(
     listen: SocketAddr,
     settings: &Settings,
+    exports: ExportRules,
     common: &Common,
     vfs: &Arc<Vfs>,
 ) -> Result<NfsServer> {
     let config = front_nfs::Config {
         listen,
         handle_key: handle_key(&settings.dir)?,
-        exports: export_rules(&settings.exports, vfs)?,
+        exports,
         common: common.clone(),
         connections_max: connections_max(settings, front_nfs::Config::default().connections_max),
         ..Default::default()
@@ -267,7 +273,12 @@ fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
     Ok(NfsFacts { address: nfs.local_addr()?, connections: Box::new(nfs.connections()) })
 }
 
-async fn s3_server(s3: &S3Settings, settings: &Settings, common: &Common, vfs: &Arc<Vfs>) -> Result<S3Server> {
+async fn s3_server(
+    s3: &S3Settings,
+    settings: &Settings,
+    common: &Common,
+    vfs: &Arc<Vfs>,
+) -> Result<S3Server> {
     let config = front_s3::Config {
         listen: s3.listen,
         region: s3.region.clone(),
@@ -324,7 +335,7 @@ async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<
     Err(error)
 }
 
-fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules> {
+pub fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules> {
     let junctions = vfs.junctions();
     let id_of = |path: &String| {
         let known = junctions.iter().find(|j| j.path == *path).map(|j| j.id);

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
 use types::{Caller, JunctionId};
 
@@ -98,15 +100,17 @@ impl Default for Rule {
 }
 
 /// The most specific rule wins: one for the junction before one for all, then the longest prefix. No rule: refused.
+/// Clones are the same rules: what replaces them counts for all, from the next call on.
 #[derive(Clone, Debug)]
 pub struct ExportRules {
-    rules: Vec<Rule>,
+    /// Looked at by every call, so without a lock.
+    rules: Arc<ArcSwap<Vec<Rule>>>,
 }
 
 impl Default for ExportRules {
     /// Everybody, root squashed.
     fn default() -> ExportRules {
-        ExportRules { rules: vec![Rule::default()] }
+        ExportRules::new(vec![Rule::default()])
     }
 }
 
@@ -121,29 +125,12 @@ pub enum Refused {
 
 impl ExportRules {
     pub fn new(rules: Vec<Rule>) -> ExportRules {
-        ExportRules { rules }
+        ExportRules { rules: Arc::new(ArcSwap::from_pointee(rules)) }
     }
 
-    /// The rule for a client at a junction. Directories above junctions are for whoever may use any junction.
-    fn find(&self, junction: JunctionId, client: SocketAddr) -> Option<&Rule> {
-        let address = client.ip().to_canonical();
-        let mut best: Option<((bool, u8), &Rule)> = None;
-        for rule in &self.rules {
-            let applies = match rule.junction {
-                None => true,
-                Some(only) => only == junction || junction == JunctionId::VIRTUAL,
-            };
-            if !applies {
-                continue;
-            }
-            for network in rule.clients.iter().filter(|n| n.contains(address)) {
-                let rank = (rule.junction.is_some(), network.prefix);
-                if best.is_none_or(|(known, _)| rank > known) {
-                    best = Some((rank, rule));
-                }
-            }
-        }
-        best.map(|(_, rule)| rule).filter(|rule| !rule.privileged_port || client.port() < 1024)
+    /// By those of `other`.
+    pub fn replace(&self, other: ExportRules) {
+        self.rules.store(other.rules.load_full());
     }
 
     /// The rule by which this client may use anything at all, the narrowest one: where it stands. `None`: nobody
@@ -151,7 +138,8 @@ impl ExportRules {
     pub fn rule_of(&self, client: SocketAddr) -> Option<usize> {
         let address = client.ip().to_canonical();
         let admits = |rule: &Rule| !rule.privileged_port || client.port() < 1024;
-        let rules = self.rules.iter().enumerate().filter(|(_, rule)| admits(rule));
+        let rules = self.rules.load();
+        let rules = rules.iter().enumerate().filter(|(_, rule)| admits(rule));
         let prefixes = rules.filter_map(|(at, rule)| {
             let networks = rule.clients.iter().filter(|network| network.contains(address));
             networks.map(|network| network.prefix).max().map(|prefix| (prefix, at))
@@ -161,15 +149,15 @@ impl ExportRules {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.rules.len()
+        self.rules.load().len()
     }
 
     pub fn admits(&self, junction: JunctionId, client: SocketAddr) -> bool {
-        self.find(junction, client).is_some()
+        find(&self.rules.load(), junction, client).is_some()
     }
 
     pub fn is_read_only(&self, junction: JunctionId, client: SocketAddr) -> bool {
-        self.find(junction, client).is_none_or(|rule| rule.read_only)
+        find(&self.rules.load(), junction, client).is_none_or(|rule| rule.read_only)
     }
 
     /// As whom does this call act?
@@ -179,7 +167,8 @@ impl ExportRules {
         client: SocketAddr,
         credentials: &Credentials,
     ) -> Result<Caller, Refused> {
-        let rule = self.find(junction, client).ok_or(Refused::Client)?;
+        let rules = self.rules.load();
+        let rule = find(&rules, junction, client).ok_or(Refused::Client)?;
         let nobody =
             Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new(), trusted: false };
         match (credentials, rule.squash) {
@@ -188,6 +177,28 @@ impl ExportRules {
             _ => Err(Refused::Credentials),
         }
     }
+}
+
+/// The rule for a client at a junction. Directories above junctions are for whoever may use any junction.
+fn find(rules: &[Rule], junction: JunctionId, client: SocketAddr) -> Option<&Rule> {
+    let address = client.ip().to_canonical();
+    let mut best: Option<((bool, u8), &Rule)> = None;
+    for rule in rules {
+        let applies = match rule.junction {
+            None => true,
+            Some(only) => only == junction || junction == JunctionId::VIRTUAL,
+        };
+        if !applies {
+            continue;
+        }
+        for network in rule.clients.iter().filter(|n| n.contains(address)) {
+            let rank = (rule.junction.is_some(), network.prefix);
+            if best.is_none_or(|(known, _)| rank > known) {
+                best = Some((rank, rule));
+            }
+        }
+    }
+    best.map(|(_, rule)| rule).filter(|rule| !rule.privileged_port || client.port() < 1024)
 }
 
 fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
@@ -242,6 +253,16 @@ mod tests {
         assert_eq!(uid(&rules, 1, "[fd00::1]:700", &sys(5, 5, &[])), Err(Refused::Client));
         assert_eq!(uid(&rules, 1, "11.0.0.1:700", &root), Err(Refused::Client));
         assert_eq!(uid(&rules, 1, "[::ffff:10.1.0.1]:700", &root), Ok(0), "mapped addresses are IPv4");
+    }
+
+    #[test]
+    fn rules_that_replace_others_count_from_the_next_call_on() {
+        let rules = ExportRules::new(vec![rule(None, &["10.0.0.0/8"], Squash::Root)]);
+        let (served, root) = (rules.clone(), sys(0, 0, &[]));
+        assert_eq!(uid(&served, 1, "10.1.1.1:700", &root), Ok(NOBODY));
+        rules.replace(ExportRules::new(vec![rule(None, &["11.0.0.0/8"], Squash::None)]));
+        assert_eq!(uid(&served, 1, "10.1.1.1:700", &root), Err(Refused::Client));
+        assert_eq!(uid(&served, 1, "11.1.1.1:700", &root), Ok(0));
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub struct NfsServer {
 impl NfsServer {
     pub async fn bind(config: Config, vfs: Arc<Vfs>) -> Result<NfsServer> {
         let listener = TcpListener::bind(config.listen).await.map_err(|e| {
-            let message = format!("on {}: {e}; choose another address with --nfs", config.listen);
-            Error::new(ErrorKind::Config, "listen for NFS", message)
+            let message = format!("on {} (choose another address with --nfs)", config.listen);
+            Error::new(ErrorKind::Busy, "listen for NFS", message).with_source(e)
         })?;
         let shared = Arc::new(Shared {
             vfs,
@@ -120,7 +120,8 @@ impl NfsServer {
 /// The group of those that no rule admits; the others are the export rules.
 const STRANGERS: usize = 0;
 
-/// Where there are several export rules, the clients of none of them get all connections.
+/// Where there are several export rules, the clients of none of them get all connections. A rule that is added while the server
+/// runs has no bound of its own before the next start.
 fn limits(config: &Config) -> Limits {
     let all = config.connections_max.max(1);
     let of_export = if config.exports.count() > 1 { all - all / 4 } else { all };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use types::Caller;
 
 /// What signs requests. Never shown: not by `Debug`, not in an error, not in a log.
@@ -59,7 +60,7 @@ pub enum Right {
     Write,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessKey {
     pub id: String,
     pub secret: Secret,
@@ -84,27 +85,52 @@ impl AccessKey {
     }
 }
 
-/// All keys, by their ids.
+/// All keys, by their ids. Clones are the same keys: what replaces them counts for all, from the next request on.
 #[derive(Clone, Debug, Default)]
-pub struct Keys(HashMap<String, Arc<AccessKey>>);
+pub struct Keys(Arc<ArcSwap<HashMap<String, Arc<AccessKey>>>>);
 
 impl Keys {
     pub fn new(keys: Vec<AccessKey>) -> Keys {
-        Keys(keys.into_iter().map(|key| (key.id.clone(), Arc::new(key))).collect())
+        let keys = keys.into_iter().map(|key| (key.id.clone(), Arc::new(key)));
+        Keys(Arc::new(ArcSwap::from_pointee(keys.collect())))
     }
 
-    pub fn get(&self, id: &str) -> Option<&Arc<AccessKey>> {
-        self.0.get(id)
+    /// By those of `other`. False: they are the same.
+    pub fn replace(&self, other: &Keys) -> bool {
+        let (new, old) = (other.0.load_full(), self.0.load_full());
+        self.0.store(new.clone());
+        new != old
+    }
+
+    pub fn get(&self, id: &str) -> Option<Arc<AccessKey>> {
+        self.0.load().get(id).cloned()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.load().is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_replace_others_count_from_the_next_request_on() {
+        let key = |id: &str, secret: &str| AccessKey {
+            id: id.to_owned(),
+            secret: Secret::new(secret.to_owned()),
+            read: Buckets::All,
+            write: Buckets::All,
+            caller: Caller::root(),
+        };
+        let keys = Keys::new(vec![key("A", "one")]);
+        let served = keys.clone();
+        assert!(!keys.replace(&Keys::new(vec![key("A", "one")])), "the same");
+        assert!(keys.replace(&Keys::new(vec![key("A", "two")])), "another secret");
+        assert!(keys.replace(&Keys::new(vec![key("B", "two")])));
+        assert!(served.get("A").is_none() && served.get("B").is_some());
+    }
 
     #[test]
     fn rights_are_per_bucket_and_a_secret_is_not_shown() {

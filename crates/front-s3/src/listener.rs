@@ -48,9 +48,10 @@ impl S3Server {
             return Err(refuse("no access key is configured; name one in a [[s3.key]] table".to_owned()));
         }
         let tls = config.certificate.as_ref().map(tls::acceptor).transpose()?;
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .map_err(|e| refuse(format!("on {}: {e}; choose another address with --s3", config.listen)))?;
+        let listener = TcpListener::bind(config.listen).await.map_err(|e| {
+            let message = format!("on {} (choose another address with --s3)", config.listen);
+            Error::new(ErrorKind::Busy, "serve S3", message).with_source(e)
+        })?;
         let shared = Arc::new(Shared {
             vfs,
             facts: Facts::open(&config.facts)?,

@@ -122,7 +122,7 @@ pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Re
         scope: scope.clone(),
         previous: claim.signature.clone(),
     };
-    Ok(Verified { key: key.clone(), payload: payload(&claim, signer)? })
+    Ok(Verified { key, payload: payload(&claim, signer)? })
 }
 
 fn payload(claim: &Claim, signer: ChunkSigner) -> Result<Payload, Refusal> {

@@ -71,7 +71,7 @@ impl Namespace {
         self.refresh(id, Join::StartedAfterAsking).await.map(Found::Node)
     }
 
-    fn start_refresh(self: &Arc<Self>, id: FileId) {
+    pub(crate) fn start_refresh(self: &Arc<Self>, id: FileId) {
         let this = self.clone();
         drop(self.attr_flights.start_or_join(id, move || this.ask_attr(id)));
     }

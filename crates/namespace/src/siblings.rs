@@ -94,6 +94,14 @@ impl Namespace {
         }
     }
 
+    /// Ask each origin about its root, whatever is known of it: who is away is known to be so before a client asks. Begins it only;
+    /// the answer is noted as every other one is.
+    pub fn look_at_junctions(self: &Arc<Self>) {
+        for root in self.junctions.values().map(|junction| junction.root) {
+            self.start_refresh(root);
+        }
+    }
+
     /// A first name is looked up in a directory: if it is small and was never listed, list it in the meantime.
     pub(crate) fn list_early(self: &Arc<Self>, dir: &Node) {
         if self.is_to_be_listed(dir) && dir.attr().size <= LIST_EARLY_MAX {

@@ -37,7 +37,7 @@ pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
 pub use kept::Changes;
-pub use warm::{WarmMode, WarmProgress};
+pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
 pub use writing::{WritePolicy, Writing};

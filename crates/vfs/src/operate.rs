@@ -45,7 +45,7 @@ impl Vfs {
         })
     }
 
-    /// Drop cached bytes of a file or tree and forget how fresh its metadata is.
+    /// Drop cached bytes of a file or tree, pinned or not, and forget how fresh its metadata is.
     pub async fn evict(&self, path: &[u8]) -> Result<Evicted> {
         let start = self.resolve(path).await?;
         if self.local(start.id).is_some() {
@@ -58,6 +58,7 @@ impl Vfs {
             evicted.bytes += bytes;
         };
         self.namespace.expire_tree(start.id, drop_bytes).await?;
+        self.cache.keep_pins()?;
         Ok(evicted)
     }
 }

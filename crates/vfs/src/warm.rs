@@ -1,10 +1,10 @@
 //! Warm-up: names and attributes of whole trees, and bytes if wanted, before anybody asks for them.
 //!
 //! A first walk counts what there is, which is all that is to be done for metadata. A second one, over names that are
-//! known by then, brings the bytes. Nothing is kept of the walks, so a tree may be of any size, and what is here is not
+//! known by then, brings the bytes, if they fit: what would push itself out again is not begun. Nothing is kept of the walks, so a tree may be of any size, and what is here is not
 //! fetched again, so a warm-up that was ended goes on where it was.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,6 +33,19 @@ pub enum WarmMode {
     Data,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WarmOrder {
+    pub mode: WarmMode,
+    /// The files stay: nothing of them is evicted to make room, until an operator evicts them.
+    pub pin: bool,
+}
+
+impl From<WarmMode> for WarmOrder {
+    fn from(mode: WarmMode) -> WarmOrder {
+        WarmOrder { mode, pin: false }
+    }
+}
+
 /// Counters of a running or finished warm-up; shared, so that a front can show progress.
 #[derive(Debug, Default)]
 pub struct WarmProgress {
@@ -42,6 +55,10 @@ pub struct WarmProgress {
     pub bytes: AtomicU64,
     /// Of these bytes, on the cache disk before.
     pub bytes_here: AtomicU64,
+    /// What all of it takes on the cache disk, without what is pinned there already.
+    pub needed: AtomicU64,
+    /// What is there for it; told with `counted`.
+    pub room: AtomicU64,
     /// The walk is over: what it has found is all.
     pub counted: AtomicBool,
     /// Bytes per second that the origin gives, as far as it was seen busy; 0 before.
@@ -70,6 +87,11 @@ impl WarmProgress {
         self.stop.load(Relaxed)
     }
 
+    /// All that was found can be here at the same time; known with `counted`.
+    pub fn fits(&self) -> bool {
+        self.needed.load(Relaxed) <= self.room.load(Relaxed)
+    }
+
     fn failed(&self, error: &Error) {
         warn!("warm: {error}");
         self.errors.fetch_add(1, Relaxed);
@@ -85,18 +107,26 @@ impl WarmProgress {
 
 impl Vfs {
     /// Bring what is below these paths here. One bad path does not stop the rest; errors are counted in `progress`, and
-    /// make the whole an error in the end.
-    pub async fn warm(&self, paths: &[Vec<u8>], mode: WarmMode, progress: &Arc<WarmProgress>) {
-        self.warm_metadata(paths, progress).await;
-        match mode {
+    /// make the whole an error in the end. Bytes that do not fit are not begun with: `progress` says so.
+    pub async fn warm(&self, paths: &[Vec<u8>], order: impl Into<WarmOrder>, progress: &Arc<WarmProgress>) {
+        let order = order.into();
+        self.warm_metadata(paths, order.pin, progress).await;
+        match order.mode {
             WarmMode::Metadata => progress.files_done.store(progress.files.load(Relaxed), Relaxed),
-            WarmMode::Data if progress.is_stopped() => {}
-            WarmMode::Data => self.warm_data(paths, progress).await,
+            WarmMode::Data if progress.is_stopped() || !progress.fits() => {}
+            WarmMode::Data => {
+                self.warm_data(paths, order.pin, progress).await;
+                if order.pin
+                    && let Err(e) = self.cache.keep_pins()
+                {
+                    progress.failed(&e);
+                }
+            }
         }
     }
 
     /// Find what is below these paths.
-    async fn warm_metadata(&self, paths: &[Vec<u8>], progress: &WarmProgress) {
+    async fn warm_metadata(&self, paths: &[Vec<u8>], pin: bool, progress: &WarmProgress) {
         for path in paths {
             let mut walk = Walk::from(self, path).await;
             while let Some(files) = walk.next().await {
@@ -116,12 +146,16 @@ impl Vfs {
             }
             progress.directories.fetch_add(walk.directories, Relaxed);
         }
+        progress.room.store(self.cache.room_to_warm(pin), Relaxed);
         progress.counted.store(true, Relaxed);
     }
 
     fn count(&self, file: &Found, progress: &WarmProgress) {
         progress.files.fetch_add(1, Relaxed);
         progress.bytes.fetch_add(file.attr().size, Relaxed);
+        if !self.cache.is_pinned(file.id()) {
+            progress.needed.fetch_add(cache::room_for(file.attr().size), Relaxed);
+        }
         let here = key_of(file).map_or(0, |key| self.cache.cached_bytes(&key));
         progress.bytes_here.fetch_add(here, Relaxed);
         if let Found::Node(node) = file
@@ -132,7 +166,7 @@ impl Vfs {
         }
     }
 
-    async fn warm_data(&self, paths: &[Vec<u8>], progress: &Arc<WarmProgress>) {
+    async fn warm_data(&self, paths: &[Vec<u8>], pin: bool, progress: &Arc<WarmProgress>) {
         progress.forget_failures();
         let mut tasks = JoinSet::new();
         let note = |outcome: Option<std::result::Result<Result<()>, tokio::task::JoinError>>| match outcome {
@@ -155,6 +189,9 @@ impl Vfs {
                     }
                     if progress.is_stopped() {
                         return; // the tasks end with their set
+                    }
+                    if pin {
+                        self.cache.pin(file.id());
                     }
                     tasks.spawn(self.file_warmer(file, progress.clone()));
                 }
@@ -196,6 +233,49 @@ impl Vfs {
             progress.bytes_done.fetch_add(key.size.saturating_sub(fetched), Relaxed);
             Ok(())
         }
+    }
+}
+
+/// What an eviction would drop although nobody could bring it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnlyCopies {
+    /// Paths of junctions whose origin is away.
+    pub junctions: Vec<String>,
+    pub files: u64,
+    pub bytes: u64,
+}
+
+impl Vfs {
+    /// Of what is at this path and below it, what is here while its origin is away.
+    pub async fn only_copies(&self, path: &[u8]) -> Result<OnlyCopies> {
+        let away: HashMap<_, _> = self
+            .namespace
+            .junctions()
+            .into_iter()
+            .filter(|j| j.outage.is_some())
+            .map(|j| (j.id, j.path))
+            .collect();
+        let mut copies = OnlyCopies::default();
+        if away.is_empty() {
+            return Ok(copies);
+        }
+        let mut walk = Walk::from(self, path).await;
+        while let Some(files) = walk.next().await {
+            // What cannot be listed now is not found by an eviction either.
+            for file in files.unwrap_or_default() {
+                let Found::Node(node) = &file else { continue };
+                let Some(junction) = away.get(&node.junction()) else { continue };
+                let bytes = key_of(&file).map_or(0, |key| self.cache.cached_bytes(&key));
+                if bytes > 0 {
+                    copies.files += 1;
+                    copies.bytes += bytes;
+                    if !copies.junctions.contains(junction) {
+                        copies.junctions.push(junction.clone());
+                    }
+                }
+            }
+        }
+        Ok(copies)
     }
 }
 

@@ -76,9 +76,9 @@ impl RealDisk {
         }
         let lock = private_file().open(path.join("LOCK")).map_err(|e| refuse("write in", e))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let message =
-                format!("{} is in use by another tier; give this one a directory of its own", path.display());
-            Error::new(ErrorKind::Config, "journal directory:", message)
+            let message = format!("{} (give this one a directory of its own)", path.display());
+            let why = io::Error::other("it is in use by another tier");
+            Error::new(ErrorKind::Busy, "journal directory:", message).with_source(why)
         })?;
         let directory = File::open(path).map_err(|e| refuse("open", e))?;
         Ok(RealDisk { path: path.to_path_buf(), directory, _lock: lock })

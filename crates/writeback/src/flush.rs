@@ -130,6 +130,13 @@ impl Flusher {
         Flushing { shared: self.shared.clone(), sequences }
     }
 
+    /// From now on. False: nothing of this junction is written back.
+    pub fn set_policy(&self, junction: JunctionId, policy: FlushPolicy) -> bool {
+        let is_known = self.shared.plan().set_policy(junction, policy);
+        self.shared.bell.notify_one();
+        is_known
+    }
+
     pub fn waiting(&self) -> Waiting {
         let plan = self.shared.plan();
         Waiting { operations: plan.len(), parked: plan.parked().cloned().collect() }

@@ -137,6 +137,14 @@ impl Plan {
         }
     }
 
+    /// From now on. Whether the origin commits whole files is its nature, and stays.
+    pub fn set_policy(&mut self, junction: JunctionId, policy: FlushPolicy) -> bool {
+        let Some(queue) = self.queues.get_mut(&junction) else { return false };
+        queue.bucket = policy.bytes_per_second.map(Bucket::new);
+        queue.policy = FlushPolicy { whole_files: queue.policy.whole_files, ..policy };
+        true
+    }
+
     pub fn policy(&self, junction: JunctionId) -> FlushPolicy {
         self.queues.get(&junction).map(|queue| queue.policy.clone()).unwrap_or_default()
     }

@@ -36,8 +36,11 @@ pub fn of_tier(admin: SocketAddr) -> Result<String> {
         Error::new(ErrorKind::Unavailable, "read the configuration of", message)
     };
     let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-    let mut response =
-        agent.get(format!("http://{admin}/v1/status")).call().map_err(|e| refuse(e.to_string()))?;
+    let mut asked = agent.get(format!("http://{admin}/v1/status"));
+    if let Some(token) = crate::rig::admin_token() {
+        asked = asked.header("authorization", token);
+    }
+    let mut response = asked.call().map_err(|e| refuse(e.to_string()))?;
     let text = response.body_mut().read_to_string().map_err(|e| refuse(e.to_string()))?;
     told(&text).map_err(|e| refuse(e.to_string()))
 }

@@ -20,8 +20,11 @@ impl Counters {
             Error::new(ErrorKind::Unavailable, "read the counters of", message)
         };
         let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-        let mut response =
-            agent.get(format!("http://{admin}/metrics")).call().map_err(|e| refuse(e.to_string()))?;
+        let mut asked = agent.get(format!("http://{admin}/metrics"));
+        if let Some(token) = crate::rig::admin_token() {
+            asked = asked.header("authorization", token);
+        }
+        let mut response = asked.call().map_err(|e| refuse(e.to_string()))?;
         let text = response.body_mut().read_to_string().map_err(|e| refuse(e.to_string()))?;
         Ok(Counters::parse(&text))
     }

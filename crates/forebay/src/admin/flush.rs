@@ -32,6 +32,12 @@ pub struct Watched {
     outcome: Mutex<Option<Vec<String>>>,
 }
 
+impl Watched {
+    pub fn told(&self) -> Value {
+        json!({ "junctions": self.junctions })
+    }
+}
+
 pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     let wrong = |e: String| {
         let example = r#"{"path": "/show/scene", "wait": false}, or {} for everything"#;
@@ -62,6 +68,7 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
                     *job.progress.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
                 }
                 () = job.unwatched() => {}
+                () = job.stopped() => {}
             }
             job.end();
         });

@@ -1,6 +1,7 @@
 //! Work that one request starts and others watch: bounded in number, and told when nobody watches it any more.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,46 +23,59 @@ const WITHIN_MAX: Duration = Duration::from_secs(5);
 pub struct Jobs<P> {
     /// What one of them is called.
     name: &'static str,
-    kept: Mutex<Kept<P>>,
+    numbers: Arc<Numbers>,
+    kept: Mutex<VecDeque<Arc<Job<P>>>>,
 }
 
-struct Kept<P> {
-    next: u64,
-    jobs: VecDeque<Arc<Job<P>>>,
-}
+/// Jobs of all kinds are counted together, so that a number names one.
+#[derive(Debug, Default)]
+pub struct Numbers(AtomicU64);
 
 pub struct Job<P> {
     pub number: u64,
     pub progress: P,
     done: watch::Sender<bool>,
+    /// Somebody wants it to end.
+    stop: watch::Sender<bool>,
+    began: Instant,
     looked_at: Mutex<Instant>,
 }
 
 impl<P> Jobs<P> {
-    pub fn new(name: &'static str) -> Jobs<P> {
-        Jobs { name, kept: Mutex::new(Kept { next: 0, jobs: VecDeque::new() }) }
+    pub fn new(name: &'static str, numbers: Arc<Numbers>) -> Jobs<P> {
+        Jobs { name, numbers, kept: Mutex::default() }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// All that are remembered, the oldest first.
+    pub fn all(&self) -> Vec<Arc<Job<P>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     pub fn begin(&self, progress: P) -> Result<Arc<Job<P>>, Problem> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.jobs.iter().filter(|job| !job.is_done()).count() >= RUNNING_MAX {
+        if kept.iter().filter(|job| !job.is_done()).count() >= RUNNING_MAX {
             let name = self.name;
             let message = format!("no further {name} while {RUNNING_MAX} are under way; wait for one to end");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
-        if kept.jobs.len() >= REMEMBERED_MAX
-            && let Some(old) = kept.jobs.iter().position(|job| job.is_done())
+        if kept.len() >= REMEMBERED_MAX
+            && let Some(old) = kept.iter().position(|job| job.is_done())
         {
-            kept.jobs.remove(old);
+            kept.remove(old);
         }
-        kept.next += 1;
         let job = Arc::new(Job {
-            number: kept.next,
+            number: self.numbers.0.fetch_add(1, Ordering::Relaxed) + 1,
             progress,
             done: watch::Sender::new(false),
+            stop: watch::Sender::new(false),
+            began: Instant::now(),
             looked_at: Mutex::new(Instant::now()),
         });
-        kept.jobs.push_back(job.clone());
+        kept.push_back(job.clone());
         Ok(job)
     }
 
@@ -77,9 +91,8 @@ impl<P> Jobs<P> {
         Ok(job)
     }
 
-    fn find(&self, number: &str) -> Result<Arc<Job<P>>, Problem> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = kept.jobs.iter().find(|job| job.number.to_string() == number).cloned();
+    pub fn find(&self, number: &str) -> Result<Arc<Job<P>>, Problem> {
+        let job = self.all().into_iter().find(|job| job.number.to_string() == number);
         let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("no {} has number {number}", self.name));
         job.ok_or_else(unknown)
     }
@@ -92,6 +105,19 @@ impl<P> Job<P> {
 
     pub fn end(&self) {
         self.done.send_replace(true);
+    }
+
+    pub fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Returns when somebody wants it to end.
+    pub async fn stopped(&self) {
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
     fn watched(&self) {
@@ -114,7 +140,7 @@ mod tests {
 
     #[test]
     fn not_too_many_run_and_finished_ones_are_forgotten_first() {
-        let jobs = Jobs::new("trial");
+        let jobs = Jobs::new("trial", Arc::default());
         let running: Vec<_> = (0..RUNNING_MAX).map(|i| jobs.begin(i).expect("there is room")).collect();
         assert!(jobs.begin(0).is_err());
         running[0].end();
@@ -128,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_looks_is_told_of_the_end_at_once() {
-        let jobs = Arc::new(Jobs::new("trial"));
+        let jobs = Arc::new(Jobs::new("trial", Arc::default()));
         let job = jobs.begin(()).expect("there is room");
         let within = |ms: &str| RawQuery(Some(format!("within_ms={ms}")));
         assert!(!jobs.look("1", within("1")).await.expect("known").is_done());

@@ -45,8 +45,8 @@ pub struct Doors {
 
 pub async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|e| {
-        let message = format!("on {address}: {e}; choose another address with {option}");
-        Error::new(ErrorKind::Unavailable, "listen for the operator", message)
+        let message = format!("on {address} (choose another address with {option})");
+        Error::new(ErrorKind::Busy, "listen for the operator", message).with_source(e)
     })
 }
 

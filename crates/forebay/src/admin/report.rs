@@ -44,6 +44,7 @@ pub fn status(admin: &Admin) -> Value {
         "cache": {
             "bytes_used": cache.bytes_used,
             "bytes_max": cache.bytes_max,
+            "pinned_bytes": cache.pinned_bytes,
             "files": cache.files,
             "degraded": cache.degraded,
             "hit_bytes": metrics.hit_bytes.get(),

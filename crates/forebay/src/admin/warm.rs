@@ -7,15 +7,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use types::Error;
-use vfs::WarmMode;
+use vfs::{WarmMode, WarmOrder, WarmProgress};
 
 use super::{Admin, Answer, Body, Problem, decode};
 
-/// Paths up to this many are looked for at once, so that a wrong one is told at once.
+/// Of so few paths it is told at once if all of them are wrong. One that is right is warmed, whatever the others are.
 const CHECKED_MAX: usize = 16;
+/// That a list of jobs tells.
+const PATHS_TOLD_MAX: usize = 8;
 /// A body of a request: some 100,000 paths.
 pub const BODY_MAX: usize = 16 << 20;
 
@@ -28,9 +30,41 @@ struct Request {
     /// Goes on although nobody looks.
     #[serde(default)]
     detach: bool,
+    /// The files stay until they are evicted by an operator.
+    #[serde(default)]
+    pin: bool,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+/// A warm-up, as it was asked for, and how far it is.
+pub struct Warming {
+    progress: Arc<WarmProgress>,
+    /// Percent-encoded; the first of them.
+    paths: Vec<String>,
+    all_paths: usize,
+    mode: Mode,
+    pin: bool,
+}
+
+impl Warming {
+    pub fn stop(&self) {
+        self.progress.stop();
+    }
+
+    pub fn told(&self) -> Value {
+        json!({
+            "paths": self.paths,
+            "all_paths": self.all_paths,
+            "mode": self.mode,
+            "pin": self.pin,
+            "bytes": self.progress.bytes_done.load(Relaxed),
+            "found_bytes": self.progress.bytes.load(Relaxed),
+            "stopped": self.progress.is_stopped(),
+            "errors": self.progress.errors.load(Relaxed),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
     #[default]
@@ -47,12 +81,28 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     let request: Request = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
     let paths = request.paths.iter().map(|path| decode(path)).collect::<Result<Vec<_>, _>>()?;
     if paths.len() <= CHECKED_MAX {
+        let mut wrong = None;
         for path in &paths {
             let named = |e: Error| Error::new(e.kind(), "warm", path.escape_ascii()).with_source(e);
-            admin.vfs.resolve(path).await.map_err(named)?;
+            match admin.vfs.resolve(path).await.map_err(named) {
+                Ok(_) => {
+                    wrong = None;
+                    break;
+                }
+                Err(e) => wrong = Some(e),
+            }
+        }
+        if let Some(e) = wrong {
+            return Err(e.into());
         }
     }
-    let job = admin.under_way.warming.begin(Arc::default())?;
+    let job = admin.under_way.warming.begin(Warming {
+        progress: Arc::default(),
+        all_paths: paths.len(),
+        paths: request.paths.into_iter().take(PATHS_TOLD_MAX).collect(),
+        mode: request.mode,
+        pin: request.pin,
+    })?;
     let number = job.number;
     let vfs = admin.vfs.clone();
     tokio::spawn(async move {
@@ -60,9 +110,12 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
             Mode::Data => WarmMode::Data,
             Mode::Metadata => WarmMode::Metadata,
         };
+        let order = WarmOrder { mode, pin: request.pin };
+        let progress = &job.progress.progress;
         tokio::select! {
-            () = vfs.warm(&paths, mode, &job.progress) => {}
-            () = job.unwatched(), if !request.detach => job.progress.stop(),
+            () = vfs.warm(&paths, order, progress) => {}
+            () = job.stopped() => progress.stop(),
+            () = job.unwatched(), if !request.detach => progress.stop(),
         }
         job.end();
     });
@@ -71,7 +124,11 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
 
 pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>, how: RawQuery) -> Answer {
     let job = admin.under_way.warming.look(&number, how).await?;
-    let progress = &job.progress;
+    let progress = &job.progress.progress;
+    let away = admin.vfs.junctions().into_iter().filter_map(|j| {
+        let outage = j.outage?;
+        Some(format!("{}: {}", j.path, outage.reason.name()))
+    });
     Ok(Json(json!({
         "job": job.number,
         "done": job.is_done(),
@@ -82,6 +139,11 @@ pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String
             "bytes": progress.bytes.load(Relaxed),
             "bytes_here": progress.bytes_here.load(Relaxed),
         },
+        "needed_bytes": progress.needed.load(Relaxed),
+        "room_bytes": progress.room.load(Relaxed),
+        "fits": progress.fits(),
+        "pin": job.progress.pin,
+        "away": away.collect::<Vec<_>>(),
         "origin_rate": progress.rate.load(Relaxed),
         "directories": progress.directories.load(Relaxed),
         "files": progress.files_done.load(Relaxed),

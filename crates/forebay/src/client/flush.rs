@@ -46,6 +46,14 @@ pub fn flush(args: &FlushArgs) -> Result<ExitCode> {
     finish(args, &last, start.elapsed().as_secs_f64())
 }
 
+/// The wait for one that another command has begun, to its end.
+pub fn watch_job(client: &ClientArgs, job: &Value) -> Result<ExitCode> {
+    let args = FlushArgs { path: None, wait: true, client: client.clone() };
+    let start = Instant::now();
+    let last = watch(&args, &json!({ "flush": job }))?;
+    finish(&args, &last, start.elapsed().as_secs_f64())
+}
+
 fn told_at_begin(begun: &Value) -> String {
     match (number(&begun["operations"]), number(&begun["dirty_bytes"])) {
         (0, _) => "nothing waits: the origin has it all".to_owned(),

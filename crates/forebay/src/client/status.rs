@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use serde_json::Value;
 use types::Result;
 
 use super::progress::{duration, number};
 use super::{get, print_line, size, text};
 use crate::cli::ClientArgs;
+
+/// How a line begins that tells of something wrong.
+const ALARM: &str = "ALARM";
 
 /// A journal that is this full slows its writers down so that they feel it.
 const JOURNAL_ALARM_PERCENT: u64 = 80;
@@ -17,19 +21,37 @@ const ALARMS_SHOWN_MAX: usize = 20;
 const REFUSALS_SHOWN_MAX: usize = 10;
 const CLIENTS_SHOWN_MAX: usize = 10;
 
-pub fn status(args: &ClientArgs) -> Result<ExitCode> {
-    let status = get(args, "/v1/status")?;
-    if args.json {
-        print_line(format_args!("{status:#}"))?;
-    } else {
-        for line in told(&status) {
-            print_line(format_args!("{}", one_line(&line)))?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    /// Print the ALARM lines alone; the exit code is 1 if there are any
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    client: ClientArgs,
 }
 
-fn told(status: &Value) -> Vec<String> {
+pub fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let status = get(&args.client, "/v1/status")?;
+    let lines = told(&status);
+    let alarms = || lines.iter().filter(|line| line.starts_with(ALARM));
+    if args.client.json {
+        print_line(format_args!("{status:#}"))?;
+    } else {
+        let shown: Vec<_> = if args.check { alarms().collect() } else { lines.iter().collect() };
+        for line in shown {
+            print_line(format_args!("{line}"))?;
+        }
+    }
+    let is_well = !args.check || alarms().next().is_none();
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Lines for a person, each of them one whatever names are in it. What is wrong begins with [`ALARM`].
+pub fn told(status: &Value) -> Vec<String> {
+    all_told(status).iter().map(|line| one_line(line)).collect()
+}
+
+fn all_told(status: &Value) -> Vec<String> {
     let cache = &status["cache"];
     let mut lines = vec![format!(
         "forebay {}, up {} s, {}",
@@ -49,6 +71,11 @@ fn told(status: &Value) -> Vec<String> {
     }
     let (used, max) = (size(&cache["bytes_used"]), size(&cache["bytes_max"]));
     lines.push(format!("cache     {used} of {max} in {} files", cache["files"]));
+    if number(&cache["pinned_bytes"]) > 0
+        && let Some(line) = lines.last_mut()
+    {
+        line.push_str(&format!(", {} of them pinned", size(&cache["pinned_bytes"])));
+    }
     let (hit, miss) = (size(&cache["hit_bytes"]), size(&cache["miss_bytes"]));
     lines.push(format!("reads     {hit} from cache, {miss} waited for"));
     if let Some(reason) = cache["degraded"].as_str() {
@@ -193,7 +220,7 @@ mod tests {
             },
             "junctions": [{ "path": "/show", "write": "back", "dirty_bytes": 2048, "dirty_oldest_seconds": 61 }],
         });
-        let lines: Vec<_> = told(&status).iter().map(|line| one_line(line)).collect();
+        let lines = told(&status);
         let has = |part: &str| assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
         has(
             "journal   90 B of 100 B in /j: 3 operations with 2.0 KiB are not at their origin, the oldest for 1:01 min; 1 conf",

@@ -36,6 +36,9 @@ pub struct WarmArgs {
     /// Count what would be fetched, and how long that takes; brings names and attributes near
     #[arg(long)]
     dry_run: bool,
+    /// The files stay in the cache: they make no room for others, until they are evicted with forebay evict
+    #[arg(long)]
+    pin: bool,
     /// Print the number of the warm-up and return; otherwise it ends with this command
     #[arg(long, conflicts_with = "dry_run")]
     detach: bool,
@@ -58,19 +61,36 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode> {
         return Err(Error::new(ErrorKind::Config, "warm:", "the list names no path; write one on each line"));
     }
     let mode = if args.mode == Mode::Metadata || args.dry_run { "metadata" } else { "data" };
-    let request = json!({ "paths": encoded(&paths), "mode": mode, "detach": args.detach });
+    let request = json!({ "paths": encoded(&paths), "mode": mode, "detach": args.detach, "pin": args.pin });
     let job = post(&args.client, "/v1/warm", &request)?["job"].clone();
     if args.detach {
         if args.client.json {
             print_line(format_args!("{:#}", json!({ "job": job })))?;
         } else {
-            print_line(format_args!("warm-up {job}"))?;
+            print_line(format_args!("warm-up {job}; forebay jobs watch {job} tells how far it is"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let last = watch(args, &job)?;
+    let last = watch(&args.client, &job)?;
     finish(args, &last, start.elapsed().as_secs_f64())
+}
+
+/// One that another command has begun, to its end.
+pub fn watch_job(client: &ClientArgs, job: &Value) -> Result<ExitCode> {
+    let args = WarmArgs {
+        paths: Vec::new(),
+        files_from: None,
+        null: false,
+        mode: Mode::Data,
+        dry_run: false,
+        pin: false,
+        detach: false,
+        client: client.clone(),
+    };
+    let start = Instant::now();
+    let last = watch(client, job)?;
+    finish(&args, &last, start.elapsed().as_secs_f64())
 }
 
 /// The paths of a list. Nothing is made of them but bytes: names need not be text.
@@ -92,17 +112,20 @@ fn listed(list: &PathBuf, null: bool) -> Result<Vec<OsString>> {
 }
 
 /// Look until it is over; tell on the way. Returns the last look.
-fn watch(args: &WarmArgs, job: &Value) -> Result<Value> {
-    let mut teller = Teller::new(args.client.json);
+fn watch(client: &ClientArgs, job: &Value) -> Result<Value> {
+    let mut teller = Teller::new(client.json);
     let mut speed = Speed::default();
     let mut estimated = false;
     loop {
         let began = Instant::now();
-        let look = get(&args.client, &format!("/v1/warm/{job}?{LOOK}"))?;
+        let look = get(client, &format!("/v1/warm/{job}?{LOOK}"))?;
         let rate = speed.of(number(&look["bytes_fetched"]), Instant::now());
         if look["counted"] == json!(true) && !estimated {
             estimated = true;
             teller.line(&estimate(&look));
+            if let Some(stays) = what_stays(&look) {
+                teller.line(&stays);
+            }
         }
         if look["done"] == json!(true) {
             teller.end();
@@ -132,6 +155,26 @@ fn estimate(look: &Value) -> String {
     format!("{} files, {}, of which {} are here; {time}", found["files"], Size(bytes), Size(here))
 }
 
+/// Said before anything is fetched: whether it will all be here at the end. Nothing, where nothing would be fetched.
+fn what_stays(look: &Value) -> Option<String> {
+    let (needed, room) = (number(&look["needed_bytes"]), number(&look["room_bytes"]));
+    match (look["fits"].as_bool(), look["pin"].as_bool()) {
+        (Some(false), pin) => {
+            let to_pin = if pin == Some(true) { " to be pinned" } else { "" };
+            Some(format!(
+                "{} on the cache disk do not fit{to_pin}: there is room for {}; warm less, give the cache more room, or evict what is pinned",
+                Size(needed),
+                Size(room)
+            ))
+        }
+        (Some(true), Some(true)) => {
+            Some("it fits, and will stay until it is evicted with forebay evict".to_owned())
+        }
+        (Some(true), _) => Some("it fits; what is read later may push it out (--pin keeps it)".to_owned()),
+        _ => None,
+    }
+}
+
 fn progress(look: &Value, rate: Option<f64>) -> String {
     let (done, all) = (number(&look["bytes"]), number(&look["found"]["bytes"]).max(1));
     let part = (done as f64 / all as f64).min(1.0);
@@ -152,6 +195,11 @@ fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
         print_line(format_args!("{last:#}"))?;
     } else if args.dry_run {
         print_line(format_args!("{}", estimate(last)))?;
+        if let Some(stays) = what_stays(last).filter(|_| last["fits"] == json!(true)) {
+            print_line(format_args!("{stays}"))?;
+        }
+    } else if is_refused(args, last) {
+        // Said below.
     } else if args.mode == Mode::Metadata {
         let all = size(&found["bytes"]);
         print_line(format_args!(
@@ -162,6 +210,15 @@ fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
         print_line(format_args!(
             "warmed {files} files in {dirs} directories, {bytes}, of which {fetched} were fetched, in {seconds:.1} s"
         ))?;
+    }
+    for away in last["away"].as_array().into_iter().flatten() {
+        eprintln!("forebay: the origin of {} is away", text(away));
+    }
+    if is_refused(args, last)
+        && let Some(stays) = what_stays(last)
+    {
+        eprintln!("forebay: nothing is fetched: {stays}");
+        return Ok(ExitCode::FAILURE);
     }
     if last["stopped"] == json!(true) {
         eprintln!("forebay: the tier has stopped it; the same command goes on where it was");
@@ -174,9 +231,30 @@ fn finish(args: &WarmArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Bytes that do not fit are not begun with.
+fn is_refused(args: &WarmArgs, last: &Value) -> bool {
+    let wants_bytes = args.dry_run || args.mode == Mode::Data;
+    wants_bytes && last["counted"] == json!(true) && last["fits"] == json!(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_fits_and_what_stays_is_said_before_anything_is_fetched() {
+        let look = |fits, pin| {
+            what_stays(
+                &json!({ "needed_bytes": 200 << 20, "room_bytes": 58 << 20, "fits": fits, "pin": pin }),
+            )
+        };
+        let told = look(false, false).expect("told");
+        assert!(told.contains("200.0 MiB") && told.contains("room for 58.0 MiB"), "{told}");
+        assert!(look(false, true).is_some_and(|told| told.contains("to be pinned")));
+        assert!(look(true, true).is_some_and(|told| told.contains("will stay")));
+        assert!(look(true, false).is_some_and(|told| told.contains("--pin")));
+        assert_eq!(what_stays(&json!({})), None, "an older tier tells nothing of it");
+    }
 
     #[test]
     fn what_is_to_come_and_what_is_left_are_told() {

@@ -16,6 +16,7 @@ mod overwritten;
 mod rpcbind;
 mod s3;
 mod serve;
+mod signals;
 mod tier;
 mod usage;
 mod workloads;

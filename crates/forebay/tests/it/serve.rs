@@ -102,9 +102,10 @@ fn a_warm_up_counts_first_takes_lists_and_goes_on_where_it_was() {
     let list = list.to_str().expect("a path");
     let (good, _, err) = said(&["warm", "--files-from", list]);
     assert!(!good && err.contains("/no/such") && err.contains("NotFound"), "{err}");
+    assert_eq!(origin_bytes(), 3_000_000, "a bad path does not stop the others");
     std::fs::write(list, "/sub/big.bin\0").expect("written");
     let warmed = tier.json(&["warm", "--files-from", list, "--null"]);
-    assert_eq!((&warmed["files"], &warmed["bytes_fetched"]), (&1.into(), &3_000_000.into()), "{warmed}");
+    assert_eq!((&warmed["files"], &warmed["bytes_fetched"]), (&1.into(), &0.into()), "{warmed}");
     let again = tier.json(&["warm", "/"]);
     assert_eq!(again["found"]["bytes_here"], 3_000_000);
     assert_eq!((&again["bytes_fetched"], &again["bytes"]), (&17.into(), &3_000_017.into()), "{again}");
@@ -115,6 +116,63 @@ fn a_warm_up_counts_first_takes_lists_and_goes_on_where_it_was() {
     assert!(!good && err.contains("names no path"), "{err}");
     let (good, out, _) = said(&["warm", "/sub", "--detach"]);
     assert!(good && out.starts_with("warm-up "), "{out}");
+
+    let job = tier.json(&["warm", "/sub", "--detach", "--pin"])["job"].to_string();
+    let (good, out, _) = said(&["jobs", "watch", &job]);
+    assert!(good && out.starts_with("warmed 1 files"), "{out}");
+    let jobs = tier.json(&["jobs"]);
+    let last = jobs["jobs"].as_array().and_then(|jobs| jobs.last()).expect("a job");
+    assert_eq!(
+        (last["job"].to_string(), &last["done"], &last["what"]["pin"]),
+        (job.clone(), &true.into(), &true.into())
+    );
+    let (good, out, _) = said(&["jobs", "stop", &job]);
+    assert!(good && out.contains("over already"), "{out}");
+    assert!(!said(&["jobs", "stop", "999"]).0 && !said(&["jobs", "watch", "999"]).0);
+}
+
+#[test]
+fn what_does_not_fit_is_not_begun_and_what_is_pinned_stays_until_it_is_evicted() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tree = dir.path().join("tree");
+    for (name, files) in [("keep", 10), ("a", 40), ("b", 40)] {
+        std::fs::create_dir_all(tree.join(name)).expect("made");
+        for file in 0..files {
+            std::fs::write(tree.join(name).join(file.to_string()), vec![file; 1 << 20]).expect("written");
+        }
+    }
+    let mut tier = Tier::start(
+        dir.path(),
+        &format!("[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n", tree.display()),
+    );
+    assert_eq!(tier.stop(), Some(0));
+    let config = dir.path().join("forebay.toml");
+    let text = std::fs::read_to_string(&config).expect("read");
+    std::fs::write(&config, text.replace("4GiB", "64MiB")).expect("written");
+    tier.start_again();
+    let refused = |verb: &[&str]| {
+        let answer = tier.ask(verb);
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(1), "{verb:?}: {said}");
+        assert!(said.contains("do not fit") && said.contains("room for 58."), "{verb:?}: {said}");
+    };
+    refused(&["warm", "/", "--dry-run"]);
+    refused(&["warm", "/"]);
+    assert_eq!(tier.json(&["status"])["junctions"][0]["origin_bytes"], 0, "nothing was fetched");
+    tier.json(&["warm", "/keep", "--pin"]);
+    for others in ["/a", "/b", "/a"] {
+        tier.json(&["warm", others]);
+    }
+    let again = |tier: &Tier| tier.json(&["warm", "/keep", "--pin"])["bytes_fetched"].clone();
+    assert_eq!(again(&tier), 0, "all the others passed, and it is here");
+    assert_eq!(tier.stop(), Some(0));
+    tier.start_again();
+    tier.json(&["warm", "/b"]);
+    assert_eq!(again(&tier), 0, "after a restart too");
+    let pinned = |tier: &Tier| tier.json(&["status"])["cache"]["pinned_bytes"].as_u64().expect("a number");
+    assert!(pinned(&tier) >= 10 << 20);
+    tier.json(&["evict", "/keep"]);
+    assert_eq!(pinned(&tier), 0);
 }
 
 #[test]

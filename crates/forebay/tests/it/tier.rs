@@ -123,6 +123,10 @@ impl Tier {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
+    pub fn pid(&self) -> i32 {
+        self.process.id().try_into().expect("a pid")
+    }
+
     /// SIGKILL, and no wait for its end.
     pub fn kill(&mut self) {
         self.process.kill().expect("our child");

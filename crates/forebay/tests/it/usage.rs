@@ -110,9 +110,36 @@ fn a_port_in_use_is_named_with_the_option_to_change_it() {
     let address = taken.local_addr().expect("bound").to_string();
     let (here, cache) = (format!("file://{}", dir.path().display()), dir.path().join("cache"));
     let cache = cache.to_str().expect("UTF-8");
-    let said =
-        refusal(&["serve", "--origin", &here, "--cache", cache, "--nfs", &address, "--admin", "127.0.0.1:0"]);
-    assert!(said.contains("--nfs") && said.contains(&address), "{said}");
+    let said = |nfs, admin| {
+        let (said, code) =
+            failure(&["serve", "--origin", &here, "--cache", cache, "--nfs", nfs, "--admin", admin]);
+        assert_eq!(code, Some(1), "not wrong usage: it may be free later; said: {said}");
+        said
+    };
+    let told = said(&address, "127.0.0.1:0");
+    assert!(told.contains("--nfs") && told.contains(&address), "{told}");
+    let told = said("127.0.0.1:0", &address);
+    assert!(told.contains("--admin") && told.contains(&address), "{told}");
+    drop(taken);
+    let served = dir.path().join("served");
+    std::fs::create_dir(&served).expect("made");
+    let _tier = Tier::start(&served, &format!("[[junction]]\npath = \"/\"\norigin = \"{here}\"\n"));
+    let (said, code) = failure(&serve(&served.join("cache"), &["--origin", &here]));
+    assert!(said.contains("in use by another tier") && code == Some(1), "{said} {code:?}");
+}
+
+#[test]
+fn addresses_may_be_names_and_wrong_ones_are_told_what_would_be_right() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (here, cache) = (format!("file://{}", dir.path().display()), dir.path().join("cache"));
+    for option in ["--nfs", "--s3", "--admin"] {
+        let cache = cache.to_str().expect("UTF-8");
+        let said = refusal(&["serve", "--origin", &here, "--cache", cache, option, "2049"]);
+        assert!(said.contains("localhost:2049"), "{option}: {said}");
+    }
+    let nobody = format!("localhost:{}", free_port());
+    let (said, code) = failure(&["status", "--admin", &nobody]);
+    assert!(said.contains("forebay serve") && code == Some(1), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cache::Cache;
 use namespace::Namespace;
 use types::{FileId, Result};
-use writeback::{Parked, Scope};
+use writeback::{FlushPolicy, Parked, Scope};
 
 use super::place;
 use super::shown::Shown;
@@ -63,6 +63,13 @@ impl Vfs {
     ) -> Result<Arc<Vfs>> {
         let back = Back::open(&namespace, &cache, &writing, journaling)?;
         Ok(Vfs::build(namespace, cache, writing, Some(back)))
+    }
+
+    /// How a junction is flushed from now on. False: it is not written `back`.
+    pub fn set_flush_policy(&self, path: &str, policy: &FlushPolicy) -> bool {
+        let junction = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
+        let (Some(back), Some(junction)) = (&self.back, junction) else { return false };
+        back.flusher.set_policy(junction.id, policy.clone())
     }
 
     /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at

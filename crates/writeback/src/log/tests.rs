@@ -97,7 +97,8 @@ fn log_of(disk: &Arc<FaultyDisk>, size_max: u64) -> Log {
     let (segment_size, fresh) = (4096, [1; 16]);
     let hook: crate::step::Hook = Arc::new(|_| {});
     let timeline = types::Timeline::default();
-    Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage, timeline, bond: None }).unwrap()
+    Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage, timeline, bond: None })
+        .unwrap()
 }
 
 fn append(log: &Log, length: usize) -> crate::Position {

@@ -1,0 +1,44 @@
+//! What signals ask for. They are taken from the first moment of a tier: one that comes while it starts must not end it.
+//! SIGPIPE is ignored by the runtime library: an answer that nobody reads is an error of that answer.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use types::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGTERM, SIGINT, or the end of standard input.
+    End,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR1.
+    Tell,
+}
+
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    user: Signal,
+}
+
+impl Signals {
+    pub fn take() -> Result<Signals> {
+        let of = |kind| signal(kind).map_err(|e| Error::io("wait for", "signals", e));
+        Ok(Signals {
+            terminate: of(SignalKind::terminate())?,
+            interrupt: of(SignalKind::interrupt())?,
+            hangup: of(SignalKind::hangup())?,
+            user: of(SignalKind::user_defined1())?,
+        })
+    }
+
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.user.recv() => Asked::Tell,
+        }
+    }
+}
