@@ -81,7 +81,7 @@ fn two_tiers_cannot_share_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let tier = Tier::open(dir.path());
     let error = Tier::try_open(dir.path(), |_| {}).err().expect("the second is refused");
-    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
     drop(tier);
     Tier::open(dir.path());

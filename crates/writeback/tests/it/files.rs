@@ -111,7 +111,7 @@ async fn a_second_owner_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, recovered) = opened(dir.path(), 4);
     let refused = Journal::open(config(dir.path(), 4)).err().expect("refused");
-    assert_eq!(refused.kind(), ErrorKind::Config);
+    assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.to_string().contains("in use"), "{refused}");
     drop((journal, recovered));
     drop(opened(dir.path(), 4));
