@@ -344,7 +344,7 @@ mod descriptor_tests {
             for fronts in 1..=2 {
                 let each = share_of(descriptors, 4096, cache, fronts);
                 let taken = fronts * each + cache.min(descriptors / 2);
-                assert!(each >= 1 && each <= 4096, "{each} of {descriptors}");
+                assert!((1..=4096).contains(&each), "{each} of {descriptors}");
                 assert!(taken + 256.min(descriptors / 4) <= descriptors, "{taken} of {descriptors}");
             }
         }

@@ -8,7 +8,7 @@ use origin::Origin;
 use origin_object::{Condition, Config, Metadata, ObjectOrigin, Part, Source, Store, open_store_as};
 use testkit::gcs::Gcs;
 use testkit::lab::{NotRun, not_run};
-use types::{ByteRange, ErrorKind, Stability};
+use types::{ByteRange, ErrorKind, OutageReason, Stability};
 
 use crate::store::{find, pattern, put, read_all, root};
 
@@ -193,7 +193,7 @@ async fn a_token_is_kept_and_another_one_fetched_when_it_is_refused() {
     let Some(gcs) = gcs(name, "private-bucket") else { return };
     let nobody = open(&gcs, "private-bucket", "");
     let refused = nobody.list("", true, None, 1).await.expect_err("private");
-    assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+    assert_eq!(refused.outage_reason(), Some(OutageReason::Credentials));
     let store = open(&gcs, "private-bucket", &format!("&credentials={}", gcs.credentials().display()));
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..20 {
@@ -206,7 +206,7 @@ async fn a_token_is_kept_and_another_one_fetched_when_it_is_refused() {
     assert_eq!(gcs.issued(), 1, "all wait for the same one");
     gcs.revoke_all();
     let refused = store.head("nothing").await.expect_err("revoked");
-    assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+    assert_eq!(refused.outage_reason(), Some(OutageReason::Credentials));
     assert!(!refused.to_string().contains("ya29"), "{refused}");
     assert_eq!(store.head("nothing").await.expect("answered"), None);
     assert_eq!(gcs.issued(), 2);

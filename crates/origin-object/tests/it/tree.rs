@@ -260,7 +260,7 @@ async fn what_is_wrong_with_the_way_to_a_bucket_is_one_clear_line() {
             private = bucket.store.url("private-bucket", "", "");
             cases.extend([
                 (&nowhere, good.clone(), "there is no such bucket"),
-                (&no_file, good.clone(), "cannot use the credentials in /no/such/file"),
+                (&no_file, good.clone(), "cannot read the credentials in /no/such/file"),
                 (&no_key, good.clone(), "private_key should be an RSA key"),
                 (&other_key, good.clone(), "Invalid JWT Signature"),
                 (&private, good.clone(), "the store does not take these credentials, or wants some"),
