@@ -291,7 +291,12 @@ fn somebody_who_is_not_root_mounts_through_fusermount3() {
     let mut command = as_nobody(&program);
     command.args(bed.mount_arguments());
     let mut mount = Mount::start(command);
-    mount.warm("/sub/big.bin");
+    // Another user, root too, must show the tier's token.
+    let token = bed.at("cache/admin.token");
+    let mut warm = forebay();
+    warm.args(["warm", "/sub/big.bin", "--json", "--admin", mount.admin(), "--token-file"]).arg(token);
+    let done = warm.output().expect("runs");
+    assert!(done.status.success(), "{done:?}");
     let read = as_nobody(Path::new("cat")).arg(bed.at("mnt/sub/big.bin")).output().expect("runs");
     assert!(read.status.success() && read.stdout == content(), "{}", String::from_utf8_lossy(&read.stderr));
     assert_eq!(mount.metric("forebay_fuse_opens_total{how=\"passthrough\"}"), 0.0, "that takes a privilege");
