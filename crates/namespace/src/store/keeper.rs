@@ -298,7 +298,9 @@ mod tests {
     #[test]
     fn a_database_whose_disk_failed_is_opened_again_with_what_it_had() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (keeper, after_a_crash) = Keeper::open(dir.path(), 1 << 20).ok().expect("opened");
+        let Ok((keeper, after_a_crash)) = Keeper::open(dir.path(), 1 << 20) else {
+            panic!("it was not opened")
+        };
         assert!(!after_a_crash);
         let put = |txn: &mut WriteTransaction| {
             txn.open_table(ALIASES)?.insert([1; 16], [2; 16])?;
