@@ -48,7 +48,7 @@ fn places_and_lengths_are_inverse() {
     let mut last = 0;
     for page in 0..5 * GROUP {
         let at = layout::page_at(page);
-        assert!(at > last && at % PAGE == 0);
+        assert!(at > last && at.is_multiple_of(PAGE));
         assert!((0..6).all(|group| layout::sums_at(group) != at));
         last = at;
     }
