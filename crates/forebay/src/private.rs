@@ -18,7 +18,10 @@ const OWN_DIRECTORIES: [&str; 4] = ["blocks", "metadata", "journal", "lost+found
 /// the journal's, if it is there. A cache that an older version left open is tightened here; what is below `blocks` is
 /// tightened while it is counted.
 pub fn claim(dir: &Path, journal: &Path) -> Result<()> {
-    let failed = |e| Error::io("create the cache directory", dir.display(), e);
+    let failed = |e: std::io::Error| {
+        let message = format!("cannot make {}: {e}; name another directory with --cache", dir.display());
+        Error::new(ErrorKind::Config, "cache directory:", message)
+    };
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
     claim_directory(dir)?;
     for sub in ["blocks", "metadata"] {

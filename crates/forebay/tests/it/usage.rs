@@ -57,7 +57,7 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["--origin", "gs://b"], "is no bucket"),
         (
             &["--origin", "gs://bucket?credentials=/no/such/file"],
-            "cannot use the credentials in /no/such/file",
+            "cannot read the credentials in /no/such/file",
         ),
         (&["--origin", "nas:/export"], "nfs://"),
         (&["--origin", "file://relative"], "absolute"),
