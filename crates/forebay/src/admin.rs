@@ -152,6 +152,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/stat", get(stat))
         .route("/v1/evict", post(evict))
+        .route("/v1/junction/accept", post(accept))
         .route("/v1/warm", post(warm::start).layer(DefaultBodyLimit::max(warm::BODY_MAX)))
         .route("/v1/warm/{job}", get(warm::progress))
         .route("/v1/flush", post(flush::start))
@@ -238,6 +239,24 @@ async fn refuse_only_copies(vfs: &Vfs, paths: &[Vec<u8>]) -> Result<(), Problem>
         all.files
     );
     Err(Problem::new(StatusCode::CONFLICT, message))
+}
+
+/// Which junction's origin is accepted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accepted {
+    path: String,
+}
+
+async fn accept(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+    let wrong = |e: String| {
+        let message = format!(r#"send {{"path": "/show"}}, the path of a junction ({e})"#);
+        Problem::new(StatusCode::BAD_REQUEST, message)
+    };
+    let body = body.map_err(|e| wrong(e.to_string()))?;
+    let Accepted { path } = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    let origin = admin.vfs.accept_origin(&path).await?;
+    Ok(Json(serde_json::json!({ "junction": path, "origin": origin })))
 }
 
 fn decode(path: &str) -> Result<Vec<u8>, Problem> {

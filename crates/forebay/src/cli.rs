@@ -58,6 +58,9 @@ enum Verb {
         #[command(flatten)]
         client: ClientArgs,
     },
+    /// Decide about a junction
+    #[command(subcommand)]
+    Junction(client::JunctionVerb),
     /// Send what is written back and still waits here to the origin, now
     Flush(client::FlushArgs),
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
@@ -239,6 +242,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Warm(args) => client::warm(&args),
         Verb::Evict { paths, force, client } => client::evict(&client, &paths, force),
         Verb::Jobs(args) => client::jobs(&args),
+        Verb::Junction(verb) => client::junction(&verb),
         Verb::Flush(args) => client::flush(&args),
         Verb::Demo(args) => {
             log_to_stderr("warn");

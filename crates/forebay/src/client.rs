@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::http::Method;
+use clap::Subcommand;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
@@ -73,6 +74,28 @@ pub fn evict(args: &ClientArgs, paths: &[OsString], force: bool) -> Result<ExitC
             size(&evicted["bytes"]),
             evicted["files"]
         );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Subcommand)]
+pub enum JunctionVerb {
+    /// Take the storage that answers now for the right one, after the ALARM "origin replaced"
+    Accept {
+        /// Path of the junction in the served tree
+        path: String,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+}
+
+pub fn junction(verb: &JunctionVerb) -> Result<ExitCode> {
+    let JunctionVerb::Accept { path, client } = verb;
+    let accepted = post(client, "/v1/junction/accept", &json!({ "path": path }))?;
+    if client.json {
+        say!("{accepted:#}");
+    } else {
+        say!("{path} is served from {} from now on", text(&accepted["origin"]));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,18 +1,22 @@
 //! An origin that could not be reached at start: connected when it can be. Until then it answers "not reachable",
 //! and what is cached is served.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use origin::posix::PosixOrigin;
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 use origin_azfile::AzFileOrigin;
 use origin_nfs::NfsOrigin;
 use origin_object::ObjectOrigin;
 use tokio::sync::OnceCell;
 use tracing::info;
-use types::{ByteRange, Error, FsStat, Name, OutageReason, Result, SetAttr, Stability, Version};
+use types::{ByteRange, Error, FsStat, Name, OutageReason, Result, SetAttr, Stability, Version, XattrName};
 
 /// A call waits this long for the connection.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -20,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Storage that has to be connected to.
 #[derive(Clone, Debug)]
 pub enum Far {
+    /// That is there when its file system is mounted.
+    Directory(PathBuf),
     Nfs(Box<origin_nfs::Config>),
     Object(Box<origin_object::Config>),
     AzFile(Box<origin_azfile::Config>),
@@ -28,6 +34,7 @@ pub enum Far {
 impl Far {
     pub fn url(&self) -> String {
         match self {
+            Far::Directory(path) => format!("file://{}", path.display()),
             Far::Nfs(config) => config.url(),
             Far::Object(config) => config.url(),
             Far::AzFile(config) => config.url(),
@@ -36,6 +43,7 @@ impl Far {
 
     pub async fn connect(&self) -> Result<Arc<dyn Origin>> {
         match self {
+            Far::Directory(path) => Ok(Arc::new(PosixOrigin::open(path)?)),
             Far::Nfs(config) => Ok(NfsOrigin::connect(config.as_ref().clone()).await?),
             Far::Object(config) => Ok(ObjectOrigin::connect(config.as_ref().clone()).await?),
             Far::AzFile(config) => Ok(AzFileOrigin::connect(config.as_ref().clone()).await?),
@@ -63,6 +71,10 @@ impl Deferred {
             |reason, why: String| Error::outage(reason, "connect to", format!("{}: {why}", self.url()));
         match tokio::time::timeout(PATIENCE, connect).await {
             Ok(Ok(origin)) => Ok(origin.as_ref()),
+            // A directory that was served and is not there: its file system is not mounted.
+            Ok(Err(e)) if matches!(self.far, Far::Directory(_)) => {
+                Err(Error::outage(OutageReason::Replaced, "find", self.url()).with_source(e))
+            }
             // Whatever the reason, it may be gone tomorrow: the junction was served before.
             Ok(Err(e)) => Err(unreachable(e.outage_reason().unwrap_or_default(), e.to_string())),
             Err(_) => Err(unreachable(OutageReason::Unreachable, "no answer".into())),
@@ -100,6 +112,14 @@ impl Origin for Deferred {
         self.connected().await?.set_at_commit(object, set).await
     }
 
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.connected().await?.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.connected().await?.is_empty().await
+    }
+
     async fn root(&self) -> Result<Object> {
         self.connected().await?.root().await
     }
@@ -126,6 +146,14 @@ impl Origin for Deferred {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.connected().await?.statfs(object).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.origin.get().is_some_and(|origin| origin.has_xattrs())
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.connected().await?.xattrs(object).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {

@@ -16,7 +16,6 @@ use namespace::Namespace;
 use origin::Origin;
 use origin::count::{Count, OriginMetrics};
 use origin::limit::{Limit, LimitConfig};
-use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use prometheus_client::registry::Registry;
 use tracing::{info, warn};
@@ -26,7 +25,7 @@ use vfs::{Journaling, Vfs, WritePolicy};
 use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
 use crate::database_up::DatabaseUp;
-use crate::deferred::Deferred;
+use crate::deferred::{Deferred, Far};
 use crate::door::{self, Door, Token};
 use crate::junction_up::JunctionUp;
 use crate::local_time;
@@ -317,8 +316,8 @@ async fn open_stores(settings: &Settings, metadata: &Path) -> Result<Vec<Arc<dyn
 /// has been served: then the tier starts with what it has.
 async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<dyn Origin>> {
     let far = match &junction.store {
-        Store::Directory(path) => return Ok(Arc::new(PosixOrigin::open(path)?)),
-        Store::Far(far) => far,
+        Store::Directory(path) => Far::Directory(path.clone()),
+        Store::Far(far) => far.clone(),
     };
     let url = far.url();
     let error = match tokio::time::timeout(FIRST_CONTACT, far.connect()).await {
@@ -328,9 +327,11 @@ async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<
             Error::new(ErrorKind::Unavailable, "connect to", format!("{url}: no answer in {FIRST_CONTACT:?}"))
         }
     };
-    if error.kind() != ErrorKind::Config && namespace::knows_junction(metadata, &junction.path, &url) {
+    // A directory that is not there may be one that is not mounted.
+    let may_come = error.kind() != ErrorKind::Config || matches!(far, Far::Directory(_));
+    if may_come && namespace::knows_junction(metadata, &junction.path, &url) {
         warn!(junction = %junction.path, "starting with what is cached: {error}");
-        return Ok(Arc::new(Deferred::new(far.clone())));
+        return Ok(Arc::new(Deferred::new(far)));
     }
     Err(error)
 }

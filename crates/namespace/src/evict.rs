@@ -53,6 +53,20 @@ impl Namespace {
         self.commit_in(order, changes).await
     }
 
+    /// No name is known in this directory any more: whoever asks for one asks the origin.
+    pub(crate) async fn forget_names_in(self: &Arc<Self>, dir: FileId) -> Result<()> {
+        let order = self.in_order().await;
+        let mut changes = vec![self.drop_listing(dir)];
+        let mut after = 0;
+        loop {
+            let piece = self.store.entries_after(dir, after, PIECE)?;
+            let Some(last) = piece.last() else { break };
+            after = last.cookie;
+            changes.extend(piece.iter().map(|entry| Change::RemoveEntry { dir, cookie: entry.cookie }));
+        }
+        self.commit_in(order, changes).await
+    }
+
     fn expire_one(
         &self,
         id: FileId,

@@ -76,6 +76,7 @@ impl Namespace {
             if (now.record.parent, &now.record.name) != (old.record.parent, &old.record.name) {
                 return Box::pin(self.find_again(id, depth - 1)).await;
             }
+            self.vouch_for(junction).await?;
             self.forget(id).await?;
             return Err(stale());
         };

@@ -1,7 +1,7 @@
 //! A junction at work: its rules, and whether its origin answers at the moment.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use origin::Reference;
@@ -10,6 +10,8 @@ use types::{Error, FileId, FsStat, JunctionId, OutageReason, Result};
 
 use crate::config::{Freshness, Junction};
 use crate::freshness::{self, Ask};
+use crate::guard::OriginGuard;
+use crate::store::Store;
 
 /// While the origin fails, questions that can be answered from old knowledge do not wait for it; it is asked
 /// again in the background at this interval at most.
@@ -19,7 +21,9 @@ const STATFS_TTL: Duration = Duration::from_secs(5);
 
 pub struct Grafted {
     pub id: JunctionId,
+    /// Its origin is the `guard`.
     pub rules: Junction,
+    pub guard: Arc<OriginGuard>,
     /// Id of its root directory: fixed, so that it exists before the origin was ever reached.
     pub root: FileId,
     /// What was heard before this counts in an outage only.
@@ -56,18 +60,27 @@ pub struct Outage {
 
 impl Grafted {
     /// `started_ms`: if changes of ours may be missing in what was known before.
-    pub fn new(id: JunctionId, rules: Junction, started_ms: Option<u64>) -> Grafted {
+    pub fn new(
+        id: JunctionId,
+        mut rules: Junction,
+        started_ms: Option<u64>,
+        store: &Arc<Store>,
+    ) -> Result<Grafted> {
         let trusted_from_ms = started_ms.filter(|_| rules.changes).unwrap_or(0);
-        Grafted {
+        let root = FileId::derive(id, b"\0junction root");
+        let guard = OriginGuard::new(rules.origin.clone(), store.clone(), &rules.path, id, root)?;
+        rules.origin = guard.clone();
+        Ok(Grafted {
             id,
             rules,
+            guard,
             trusted_from_ms,
-            root: FileId::derive(id, b"\0junction root"),
+            root,
             failing_since_ms: AtomicU64::new(0),
             probed_ms: AtomicU64::new(0),
             last_error: Mutex::default(),
             room: Mutex::default(),
-        }
+        })
     }
 
     /// May what was heard at `at_ms` be told to who asks so?
@@ -155,7 +168,9 @@ mod tests {
     #[test]
     fn a_failing_origin_is_probed_once_a_second_also_after_the_clock_was_set_back() {
         let junction = Junction::new("/", origin::memory::MemoryOrigin::new());
-        let junction = Grafted::new(JunctionId(1), junction, None);
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let store = Arc::new(Store::open(dir.path(), 1 << 20).expect("opens"));
+        let junction = Grafted::new(JunctionId(1), junction, None, &store).expect("grafted");
         let down = || Err::<(), _>(Error::new(ErrorKind::Unavailable, "ask", "an origin that is away"));
         let _ = junction.note(down(), 100_000);
         assert!(junction.is_failing());

@@ -14,6 +14,7 @@ mod cookie;
 mod evict;
 mod flights;
 mod freshness;
+mod guard;
 mod heal;
 mod junction;
 mod listing;
@@ -34,7 +35,7 @@ mod wrote;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
-use origin::{Origin, Reference};
+use origin::{Origin, OriginIdentity, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
 pub use change::{Altered, Made, Moved, New, Old, Renewed};
@@ -100,7 +101,7 @@ impl Found {
 }
 
 pub struct Namespace {
-    store: Store,
+    store: Arc<Store>,
     clock: Timeline,
     junctions: HashMap<JunctionId, Grafted>,
     virtual_tree: VirtualTree,
@@ -152,13 +153,13 @@ impl Namespace {
         junctions: Vec<Junction>,
         clock: Timeline,
     ) -> Result<Arc<Namespace>> {
-        let store = Store::open(&config.dir, config.database_cache_bytes)?;
+        let store = Arc::new(Store::open(&config.dir, config.database_cache_bytes)?);
         let now_ms = clock.now_ms();
         let started_ms = store.after_a_crash.then_some(now_ms);
         let mut grafted = HashMap::new();
         for junction in junctions {
             let id = store.junction_id(&junction.path, &junction.origin.url())?;
-            let mut junction = Grafted::new(id, junction, started_ms);
+            let mut junction = Grafted::new(id, junction, started_ms, &store)?;
             if clock.is_broken() {
                 junction.trusted_from_ms = now_ms;
             }
@@ -261,6 +262,32 @@ impl Namespace {
             Ok(junction) => junction.note(result, self.clock.now_ms()),
             Err(_) => result,
         }
+    }
+
+    /// An outage unless the storage that answers for this junction is the one that it was given, at some moment after
+    /// this call began: before that, what is said not to be there is proof of nothing.
+    pub async fn vouch_for_junction(&self, junction: JunctionId) -> Result<()> {
+        self.vouch_for(self.junction(junction)?).await
+    }
+
+    async fn vouch_for(&self, junction: &Grafted) -> Result<()> {
+        junction.note(junction.guard.vouch().await, self.clock.now_ms())
+    }
+
+    /// The operator says that the storage which answers for the junction at `path` is the right one from now on. What is
+    /// known of the one before is asked for anew; `file` is called for each file of it that is found.
+    pub async fn accept_origin(
+        self: &Arc<Self>,
+        path: &str,
+        file: impl FnMut(FileId),
+    ) -> Result<OriginIdentity> {
+        let missing = || types::Error::new(types::ErrorKind::NotFound, "accept the origin of", path);
+        let junction = self.junctions.values().find(|g| g.rules.path == path).ok_or_else(missing)?;
+        let found = junction.guard.accept().await?;
+        self.expire_tree(junction.root, file).await?;
+        self.forget_names_in(junction.root).await?;
+        self.vouch_for(junction).await?;
+        Ok(found)
     }
 
     /// Where a symbolic link points. Asked once per version of the link.

@@ -353,6 +353,9 @@ impl Namespace {
         if self.losses() != evictions {
             return Ok(None);
         }
+        if !before.is_subset(&seen) {
+            self.vouch_for(junction).await?;
+        }
         // Where only a listing tells that names came or went, the directory's times are to be asked for anew.
         let known = self.listing_of(dir.id)?.is_some();
         if !shown && known && (news || !before.is_subset(&seen)) {

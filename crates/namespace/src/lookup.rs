@@ -214,7 +214,12 @@ impl Namespace {
         let junction = self.junction(dir.junction())?;
         let ask =
             |dir: Arc<Node>| async move { junction.rules.origin.lookup(&dir.record.reference, name).await };
-        junction.note(self.ask_healed(dir.clone(), ask).await, asked.ms)
+        let answer = junction.note(self.ask_healed(dir.clone(), ask).await, asked.ms);
+        let is_absent = answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        if is_absent && self.store.find_entry(dir.id, name.as_bytes())?.is_some() {
+            self.vouch_for(junction).await?;
+        }
+        answer
     }
 
     fn take_in_lookup(

@@ -77,8 +77,15 @@ impl Namespace {
     }
 
     /// Look at the roots of the junctions, and into the small ones, before a client does: whoever comes first need not
-    /// wait for two round trips. Begins it only; an origin that does not answer is everybody's affair later.
+    /// wait for two round trips. Begins it only; an origin that does not answer is everybody's affair later. That it is
+    /// another one than before is told at once, also where nobody asks.
     pub fn look_at_roots(self: &Arc<Self>) {
+        for id in self.junctions.keys().copied() {
+            let this = self.clone();
+            tokio::spawn(async move {
+                let _ = this.vouch_for_junction(id).await; // noted with the junction
+            });
+        }
         if !self.list_ahead {
             return;
         }

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ::origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use ::origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin_object::Tokens;
 use origin_object::http::Http;
 use origin_object::times::Times;
-use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Version};
+use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Version};
 
 use crate::api::Api;
 use crate::attributes::{Stat, version};
@@ -27,8 +29,8 @@ const WRITE_MAX: u32 = 8 << 20;
 pub struct AzFileOrigin {
     pub(crate) config: Config,
     pub(crate) api: Api,
-    /// The directory that is served, as it was found at start.
-    root: Key,
+    /// The directory that is served, as it was found last.
+    root: Mutex<Key>,
     /// Files that are being written, by path.
     pub(crate) sessions: Mutex<HashMap<String, Arc<Session>>>,
     pub(crate) tokens: Tokens,
@@ -58,7 +60,7 @@ impl AzFileOrigin {
         Ok(Arc::new(AzFileOrigin {
             config,
             api,
-            root,
+            root: Mutex::new(root),
             sessions: Mutex::default(),
             tokens: Tokens::default(),
             times: Times::default(),
@@ -92,6 +94,23 @@ impl AzFileOrigin {
         Object { reference, identity: stat.key.identity(), attr, version }
     }
 
+    /// By the id of the directory that the URL names, looked up anew.
+    async fn share_identity(&self) -> Result<OriginIdentity> {
+        let missing = || {
+            let context = format!("{}: there is no such directory any more", self.config.url());
+            Error::outage(OutageReason::Replaced, "find", context)
+        };
+        let root = self.api.look("", true).await?.ok_or_else(missing)?.key;
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
+        let bytes = root.identity().0;
+        let shown = format!("a share's directory with the id {:x}, made at {}", root.id, root.created);
+        Ok(OriginIdentity { bytes, shown })
+    }
+
+    fn root_key(&self) -> Key {
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is at the place, if it still is what it was.
     pub(crate) async fn look_at(&self, operation: &'static str, place: &Place) -> Result<Stat> {
         let stat = self.api.look(&place.path, place.is_dir).await?;
@@ -118,8 +137,16 @@ impl Origin for AzFileOrigin {
         false
     }
 
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.share_identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        origin::identity::lists_nothing(self).await
+    }
+
     async fn root(&self) -> Result<Object> {
-        let place = Place { is_dir: true, key: self.root, path: String::new() };
+        let place = Place { is_dir: true, key: self.root_key(), path: String::new() };
         let stat = self.look_at("look at", &place).await?;
         Ok(self.object("", &stat))
     }

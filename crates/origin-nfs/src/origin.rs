@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, REFERENCE_MAX, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, REFERENCE_MAX,
+    Reference, Written,
 };
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
@@ -194,6 +194,14 @@ impl NfsOrigin {
         Ok((handle, attr))
     }
 
+    /// By numbers that outlive the server's handles.
+    async fn export_identity(&self) -> Result<OriginIdentity> {
+        let attr = self.root().await?.attr;
+        let bytes = [attr.fsid.to_be_bytes(), attr.fileid.to_be_bytes()].concat().into();
+        let shown = format!("an export of file system {:x}, root file id {}", attr.fsid, attr.fileid);
+        Ok(OriginIdentity { bytes, shown })
+    }
+
     /// For messages.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.config.host, self.config.export.escape_ascii())
@@ -287,6 +295,14 @@ impl Origin for NfsOrigin {
 
     fn read_max(&self) -> u32 {
         self.read_max
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.export_identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        origin::identity::lists_nothing(self).await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -206,6 +206,10 @@ impl Store for Gcs {
         true
     }
 
+    async fn made(&self) -> Result<Option<String>> {
+        self.bucket.made().await
+    }
+
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
         self.bucket.head(key).await
     }

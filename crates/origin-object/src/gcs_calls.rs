@@ -77,6 +77,13 @@ struct ObjectJson {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+struct BucketJson {
+    #[serde(default)]
+    time_created: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ListJson {
     #[serde(default)]
     items: Vec<ObjectJson>,
@@ -160,6 +167,17 @@ impl Bucket {
         match self.rest.ask_json(ask).await {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             told => told.map(Some),
+        }
+    }
+
+    /// When the bucket was made, for who may see what is stored of it.
+    pub async fn made(&self) -> Result<Option<String>> {
+        let path = format!("/storage/v1/b/{}", utf8_percent_encode(&self.name, QUERY));
+        let ask = Ask::new("look at", Method::GET, "").at(path).query("fields", "timeCreated");
+        match self.rest.ask_json(ask).await {
+            Ok(BucketJson { time_created }) => Ok(Some(time_created).filter(|told| !told.is_empty())),
+            Err(e) if e.outage_reason().is_none() => Ok(None),
+            Err(e) => Err(e),
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, Reference,
+    Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -123,6 +124,15 @@ impl ObjectOrigin {
         }
     }
 
+    /// Where a store tells nothing that a bucket of the same name made later would not tell, only the name is known.
+    async fn store_identity(&self) -> Result<OriginIdentity> {
+        let url = self.config.url();
+        Ok(match self.store.made().await? {
+            Some(made) => OriginIdentity { shown: format!("{url}, made at {made}"), bytes: made.into() },
+            None => OriginIdentity { bytes: Bytes::new(), shown: url },
+        })
+    }
+
     pub(crate) fn gone(&self, operation: &'static str, reference: &Reference) -> Error {
         Error::new(ErrorKind::Stale, operation, self.place(reference))
     }
@@ -159,6 +169,20 @@ impl Origin for ObjectOrigin {
             Some(draft) => Ok(draft.describe(self.described(&draft, set)).await),
             None => Ok(false),
         }
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.store_identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        // A key that is the prefix itself is the root, and no name in it.
+        let page = self.store.list(self.base.as_str(), true, None, 2).await?;
+        let is_name = |key: &str| key != self.base.as_str();
+        let has_names = page.objects.iter().any(|object| is_name(&object.key))
+            || page.prefixes.iter().any(|prefix| is_name(prefix))
+            || page.next.is_some();
+        Ok(!has_names)
     }
 
     async fn root(&self) -> Result<Object> {

@@ -51,6 +51,8 @@ pub struct Ask<'a> {
     key: &'a str,
     /// In place of the key: encoded, with a slash at its beginning.
     path: Option<String>,
+    /// In place of the bucket's URL.
+    root: Option<&'a str>,
     /// Encoded, with its question mark.
     query: String,
     headers: HeaderMap,
@@ -60,11 +62,17 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     pub fn new(operation: &'static str, method: Method, key: &'a str) -> Ask<'a> {
         let (query, headers, data) = (String::new(), HeaderMap::new(), Bytes::new());
-        Ask { operation, method, key, path: None, query, headers, data }
+        Ask { operation, method, key, path: None, root: None, query, headers, data }
     }
 
     pub fn at(mut self, path: String) -> Self {
         self.path = Some(path);
+        self
+    }
+
+    /// Of the store itself, and not of the bucket.
+    pub fn below(mut self, root: &'a str) -> Self {
+        self.root = Some(root);
         self
     }
 
@@ -129,7 +137,7 @@ impl Rest {
             None if ask.key.is_empty() => slash.into(),
             None => format!("/{}", utf8_percent_encode(ask.key, PATH)),
         };
-        let uri = format!("{}{path}{}", self.root, ask.query);
+        let uri = format!("{}{path}{}", ask.root.unwrap_or(&self.root), ask.query);
         let mut request = Request::new(ask.data);
         *request.method_mut() = ask.method;
         *request.uri_mut() = uri

@@ -55,6 +55,8 @@ pub struct S3 {
     rest: Rest,
     /// What a copy's source begins with.
     bucket: String,
+    /// Where the list of buckets is.
+    endpoint: String,
 }
 
 impl S3 {
@@ -80,7 +82,7 @@ impl S3 {
         let proof = (None, proof.query("prefix", base.as_str()).into_query());
         let shut_out = ShutOut::default();
         let rest = Rest { http, signer, proof, shut_out, root, url: config.url(), meta: META };
-        Ok(S3 { rest, bucket: bucket.clone() })
+        Ok(S3 { rest, bucket: bucket.clone(), endpoint: endpoint.to_owned() })
     }
 
     /// The head of an answer that tells of the object.
@@ -122,6 +124,20 @@ impl Store for S3 {
 
     fn describe_max(&self) -> u64 {
         COPY_MAX
+    }
+
+    /// By the list of buckets, which not everybody may see.
+    async fn made(&self) -> Result<Option<String>> {
+        let ask = Ask::new("list buckets", Method::GET, "").at("/".into()).below(&self.endpoint);
+        let told: Result<BucketsAnswer> = self.rest.ask_xml(ask).await;
+        match told {
+            Ok(told) => {
+                let mut all = told.buckets.bucket.into_iter();
+                Ok(all.find(|bucket| bucket.name == self.bucket).map(|bucket| bucket.creation_date))
+            }
+            Err(e) if e.outage_reason().is_none() => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
@@ -271,6 +287,27 @@ impl Store for S3 {
         let ask = Ask::new("give up storing", Method::DELETE, &upload.key).query("uploadId", &upload.id);
         self.rest.delete(ask).await
     }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct BucketsAnswer {
+    #[serde(default)]
+    buckets: Buckets,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Buckets {
+    #[serde(default)]
+    bucket: Vec<BucketTold>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct BucketTold {
+    name: String,
+    creation_date: String,
 }
 
 #[derive(Deserialize)]

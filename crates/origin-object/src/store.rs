@@ -36,6 +36,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// When the bucket was made, and what else tells it from one of the same name that is made after it is removed. `None`:
+    /// the store does not tell us.
+    async fn made(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// `None`: nothing has this key.
     async fn head(&self, key: &str) -> Result<Option<Stat>>;
 

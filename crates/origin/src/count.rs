@@ -16,7 +16,9 @@ use prometheus_client::registry::Registry;
 use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 use crate::limit::LimitMetrics;
-use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use crate::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct CallLabels {
@@ -230,6 +232,14 @@ impl Origin for Count {
 
     fn distance(&self) -> Option<types::Distance> {
         self.inner.distance()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.run("identity", self.inner.identity()).await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.run("is_empty", self.inner.is_empty()).await
     }
 
     async fn root(&self) -> Result<Object> {

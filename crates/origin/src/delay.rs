@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
-use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use crate::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 
 pub struct Delay {
     inner: Arc<dyn Origin>,
@@ -37,6 +39,14 @@ impl Origin for Delay {
 
     fn distance(&self) -> Option<types::Distance> {
         self.inner.distance()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.travel().await.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.travel().await.is_empty().await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -11,6 +11,7 @@ pub mod count;
 pub mod delay;
 pub mod distance;
 pub mod exclusive;
+pub mod identity;
 pub mod limit;
 pub mod memory;
 pub mod pace;
@@ -26,6 +27,7 @@ use types::{
 };
 
 pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
+pub use identity::OriginIdentity;
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -117,6 +119,13 @@ pub trait Origin: Send + Sync + 'static {
     fn distance(&self) -> Option<types::Distance> {
         None
     }
+
+    /// Which storage answers at the URL now; asked anew by each call. Where it should be and nothing is (no such
+    /// directory, no such bucket), that is an outage with the reason `Replaced`.
+    async fn identity(&self) -> Result<OriginIdentity>;
+
+    /// Whether there is no name at all in the root, as it is now.
+    async fn is_empty(&self) -> Result<bool>;
 
     /// The directory that the URL names.
     async fn root(&self) -> Result<Object>;

@@ -23,7 +23,9 @@ use types::{
 use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
 use crate::pace::Pace;
-use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use crate::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LimitConfig {
@@ -375,6 +377,14 @@ impl Origin for Limit {
     fn distance(&self) -> Option<Distance> {
         let state = self.state();
         state.odometer.knows().then(|| state.odometer.distance())
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.ask(self.inner.identity()).await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.ask(self.inner.is_empty()).await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -21,7 +21,10 @@ use types::{
 use self::contents::Body;
 use self::tree::{ROOT, State};
 use crate::change::end_of_write;
-use crate::{Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, Reference, Written};
+use crate::{
+    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, OriginIdentity, Reference,
+    Written,
+};
 
 /// Names in one piece of a listing.
 const PAGE: usize = 1000;
@@ -193,6 +196,14 @@ impl Origin for MemoryOrigin {
 
     fn read_max(&self) -> u32 {
         1 << 20
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        Ok(OriginIdentity { bytes: Bytes::from_static(b"memory"), shown: "a tree in memory".into() })
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        crate::identity::lists_nothing(self).await
     }
 
     async fn root(&self) -> Result<Object> {

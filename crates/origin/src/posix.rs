@@ -8,6 +8,7 @@
 mod change;
 mod handle;
 mod path;
+mod root;
 mod set;
 mod write;
 mod xattr;
@@ -19,26 +20,27 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use types::{
-    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, Stability, Timestamp, Version,
-    XattrName,
+    Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Timestamp,
+    Version, XattrName,
 };
 
 use self::path::{join, open_beneath};
+use self::root::Root;
 use crate::change::end_of_write;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, REFERENCE_MAX,
-    Reference, Written,
+    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, OriginIdentity,
+    REFERENCE_MAX, Reference, Written,
 };
 
 /// Metadata calls at the same time, reads, and writes: a thread each, because a far mount is waited for in them. Apart,
@@ -67,8 +69,8 @@ pub struct PosixOrigin {
 
 struct Inner {
     path: PathBuf,
-    root: OwnedFd,
-    home: Home,
+    /// As it was found when the origin was last asked which storage it is.
+    root: RwLock<Arc<Root>>,
     /// Open listings, oldest first.
     listings: Mutex<VecDeque<Listing>>,
     next_listing: AtomicU64,
@@ -76,8 +78,6 @@ struct Inner {
     verifier: AtomicU64,
     stripes: Vec<Mutex<()>>,
     has_proc: bool,
-    has_xattrs: bool,
-    has_handles: bool,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -132,39 +132,20 @@ impl PosixOrigin {
                 format!("{}: {why}; name an existing directory as file:///absolute/path", path.display());
             Error::new(ErrorKind::Config, "origin", message)
         };
-        let root =
-            rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let root = root.map_err(|e| match e {
+        let explain = |e: Errno| refuse(&std::io::Error::from(e).to_string());
+        let root = Root::open(path).map_err(|e| match e {
             Errno::NOENT => refuse("no such directory"),
             Errno::NOTDIR => refuse("not a directory"),
-            e => refuse(&std::io::Error::from(e).to_string()),
+            e => explain(e),
         })?;
-        let explain = |e: Errno| refuse(&std::io::Error::from(e).to_string());
-        let home = Home {
-            device: device(&stat(&root).map_err(explain)?),
-            id: rustix::fs::fstatvfs(&root).map_err(explain)?.f_fsid,
-        };
         let (listings, next_listing) = (Mutex::default(), AtomicU64::new(1));
         // Another one for each process: who lost the tier cannot know whether the machine was lost with it.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let verifier = AtomicU64::new(u64::try_from(since.as_nanos()).unwrap_or(0));
         let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
-        let has_proc = Path::new(&set::in_proc(&root)).exists();
-        let has_xattrs = xattr::are_known(&root);
-        let has_handles = handle::last(&root);
-        let path = path.to_owned();
-        let inner = Inner {
-            path,
-            root,
-            home,
-            listings,
-            next_listing,
-            verifier,
-            stripes,
-            has_proc,
-            has_xattrs,
-            has_handles,
-        };
+        let has_proc = Path::new(&set::in_proc(&root.fd)).exists();
+        let (path, root) = (path.to_owned(), RwLock::new(Arc::new(root)));
+        let inner = Inner { path, root, listings, next_listing, verifier, stripes, has_proc };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
@@ -246,8 +227,29 @@ impl Inner {
         Ok((fd, path.to_vec()))
     }
 
+    fn root(&self) -> Arc<Root> {
+        self.root.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is at the path now, for all calls from now on. References to what was there before are stale, if it is another
+    /// directory.
+    fn open_anew(&self) -> Result<Arc<Root>> {
+        let root = Root::open(&self.path).map_err(|e| {
+            let failed = Error::io("open", self.path.display(), e.into());
+            match root::is_nothing(e) {
+                true => {
+                    Error::outage(OutageReason::Replaced, "find", self.path.display()).with_source(failed)
+                }
+                false => failed,
+            }
+        })?;
+        let root = Arc::new(root);
+        *self.root.write().unwrap_or_else(PoisonError::into_inner) = root.clone();
+        Ok(root)
+    }
+
     fn open_path(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        open_beneath(&self.root, path, flags)
+        open_beneath(&self.root().fd, path, flags)
     }
 
     /// The lock of those who sync this inode.
@@ -268,7 +270,8 @@ impl Inner {
 
     /// On the root's own file system.
     fn is_at_home(&self, found: &Statx) -> bool {
-        self.has_handles && device(found) == self.home.device
+        let root = self.root();
+        root.has_handles && device(found) == root.home.device
     }
 
     fn stamp_of(&self, found: &Found) -> Stamp {
@@ -280,7 +283,8 @@ impl Inner {
             0
         };
         let device = device(found);
-        let dev = if device == self.home.device { self.home.id } else { device };
+        let home = self.root().home;
+        let dev = if device == home.device { home.id } else { device };
         Stamp { dev, ino: found.stx_ino, life: born ^ found.handle.unwrap_or(0) }
     }
 
@@ -486,10 +490,27 @@ impl Origin for PosixOrigin {
         4 << 20
     }
 
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.run(&self.metadata, |inner| {
+            let failed = |e: Errno| Error::io("identify", inner.path.display(), e.into());
+            inner.open_anew()?.identity().map_err(failed)
+        })
+        .await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.run(&self.metadata, |inner| {
+            let failed = |e: Errno| Error::io("list", inner.path.display(), e.into());
+            inner.root().is_empty().map_err(failed)
+        })
+        .await
+    }
+
     async fn root(&self) -> Result<Object> {
         self.run(&self.metadata, |inner| {
-            let found =
-                inner.look(&inner.root).map_err(|e| Error::io("open", inner.path.display(), e.into()))?;
+            let found = inner
+                .look(&inner.root().fd)
+                .map_err(|e| Error::io("open", inner.path.display(), e.into()))?;
             inner.object(b"", &found)
         })
         .await
@@ -556,7 +577,7 @@ impl Origin for PosixOrigin {
     }
 
     fn has_xattrs(&self) -> bool {
-        self.inner.has_xattrs
+        self.inner.root().has_xattrs
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {

@@ -12,12 +12,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 use types::{
-    ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Timestamp, Turn, Version,
-    XattrName,
+    ByteRange, Error, ErrorKind, FsStat, Name, OutageReason, Result, SetAttr, Stability, Timestamp, Turn,
+    Version, XattrName,
 };
 
 use crate::reconcile::{Seen, Verdict, judge, look};
-use crate::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use crate::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 
 #[derive(Clone, Copy, Debug)]
 pub struct RetryConfig {
@@ -60,7 +62,7 @@ impl Retry {
         let mut patience = Patience::new(&self.config);
         loop {
             match call().await {
-                Err(e) if e.is_retryable() && patience.pause(&e).await => {}
+                Err(e) if may_pass_soon(&e) && patience.pause(&e).await => {}
                 result => return result,
             }
         }
@@ -138,6 +140,14 @@ impl Origin for Retry {
 
     fn distance(&self) -> Option<types::Distance> {
         self.inner.distance()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.run(|| self.inner.identity()).await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.run(|| self.inner.is_empty()).await
     }
 
     async fn root(&self) -> Result<Object> {
@@ -255,6 +265,11 @@ impl Origin for Retry {
     async fn turn(&self) -> Turn {
         self.inner.turn().await
     }
+}
+
+/// Another storage does not become the right one while somebody waits.
+fn may_pass_soon(error: &Error) -> bool {
+    error.is_retryable() && error.outage_reason() != Some(OutageReason::Replaced)
 }
 
 /// Whether asking again may have another answer.

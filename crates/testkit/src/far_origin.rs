@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
 use origin::{
-    Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+    Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
+    Reference, Written,
 };
 use types::{
     ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, WriteVerifier, XattrName,
@@ -17,6 +18,8 @@ use types::{
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
+    /// Answers instead of it, and whether it says that it is the same storage.
+    another: Mutex<Option<(Arc<MemoryOrigin>, bool)>>,
     url: String,
     down: AtomicBool,
     /// Milliseconds that answers to questions about names are on their way.
@@ -38,6 +41,7 @@ pub struct Far {
     /// Names that listings give without their objects.
     bare: Mutex<HashSet<Vec<u8>>>,
     calls: Mutex<BTreeMap<&'static str, u64>>,
+    identified: AtomicU64,
     distance: Mutex<Option<Distance>>,
     /// Calls of a kind that fail, and how many of them.
     failing: Mutex<HashMap<&'static str, (ErrorKind, u64)>>,
@@ -74,6 +78,7 @@ impl Far {
     fn build(url: &str, drafts: Option<Drafts>) -> Arc<Far> {
         Arc::new(Far {
             memory: MemoryOrigin::new(),
+            another: Mutex::default(),
             url: url.to_owned(),
             down: AtomicBool::new(false),
             way_ms: AtomicU64::new(0),
@@ -86,6 +91,7 @@ impl Far {
             reused: Mutex::default(),
             bare: Mutex::default(),
             calls: Mutex::default(),
+            identified: AtomicU64::new(0),
             distance: Mutex::default(),
             failing: Mutex::default(),
             meanwhile: Mutex::default(),
@@ -146,6 +152,31 @@ impl Far {
         self.answers_to_lose.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// From now on another storage answers: none of the references and identities of before is any of its. With `true`
+    /// it says to be the same one, and all references hold, as of an object store.
+    pub fn replace_with(&self, another: Arc<MemoryOrigin>, says_to_be_the_same: bool) {
+        *self.another.lock().expect("no panic holds it") = Some((another, says_to_be_the_same));
+    }
+
+    /// The one that it was answers again.
+    pub fn bring_back(&self) {
+        *self.another.lock().expect("no panic holds it") = None;
+    }
+
+    fn now(&self) -> Arc<MemoryOrigin> {
+        let another = self.another.lock().expect("no panic holds it");
+        another.as_ref().map_or_else(|| self.memory.clone(), |(another, _)| another.clone())
+    }
+
+    fn is_another(&self) -> bool {
+        self.another.lock().expect("no panic holds it").as_ref().is_some_and(|(_, same)| !same)
+    }
+
+    /// Part of every reference.
+    fn generation_now(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst) | u64::from(self.is_another()) << 63
+    }
+
     /// The NAS comes back with other handles for the same files.
     pub fn change_references(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
@@ -169,6 +200,11 @@ impl Far {
     /// Calls of this kind since the last [`Far::forget_calls`].
     pub fn calls(&self, kind: &str) -> u64 {
         self.calls.lock().expect("no panic holds it").get(kind).copied().unwrap_or(0)
+    }
+
+    /// Times that it was asked which storage it is. In no other count: no client waits for what is found.
+    pub fn identified(&self) -> u64 {
+        self.identified.load(Ordering::SeqCst)
     }
 
     pub fn calls_of_all_kinds(&self) -> u64 {
@@ -205,20 +241,21 @@ impl Far {
             out.put_slice(bytes);
             out.freeze()
         };
+        let identities = self.identities.load(Ordering::SeqCst) | u64::from(self.is_another()) << 63;
         let mut attr = object.attr;
         let reused = self.reused.lock().expect("no panic holds it");
         attr.fileid = reused.get(&attr.fileid).copied().unwrap_or(attr.fileid);
         Object {
             attr,
-            reference: Reference(stamped(self.generation.load(Ordering::SeqCst), &object.reference.0)),
-            identity: Identity(stamped(self.identities.load(Ordering::SeqCst), &object.identity.0)),
+            reference: Reference(stamped(self.generation_now(), &object.reference.0)),
+            identity: Identity(stamped(identities, &object.identity.0)),
             ..object
         }
     }
 
     fn inward(&self, reference: &Reference) -> Result<Reference> {
         let (stamp, rest) = reference.0.split_first_chunk::<8>().expect("made by outward");
-        if u64::from_be_bytes(*stamp) != self.generation.load(Ordering::SeqCst) {
+        if u64::from_be_bytes(*stamp) != self.generation_now() {
             return Err(Error::new(ErrorKind::Stale, "use reference", "of another generation"));
         }
         Ok(Reference(Bytes::copy_from_slice(rest)))
@@ -251,7 +288,7 @@ impl Far {
     ) -> Result<Option<Written>> {
         let Some(drafts) = &self.drafts else { return Ok(None) };
         let mut drafts = drafts.lock().await;
-        let now = self.memory.getattr(inward).await?.version;
+        let now = self.now().getattr(inward).await?.version;
         let fresh = || Draft { base: now, writes: Vec::new() };
         let draft = drafts.entry(inward.0.clone()).or_insert_with(fresh);
         draft.writes.push((offset, data.clone()));
@@ -259,28 +296,28 @@ impl Far {
         if stability > Stability::Unstable {
             self.complete(&mut drafts, inward).await?;
         }
-        let (after, verifier) = (Some(self.memory.getattr(inward).await?), self.verifier());
+        let (after, verifier) = (Some(self.now().getattr(inward).await?), self.verifier());
         Ok(Some(Written { stability, verifier, before, after, resent: false }))
     }
 
     async fn commit_draft(&self, inward: &Reference) -> Result<Option<Committed>> {
         let Some(drafts) = &self.drafts else { return Ok(None) };
         let mut drafts = drafts.lock().await;
-        let before = Some(self.memory.getattr(inward).await?.version);
+        let before = Some(self.now().getattr(inward).await?.version);
         self.complete(&mut drafts, inward).await?;
-        let (after, verifier) = (Some(self.memory.getattr(inward).await?), self.verifier());
+        let (after, verifier) = (Some(self.now().getattr(inward).await?), self.verifier());
         Ok(Some(Committed { verifier, before, after, resent: false }))
     }
 
     /// What was written to it is part of it now, or is lost if it is another one.
     async fn complete(&self, drafts: &mut HashMap<Bytes, Draft>, inward: &Reference) -> Result<()> {
         let Some(draft) = drafts.remove(&inward.0) else { return Ok(()) };
-        if self.memory.getattr(inward).await?.version != draft.base {
+        if self.now().getattr(inward).await?.version != draft.base {
             self.lost.fetch_add(1, Ordering::SeqCst);
             return Err(Error::new(ErrorKind::VersionChanged, "complete", "a file of a far origin"));
         }
         for (offset, data) in draft.writes {
-            self.memory.write(inward, offset, data, Stability::FileSync).await?;
+            self.now().write(inward, offset, data, Stability::FileSync).await?;
         }
         Ok(())
     }
@@ -332,31 +369,47 @@ impl Origin for Far {
         *self.distance.lock().expect("no panic holds it")
     }
 
+    /// Not counted: who asks that is no client.
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.identified.fetch_add(1, Ordering::SeqCst);
+        drop(self.gate.read().await);
+        if self.down.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "identify", "an origin that is switched off"));
+        }
+        let shown = if self.is_another() { "another tree in memory" } else { "the tree in memory" };
+        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into() })
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        drop(self.gate.read().await);
+        self.now().is_empty().await
+    }
+
     async fn root(&self) -> Result<Object> {
         self.begin("root").await?;
-        self.memory.root().await.map(|o| self.outward(o))
+        self.now().root().await.map(|o| self.outward(o))
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         self.begin("lookup").await?;
-        let answer = self.memory.lookup(&self.inward(dir)?, name).await.map(|o| self.outward(o));
+        let answer = self.now().lookup(&self.inward(dir)?, name).await.map(|o| self.outward(o));
         self.on_its_way().await;
         answer
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
         self.begin("getattr").await?;
-        self.memory.getattr(&self.inward(object)?).await.map(|o| self.outward(o))
+        self.now().getattr(&self.inward(object)?).await.map(|o| self.outward(o))
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         self.begin("readlink").await?;
-        self.memory.readlink(&self.inward(link)?).await
+        self.now().readlink(&self.inward(link)?).await
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         self.begin("readdir").await?;
-        let mut page = self.memory.readdir(&self.inward(dir)?, cursor).await?;
+        let mut page = self.now().readdir(&self.inward(dir)?, cursor).await?;
         self.on_its_way().await;
         let bare = self.bare.lock().expect("no panic holds it").clone();
         for entry in &mut page.entries {
@@ -368,12 +421,12 @@ impl Origin for Far {
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
         self.begin("read").await?;
-        self.memory.read(&self.inward(object)?, version, range).await
+        self.now().read(&self.inward(object)?, version, range).await
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
         self.begin("statfs").await?;
-        self.memory.statfs(&self.inward(object)?).await
+        self.now().statfs(&self.inward(object)?).await
     }
 
     fn has_xattrs(&self) -> bool {
@@ -390,7 +443,7 @@ impl Origin for Far {
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.begin("xattrs").await?;
-        self.memory.xattrs(&self.inward(object)?).await
+        self.now().xattrs(&self.inward(object)?).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
@@ -399,7 +452,7 @@ impl Origin for Far {
         if let Change::Set { object, .. } = &inward {
             self.commit_draft(object).await?;
         }
-        let changed = self.memory.change(&inward).await?;
+        let changed = self.now().change(&inward).await?;
         self.on_its_way().await;
         if self.loses_this_answer() {
             let silence = Error::new(ErrorKind::Unavailable, change.kind(), "no answer");
@@ -432,7 +485,7 @@ impl Origin for Far {
         let inward = self.inward(object)?;
         let written = match self.write_draft(&inward, (offset, &data), stability).await? {
             Some(written) => written,
-            None => self.memory.write(&inward, offset, data, stability).await?,
+            None => self.now().write(&inward, offset, data, stability).await?,
         };
         if self.loses_this_answer() {
             return Err(Error::new(ErrorKind::Unavailable, "write", "no answer"));
@@ -446,7 +499,7 @@ impl Origin for Far {
         let inward = self.inward(object)?;
         let committed = match self.commit_draft(&inward).await? {
             Some(committed) => committed,
-            None => self.memory.commit(&inward, range).await?,
+            None => self.now().commit(&inward, range).await?,
         };
         Ok(Committed { after: committed.after.map(|o| self.outward(o)), ..committed })
     }

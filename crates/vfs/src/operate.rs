@@ -45,6 +45,17 @@ impl Vfs {
         })
     }
 
+    /// What answers for the junction at this path is the right storage from now on: what is cached of the one before is
+    /// given up, but for what is needed to keep what was written and not flushed. A sentence on what it is.
+    pub async fn accept_origin(&self, junction: &str) -> Result<String> {
+        let drop_bytes = |file: FileId| {
+            if self.back.as_ref().is_none_or(|back| back.shown.altered(file).is_none()) {
+                self.cache.evict_file(file);
+            }
+        };
+        Ok(self.namespace.accept_origin(junction, drop_bytes).await?.shown)
+    }
+
     /// Drop cached bytes of a file or tree, pinned or not, and forget how fresh its metadata is.
     pub async fn evict(&self, path: &[u8]) -> Result<Evicted> {
         let start = self.resolve(path).await?;

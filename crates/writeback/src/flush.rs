@@ -29,7 +29,7 @@ use carry::Carry;
 use entries::Entries;
 
 use crate::conflict::{Alarm, AlarmKind};
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::index::Position;
 use crate::journal::{Journal, RecoveredEntry};
 use crate::operation::Operation;
@@ -256,6 +256,23 @@ impl Shared {
 
     pub(crate) fn next(&self) -> Option<Unit> {
         self.plan().next(self.clock.now(), self.entries.is_filling())
+    }
+
+    /// What of a home that is another storage than it was would be gone: that is an outage.
+    pub(crate) async fn look(&self, object: FileId) -> Result<home::Seen> {
+        let seen = self.home.look(object).await?;
+        if seen == home::Seen::Gone {
+            self.vouch(object).await?;
+        }
+        Ok(seen)
+    }
+
+    /// Before anything is taken for done or lost because it is not there.
+    pub(crate) async fn vouch(&self, object: FileId) -> Result<()> {
+        match self.sabotage.is(Bug::FlushToReplaced) {
+            true => Ok(()),
+            false => self.home.vouch(object).await,
+        }
     }
 
     /// Looks at all that waits, and so not with each unit.

@@ -89,6 +89,10 @@ pub struct Flushed {
 pub trait Home: Send + Sync + 'static {
     async fn look(&self, object: FileId) -> Result<Seen>;
 
+    /// An outage, unless what answers for the object's junction is the storage that it always was, at some moment after
+    /// this call began. What is not there may only be taken for done or lost after that.
+    async fn vouch(&self, object: FileId) -> Result<()>;
+
     /// `None`: the origin says that the name does not exist.
     async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>>;
 

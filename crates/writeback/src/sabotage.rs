@@ -54,6 +54,8 @@ pub enum Bug {
     ReuseLocalId,
     /// What our own flush left at the origin is not remembered.
     ForgetOwnVersion,
+    /// What an origin does not have is taken for done or lost, whichever origin it is.
+    FlushToReplaced,
     /// What may have been made at the origin is believed to have vanished.
     VanishInDoubt,
 }

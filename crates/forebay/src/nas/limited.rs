@@ -7,7 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 pub struct Limited {
@@ -46,6 +48,14 @@ impl Origin for Limited {
 
     fn distance(&self) -> Option<Distance> {
         self.inner.distance()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.inner.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.inner.is_empty().await
     }
 
     /// Asked when it is put up, by nobody who is measured.

@@ -8,6 +8,7 @@ mod harness;
 mod junctions;
 mod listing;
 mod outage;
+mod replaced;
 mod several_names;
 mod single_flight;
 mod validity;

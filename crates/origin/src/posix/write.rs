@@ -116,7 +116,7 @@ impl Inner {
     /// For what we have made and may not open.
     fn sync_everything(&self) -> rustix::io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::syncfs(rustix::fs::openat(&self.root, c".", flags, Mode::empty())?)
+        rustix::fs::syncfs(rustix::fs::openat(&self.root().fd, c".", flags, Mode::empty())?)
     }
 
     fn sync(

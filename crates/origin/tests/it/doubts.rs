@@ -9,7 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::retry::{Retry, RetryConfig};
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, Reference, Written};
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, Reference,
+    Written,
+};
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, NewNode, Result, SetAttr, Stability, Version,
 };
@@ -69,6 +72,14 @@ impl Origin for Lossy {
 
     fn read_max(&self) -> u32 {
         self.memory.read_max()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.memory.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.memory.is_empty().await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -3,5 +3,6 @@
 mod contract;
 mod deep;
 mod doubts;
+mod identity;
 mod stable;
 mod wrappers;

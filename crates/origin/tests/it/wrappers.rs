@@ -11,7 +11,9 @@ use origin::limit::{Limit, LimitConfig};
 use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
-use origin::{Change, Changed, Committed, DirCursor, DirPage, Object, Origin, Reference, Written};
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
@@ -48,6 +50,14 @@ impl Origin for Troubled {
 
     fn read_max(&self) -> u32 {
         self.memory.read_max()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.memory.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.memory.is_empty().await
     }
 
     async fn root(&self) -> Result<Object> {

@@ -257,6 +257,14 @@ impl Home for BackHome {
         }
     }
 
+    async fn vouch(&self, object: FileId) -> Result<()> {
+        let junction = match self.shown.altered(object) {
+            Some(altered) => altered.junction,
+            None => self.namespace.getattr_known(object)?.junction(),
+        };
+        self.namespace.vouch_for_junction(junction).await
+    }
+
     async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
         let found = self.namespace.lookup_now(dir, name).await;
         match self.if_gone(dir, found).await? {

@@ -105,7 +105,7 @@ impl BackTier {
         self.vfs.resolve(path.as_bytes()).await.expect("is there").id
     }
 
-    async fn create(&self, path: &str) -> FileId {
+    pub async fn create(&self, path: &str) -> FileId {
         let (dir, last) = path.rsplit_once('/').expect("absolute");
         let how = CreateHow::Guarded;
         let dir = self.id(dir).await;

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::{
-    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, Reference, Written,
+    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
+    Reference, Written,
 };
 use types::{ByteRange, Error, ErrorKind, FileId, FsStat, JunctionId, Name, Result, Stability, Version};
 
@@ -105,6 +106,14 @@ impl Origin for Copies {
 
     fn identity_is_place(&self) -> bool {
         true
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.memory.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.memory.is_empty().await
     }
 
     async fn root(&self) -> Result<Object> {

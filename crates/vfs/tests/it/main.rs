@@ -16,6 +16,7 @@ mod permission;
 mod prefetch;
 mod privilege;
 mod reads;
+mod replaced;
 mod silent;
 mod writable;
 mod writing;

@@ -87,7 +87,7 @@ impl<'a> Carry<'a> {
             return Ok(false);
         }
         for dir in self.unit.dirs() {
-            if !matches!(self.shared.home.look(dir).await?, Seen::Found(_)) {
+            if !matches!(self.shared.look(dir).await?, Seen::Found(_)) {
                 return Ok(true);
             }
         }

@@ -24,6 +24,7 @@ struct Seen {
     crashes: u64,
     crashes_in_flush: u64,
     crashes_with_pending: u64,
+    swaps_in_flush: u64,
     interferences: u64,
     kept_both: u64,
     resumed_over: u64,
@@ -36,6 +37,7 @@ impl Seen {
         self.crashes += other.crashes;
         self.crashes_in_flush += other.crashes_in_flush;
         self.crashes_with_pending += other.crashes_with_pending;
+        self.swaps_in_flush += other.swaps_in_flush;
         self.interferences += other.interferences;
         self.kept_both += other.kept_both;
         self.resumed_over += other.resumed_over;
@@ -46,6 +48,11 @@ type Played = Result<Seen, String>;
 
 /// Clients and the flush, and crashes if they are to be.
 fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
+    play_over(seed, crashes, false, bug)
+}
+
+/// The same, and if it is to be, another storage answers at the origin's place at times.
+fn play_over(seed: u64, crashes: bool, swaps: bool, bug: Option<Bug>) -> Played {
     let mut world = World::new(seed, Sabotage(bug), ConflictPolicy::KeepBoth);
     let mut seen = Seen::default();
     let mut last = String::from("nothing yet");
@@ -65,6 +72,11 @@ fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
             }
             _ => world.clock.pass(1 + (seed % 40) as i64),
         }
+        if swaps && world.random.below(6) == 0 {
+            let is_replaced = world.random.below(2) == 0;
+            seen.swaps_in_flush += u64::from(is_replaced && world.is_flushing());
+            world.replace_origin(is_replaced);
+        }
         if crashes && world.random.below(15) == 0 {
             crash(&mut seen, &mut world)?;
         }
@@ -78,6 +90,7 @@ fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
             crash(&mut seen, &mut world)?;
         }
     }
+    world.replace_origin(false);
     world.flush_all()?;
     compare_view(&mut seen, &world, "the end")?;
     if let Some(difference) = difference(&tree(&world.want), &tree(&world.home.origin)) {
@@ -216,6 +229,12 @@ fn a_crash_at_any_step_of_a_flush_loses_nothing_and_does_nothing_twice() {
 }
 
 #[test]
+fn another_storage_at_any_step_of_a_flush_gets_nothing_and_nothing_is_dropped_for_it() {
+    let seen = play_all(400, |seed| play_over(seed, seed % 2 == 0, true, None));
+    assert!(seen.swaps_in_flush > 0, "{seen:?}");
+}
+
+#[test]
 fn what_others_changed_is_never_overwritten_and_ours_is_kept_beside() {
     let seen = play_all(400, |seed| play_with_others(seed, false, ConflictPolicy::KeepBoth, None));
     assert!(seen.interferences > 0 && seen.kept_both > 0, "{seen:?}");
@@ -241,7 +260,7 @@ fn what_the_policy_theirs_takes_from_clients_is_said() {
 
 #[test]
 fn planted_bugs_of_the_flush_are_found() {
-    const BUGS: [Bug; 9] = [
+    const BUGS: [Bug; 10] = [
         Bug::ForgetNames,
         Bug::CoalesceOverDependency,
         Bug::DoneBeforeApplied,
@@ -251,11 +270,12 @@ fn planted_bugs_of_the_flush_are_found() {
         Bug::ReuseLocalId,
         Bug::ForgetOwnVersion,
         Bug::VanishInDoubt,
+        Bug::FlushToReplaced,
     ];
     for bug in BUGS {
         let play = |seed, bug| match Random(seed).below(2) {
             0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
-            _ => play(seed, true, bug),
+            _ => play_over(seed, true, seed % 3 == 0, bug),
         };
         let found = (1..=2000).find_map(|seed| {
             // The model itself stumbles over an id that is given twice.

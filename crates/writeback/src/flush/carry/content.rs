@@ -30,6 +30,9 @@ impl Carry<'_> {
         let (id, home) = (self.unit.object, self.shared.home.clone());
         let made = match home.make(*dir, name, id, &making.what).await {
             Err(error) if error.kind() == ErrorKind::Exists => self.make_beside(making, *dir, name).await?,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
+                Some(self.make_elsewhere(making, (*dir, name), error).await?)
+            }
             made => Some(made?),
         };
         match made {
@@ -54,7 +57,7 @@ impl Carry<'_> {
                 }
             }
         }
-        home.look(id).await
+        self.shared.look(id).await
     }
 
     /// Others removed what an earlier attempt had made: no bytes of theirs are in the way of ours.
@@ -68,6 +71,37 @@ impl Carry<'_> {
         // What is known of our own doing is of the one that is gone.
         self.begin().await?;
         Ok(true)
+    }
+
+    /// The directory that it was to be in is not there: it goes into the nearest one above that is.
+    async fn make_elsewhere(
+        &mut self,
+        making: &Making,
+        (dir, name): (FileId, &Name),
+        error: Error,
+    ) -> Result<Found> {
+        let id = self.unit.object;
+        self.shared.vouch(id).await?;
+        let near = self.shared.home.place(id).await?.map(|(near, _)| near);
+        let near = near.filter(|near| *near != dir && self.policy != ConflictPolicy::Theirs).ok_or(error)?;
+        let (place, beside) = (Some((near, name.clone())), self.beside(name));
+        let why = "the directory that it was to be in is not at the origin";
+        self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);
+        self.make_as(making, near, &beside).await
+    }
+
+    /// Under a name that is ours alone: if it is there, an earlier attempt made it, and did not learn its id.
+    async fn make_as(&self, making: &Making, dir: FileId, beside: &Name) -> Result<Found> {
+        let (id, home) = (self.unit.object, &self.shared.home);
+        match home.make(dir, beside, id, &making.what).await {
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                let there = home.lookup(dir, beside).await?;
+                let there = there.filter(|there| is_as_good(&making.what, there)).ok_or(error)?;
+                home.adopt(id, &there).await?;
+                Ok(Found { id, ..there })
+            }
+            made => made,
+        }
     }
 
     /// The name is taken.
@@ -88,17 +122,7 @@ impl Carry<'_> {
             Decision::Beside => {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), NAME_TAKEN);
-                let made = match home.make(dir, &beside, id, &making.what).await {
-                    // The name is ours alone: an earlier attempt made it, and did not learn its id.
-                    Err(error) if error.kind() == ErrorKind::Exists => {
-                        let there = home.lookup(dir, &beside).await?;
-                        let there = there.filter(|there| is_as_good(&making.what, there)).ok_or(error)?;
-                        home.adopt(id, &there).await?;
-                        Found { id, ..there }
-                    }
-                    made => made?,
-                };
-                Ok(Some(made))
+                self.make_as(making, dir, &beside).await.map(Some)
             }
             Decision::TakeOurs => {
                 self.note(AlarmKind::TookOurs, place, None, NAME_TAKEN);
@@ -161,7 +185,7 @@ impl Carry<'_> {
 
     /// What is at the origin already is altered.
     pub(super) async fn alter(&mut self, content: &Content, set: &Attributes) -> Result<Option<Found>> {
-        match self.shared.home.look(self.unit.object).await? {
+        match self.shared.look(self.unit.object).await? {
             // Made and removed before it ever travelled, or dropped: there is nothing to alter.
             Seen::Never => Ok(None),
             Seen::Gone => self.alter_found(None, None, content, set).await,

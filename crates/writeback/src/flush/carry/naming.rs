@@ -43,7 +43,7 @@ impl Carry<'_> {
     async fn link(&mut self, file: FileId, dir: FileId, name: &Name) -> Result<Option<Found>> {
         let home = self.shared.home.clone();
         let place = Some((dir, name.clone()));
-        let before = match home.look(file).await? {
+        let before = match self.shared.look(file).await? {
             Seen::Never => return Ok(None),
             Seen::Gone => {
                 self.note(AlarmKind::Dropped, place, None, "the file was removed at the origin");
@@ -90,11 +90,11 @@ impl Carry<'_> {
     async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<Found>> {
         let home = self.shared.home.clone();
         let (there, name) = self.own_place(dir, name).await?;
-        let Some(there) = there else { return self.left_before().await };
         let place = Some((dir, name.clone()));
+        let Some(there) = there else { return self.left_before(place).await };
         if !is_same(&there, self.unit.object) {
             // After an attempt without an answer: we removed it, and another was made since.
-            if !self.unit.in_doubt && home.look(self.unit.object).await? != Seen::Never {
+            if !self.unit.in_doubt && self.shared.look(self.unit.object).await? != Seen::Never {
                 self.note(AlarmKind::Dropped, place, None, "another object has the name");
             }
             return Ok(None);
@@ -123,25 +123,50 @@ impl Carry<'_> {
 
     /// It may have another name, and the removal of this one by us moved its ctime.
     async fn left(&mut self, was: &Found) -> Result<Option<Found>> {
-        match self.shared.home.look(self.unit.object).await? {
+        match self.shared.look(self.unit.object).await? {
             Seen::Found(after) => Ok(Some(self.follow(was, Told { before: None, after }))),
             Seen::Gone | Seen::Never => Ok(None),
         }
     }
 
     /// The same, where the name is gone: by an earlier attempt, or by others.
-    async fn left_before(&mut self) -> Result<Option<Found>> {
-        let Seen::Found(left) = self.shared.home.look(self.unit.object).await? else { return Ok(None) };
+    async fn left_before(&mut self, place: Option<(FileId, Name)>) -> Result<Option<Found>> {
+        self.shared.vouch(self.unit.object).await?;
+        let left = match self.shared.look(self.unit.object).await? {
+            Seen::Found(left) => left,
+            Seen::Gone => {
+                self.tell_of_nothing(place);
+                return Ok(None);
+            }
+            Seen::Never => return Ok(None),
+        };
         self.intact = self.is_resumed(&left).await?;
         Ok(Some(left))
     }
 
+    /// Others removed it, or the origin is in an older state, in which it may come back: nobody but us saw it go.
+    fn tell_of_nothing(&self, place: Option<(FileId, Name)>) {
+        match self.unit.in_doubt {
+            // After a start: perhaps we removed it ourselves before.
+            true => self.note(AlarmKind::Resumed, place, None, "it was removed before, by us or by others"),
+            false => {
+                self.note(AlarmKind::Dropped, place, None, "what was to be removed was not there any more")
+            }
+        }
+    }
+
     async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<Found>> {
         let (there, name) = self.own_place(dir, name).await?;
-        let Some(there) = there else { return Ok(None) };
         let place = Some((dir, name.clone()));
+        let Some(there) = there else {
+            self.shared.vouch(self.unit.object).await?;
+            if self.shared.look(self.unit.object).await? == Seen::Gone {
+                self.tell_of_nothing(place);
+            }
+            return Ok(None);
+        };
         if !is_same(&there, self.unit.object) {
-            if !self.unit.in_doubt && self.shared.home.look(self.unit.object).await? != Seen::Never {
+            if !self.unit.in_doubt && self.shared.look(self.unit.object).await? != Seen::Never {
                 self.note(AlarmKind::Dropped, place, None, "another object has the name");
             }
             return Ok(None);
@@ -239,7 +264,7 @@ impl Carry<'_> {
     async fn follow_replaced(&mut self, replaced: FileId, was: Option<&Found>) -> Result<()> {
         let home = &self.shared.home;
         let own = home.own(replaced).await?;
-        let Seen::Found(found) = home.look(replaced).await? else { return Ok(()) };
+        let Seen::Found(found) = self.shared.look(replaced).await? else { return Ok(()) };
         let alone = was.is_none_or(|was| found.has_bytes_of(was));
         if own.begun {
             let version = if alone { Some(found.version) } else { own.version };
@@ -256,13 +281,13 @@ impl Carry<'_> {
         place: Option<(FileId, Name)>,
         (to_dir, to): (FileId, &Name),
     ) -> Result<Option<Found>> {
+        self.shared.vouch(self.unit.object).await?;
         let beside = self.at(to_dir, &self.beside(to)).await?;
         let beside = beside.filter(|there| is_same(there, self.unit.object));
-        if beside.is_none()
-            && !self.unit.in_doubt
-            && self.shared.home.look(self.unit.object).await? != Seen::Never
-        {
-            self.note(AlarmKind::Dropped, place, None, "it was moved or removed at the origin");
+        if beside.is_none() && self.shared.look(self.unit.object).await? != Seen::Never {
+            // In doubt: perhaps we moved it ourselves before, and others took it from there.
+            let kind = if self.unit.in_doubt { AlarmKind::Resumed } else { AlarmKind::Dropped };
+            self.note(kind, place, None, "it was moved or removed at the origin");
         }
         self.intact = match &beside {
             Some(beside) => beside.attr.is_dir() || self.is_resumed(beside).await?,

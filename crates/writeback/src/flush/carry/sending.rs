@@ -72,7 +72,7 @@ impl Carry<'_> {
                 return Ok((found, is_set));
             }
             // What was lost took its version with it.
-            if let Seen::Found(found) = home.look(object).await? {
+            if let Seen::Found(found) = self.shared.look(object).await? {
                 version = found.version;
             }
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::{Change, Changed, DirCursor, Identity, Object, Origin, Reference};
 use types::{
-    ByteRange, CreateHow, Error, ErrorKind, FileId, FileKind, JunctionId, Name, Result, SetAttr, Stability,
-    Version,
+    ByteRange, CreateHow, Error, ErrorKind, FileId, FileKind, JunctionId, Name, OutageReason, Result,
+    SetAttr, Stability, Version,
 };
 
 use super::world::tell;
@@ -59,6 +60,9 @@ pub struct TestHome {
     pub random: Mutex<Random>,
     /// Calls that change something are refused with this.
     pub refuses: Mutex<Option<ErrorKind>>,
+    /// Another storage answers, an empty one: what the product's home asks of it is refused, and of what it does not have
+    /// it says so.
+    pub is_replaced: AtomicBool,
     /// Files with parts behind the first on their way, and how many they were at most.
     pub writing: Mutex<(Vec<FileId>, usize)>,
 }
@@ -84,6 +88,10 @@ impl TestHome {
         self.database.lock().unwrap()
     }
 
+    fn is_replaced(&self) -> bool {
+        self.is_replaced.load(SeqCst)
+    }
+
     async fn step(&self) {
         let times = self.random.lock().unwrap().below(3);
         GiveWay(times).await;
@@ -92,6 +100,7 @@ impl TestHome {
     /// One change, with a chance to be cut before it and after it.
     async fn change(&self, change: Change) -> Result<Changed> {
         self.step().await;
+        self.vouch(FileId([0; 16])).await?;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
             return Err(Error::new(kind, "change", "an origin that refuses"));
@@ -178,6 +187,9 @@ impl Home for TestHome {
     async fn look(&self, object: FileId) -> Result<Seen> {
         self.step().await;
         let Ok(reference) = self.reference(object) else { return Ok(Seen::Never) };
+        if self.is_replaced() {
+            return Ok(Seen::Gone);
+        }
         match self.origin.getattr(&reference).await {
             Ok(object) => Ok(Seen::Found(self.found(object).await)),
             Err(error) if error.kind() == ErrorKind::Stale => Ok(Seen::Gone),
@@ -185,8 +197,18 @@ impl Home for TestHome {
         }
     }
 
+    async fn vouch(&self, _: FileId) -> Result<()> {
+        match self.is_replaced() {
+            true => Err(Error::outage(OutageReason::Replaced, "use", "an origin in memory")),
+            false => Ok(()),
+        }
+    }
+
     async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
         self.step().await;
+        if self.is_replaced() {
+            return Ok(None);
+        }
         match self.origin.lookup(&self.reference(dir)?, name).await {
             Ok(object) => {
                 let found = self.found(object).await;
@@ -223,6 +245,7 @@ impl Home for TestHome {
     }
 
     async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
+        self.vouch(id).await?;
         let reference = self.reference(found.id)?;
         let object = self.origin.getattr(&reference).await?;
         let mut database = self.database();
@@ -240,6 +263,7 @@ impl Home for TestHome {
 
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
         self.step().await;
+        self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
             return Err(Error::new(kind, "write", "an origin that refuses"));
@@ -256,6 +280,7 @@ impl Home for TestHome {
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
         self.step().await;
+        self.vouch(object).await?;
         let reference = self.reference(object)?;
         let committed = self.origin.commit(&reference, ByteRange::new(0, 0)).await?;
         Ok(Some(self.found(committed.after.expect("told")).await))
@@ -298,6 +323,7 @@ impl Home for TestHome {
         let bytes = base.and_then(|base| self.database().bytes.get(&(object, base)).cloned());
         let (parent, given) = (self.reference(dir)?, name.clone());
         let (how, set) = (CreateHow::Guarded, SetAttr::default());
+        self.vouch(object).await?;
         // In one step: it appears complete or not at all.
         let made = self.origin.change(&Change::Create { dir: parent, name: given, how, set }).await?;
         let object = made.made()?;
@@ -320,6 +346,9 @@ impl Home for TestHome {
 
     async fn name_in(&self, dir: FileId, object: FileId) -> Result<Option<Name>> {
         self.step().await;
+        if self.is_replaced() {
+            return Ok(None);
+        }
         let entries = self.list(&self.reference(dir)?).await?;
         Ok(entries.into_iter().find(|(_, id)| *id == object).map(|(name, _)| name))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -142,6 +142,7 @@ impl World {
             alarms: Arc::default(),
             random: Mutex::new(Random(random.next())),
             refuses: Mutex::default(),
+            is_replaced: AtomicBool::new(false),
             writing: Mutex::default(),
         });
         let clock = Arc::new(TestClock::default());
@@ -238,6 +239,16 @@ impl World {
         }
     }
 
+    /// From now on another storage answers, or the right one again. No unit sees one after the other and then the one again:
+    /// between two calls of one unit nobody mounts anything twice.
+    pub fn replace_origin(&mut self, is_replaced: bool) {
+        while !is_replaced && !self.running.is_empty() {
+            let mut context = Context::from_waker(Waker::noop());
+            self.running.retain_mut(|unit| unit.as_mut().poll(&mut context).is_pending());
+        }
+        self.home.is_replaced.store(is_replaced, SeqCst);
+    }
+
     /// All that can be flushed.
     pub fn flush_all(&mut self) -> std::result::Result<(), String> {
         for _ in 0..100_000 {
@@ -307,6 +318,7 @@ impl World {
             alarms: self.home.alarms.clone(),
             random: Mutex::new(Random(self.random.next())),
             refuses: Mutex::default(),
+            is_replaced: AtomicBool::new(self.home.is_replaced.load(SeqCst)),
             writing: Mutex::default(),
         });
         self.shared = shared(&self.log, &self.home, &self.clock, &self.policy, self.sabotage);

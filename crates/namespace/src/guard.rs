@@ -1,0 +1,454 @@
+//! Whether the storage that answers is the one that the junction was given.
+//!
+//! Lies around each junction's origin. What the origin is ([`OriginIdentity`]) is kept with the junction when it is
+//! reached first, and compared at start, after every outage, before changes, and when something that may have been there
+//! is said not to be. Another identity, and a root that has no names any more although some are known in it, are an
+//! outage ([`OutageReason::Replaced`]): no call gets through, so nothing is believed and nothing is changed, until the
+//! right one is back or the operator accepts what is there.
+//!
+//! An answer is checked after it came: at that moment the storage is the right one, so it was when it answered. The cost
+//! is one question for all who wait at the same time, and none for reads and for what is found.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use origin::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+};
+use tokio::time::Instant;
+use tracing::{info, warn};
+use types::{
+    ByteRange, Error, ErrorKind, FileId, FsStat, JunctionId, Name, OutageReason, Result, SetAttr, Stability,
+    Turn, Version, XattrName,
+};
+
+use crate::store::{self, NoteChange, Store};
+
+/// A look is as good as new for so long.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// And will do for so long, if the next one has begun: a change does not wait for it while others come before and after.
+const WILL_DO_FOR: Duration = Duration::from_secs(3);
+/// Another storage is looked at again so often.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// First byte of what is kept.
+const LAYOUT: u8 = 1;
+
+pub struct OriginGuard(Arc<Shared>);
+
+struct Shared {
+    inner: Arc<dyn Origin>,
+    store: Arc<Store>,
+    /// Path of the junction.
+    path: String,
+    root: FileId,
+    /// Where the identity is kept.
+    place: FileId,
+    standing: Mutex<Standing>,
+    /// Counts looks and who wants one, so that one tells which came first.
+    turns: AtomicU64,
+    /// Held by who looks.
+    looking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Standing {
+    known: Kept,
+    /// The last look.
+    last: Option<Look>,
+    /// The root as it was last seen.
+    root: Option<Reference>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    /// The origin was never reached.
+    #[default]
+    Nothing,
+    Identity(OriginIdentity),
+    /// Something that cannot be read: no origin is known to be the right one.
+    Unreadable,
+}
+
+#[derive(Clone)]
+struct Look {
+    began: u64,
+    ended: u64,
+    at: Instant,
+    result: Result<()>,
+}
+
+/// How new a look must be.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// Any since the last outage.
+    SinceOutage,
+    /// One of the last second or so.
+    Recent,
+    /// One that begins after this question.
+    New,
+}
+
+impl OriginGuard {
+    pub fn new(
+        inner: Arc<dyn Origin>,
+        store: Arc<Store>,
+        path: &str,
+        id: JunctionId,
+        root: FileId,
+    ) -> Result<Arc<OriginGuard>> {
+        let place = FileId::derive(id, b"\0junction origin");
+        let known = store.note(place)?.map_or(Kept::Nothing, |bytes| Kept::decode(&bytes));
+        let reference = store.node(root)?.map(|record| record.reference);
+        let standing = Mutex::new(Standing { known, last: None, root: reference });
+        let (turns, looking) = (AtomicU64::new(0), tokio::sync::Mutex::default());
+        let path = path.to_owned();
+        Ok(Arc::new(OriginGuard(Arc::new(Shared {
+            inner,
+            store,
+            path,
+            root,
+            place,
+            standing,
+            turns,
+            looking,
+        }))))
+    }
+
+    /// The storage is the right one at some moment after this call began; otherwise an outage.
+    pub async fn vouch(&self) -> Result<()> {
+        self.0.look(Wanted::New).await
+    }
+
+    /// What is there now is the right one from now on, durably. What was known of the one before is the caller's to give
+    /// up; an empty root is an outage until that has happened.
+    pub async fn accept(&self) -> Result<OriginIdentity> {
+        let shared = &self.0;
+        let _looking = shared.looking.lock().await;
+        let found = shared.inner.identity().await?;
+        shared.keep(&found).await?;
+        let mut standing = shared.standing();
+        standing.known = Kept::Identity(found.clone());
+        (standing.last, standing.root) = (None, None);
+        Ok(found)
+    }
+
+    /// An answer to a question, of which an absence is proof of nothing yet.
+    async fn heard<T>(&self, result: Result<T>, absent: Wanted) -> Result<T> {
+        let Err(error) = &result else { return result };
+        let wanted = match error.kind() {
+            ErrorKind::Stale => Wanted::New,
+            ErrorKind::NotFound => absent,
+            _ => {
+                if error.outage_reason().is_some() && error.kind() != ErrorKind::Busy {
+                    self.0.standing().last = None;
+                }
+                return result;
+            }
+        };
+        self.0.look(wanted).await?;
+        result
+    }
+
+    async fn ready(&self, wanted: Wanted) -> Result<&dyn Origin> {
+        self.0.look(wanted).await?;
+        Ok(self.0.inner.as_ref())
+    }
+}
+
+impl Shared {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    async fn look(self: &Arc<Self>, wanted: Wanted) -> Result<()> {
+        match (&self.standing().last, wanted) {
+            (Some(Look { result: Ok(()), .. }), Wanted::SinceOutage) => return Ok(()),
+            (Some(Look { result: Ok(()), at, .. }), Wanted::Recent) if at.elapsed() < GOOD_FOR => {
+                return Ok(());
+            }
+            (Some(Look { result: Ok(()), at, .. }), Wanted::Recent) if at.elapsed() < WILL_DO_FOR => {
+                self.look_behind();
+                return Ok(());
+            }
+            // It is another one: somebody looks again now and then, and the others are told so at once.
+            (Some(Look { result: Err(e), at, .. }), _) if is_replaced(e) && at.elapsed() < AGAIN_AFTER => {
+                return Err(e.clone());
+            }
+            _ => {}
+        }
+        let asked = self.turn();
+        let _looking = self.looking.lock().await;
+        let shared = self.standing().last.clone().filter(|last| match wanted {
+            Wanted::New => last.began > asked,
+            Wanted::SinceOutage | Wanted::Recent => last.ended > asked,
+        });
+        match shared {
+            Some(last) => last.result,
+            None => self.look_now().await,
+        }
+    }
+
+    /// For who comes next.
+    fn look_behind(self: &Arc<Self>) {
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let Ok(_looking) = shared.looking.try_lock() else { return };
+            let _ = shared.look_now().await; // whoever comes next is told
+        });
+    }
+
+    async fn look_now(&self) -> Result<()> {
+        let (began, at) = (self.turn(), Instant::now());
+        let result = self.compare().await;
+        let mut standing = self.standing();
+        let was_replaced =
+            standing.last.as_ref().is_some_and(|last| last.result.as_ref().is_err_and(is_replaced));
+        match &result {
+            Ok(()) if was_replaced => info!(junction = %self.path, "the origin is the one that it was again"),
+            Err(e) if is_replaced(e) && !was_replaced => {
+                warn!(junction = %self.path, "ALARM origin replaced: {e}")
+            }
+            _ => {}
+        }
+        standing.last = Some(Look { began, ended: self.turn(), at, result: result.clone() });
+        result
+    }
+
+    async fn compare(&self) -> Result<()> {
+        let unknown = |e: Error| match e.outage_reason() {
+            Some(_) => e,
+            // Whatever it says: which storage it is nobody knows.
+            None => Error::new(ErrorKind::Unavailable, "identify", self.inner.url()).with_source(e),
+        };
+        let found = self.inner.identity().await.map_err(unknown)?;
+        let known = self.standing().known.clone();
+        match &known {
+            // Now it tells more.
+            Kept::Identity(expected) if expected.bytes.is_empty() && !found.bytes.is_empty() => {
+                self.keep(&found).await?;
+                self.standing().known = Kept::Identity(found.clone());
+            }
+            Kept::Identity(expected) if expected.may_be(&found) => {}
+            Kept::Nothing => {
+                self.keep(&found).await?;
+                self.standing().known = Kept::Identity(found.clone());
+            }
+            Kept::Identity(OriginIdentity { shown, .. }) => return Err(self.replaced(shown, &found.shown)),
+            Kept::Unreadable => {
+                return Err(self.replaced("something that cannot be read here any more", &found.shown));
+            }
+        }
+        if self.had_names()? && self.inner.is_empty().await.map_err(unknown)? && self.had_names()? {
+            return Err(self.replaced("names in its root", &format!("none, in {}", found.shown)));
+        }
+        Ok(())
+    }
+
+    fn replaced(&self, expected: &str, found: &str) -> Error {
+        let context = format!(
+            "{}: origin replaced: expected {expected}; found {found}. Bring back the right one, or have this one with: \
+             forebay junction accept {}",
+            self.inner.url(),
+            self.path
+        );
+        Error::outage(OutageReason::Replaced, "use", context)
+    }
+
+    /// So many names are known in the root that they cannot have gone one by one without being noticed. A last file may
+    /// have.
+    fn had_names(&self) -> Result<bool> {
+        let names = self.store.entries_after(self.root, 0, 2)?;
+        Ok(match names.as_slice() {
+            [] => false,
+            [one] => match one.child.map(|child| self.store.node(child)).transpose()? {
+                Some(Some(child)) => child.attr.is_dir(),
+                _ => false,
+            },
+            _ => true,
+        })
+    }
+
+    async fn keep(&self, identity: &OriginIdentity) -> Result<()> {
+        let bytes = Kept::encode(identity);
+        let note = NoteChange(Box::new(move |_| Some(bytes.clone())));
+        self.store.commit(vec![store::Change::AlterNote(self.place, note)]).await
+    }
+
+    fn is_root(&self, dir: &Reference) -> bool {
+        self.standing().root.as_ref().is_none_or(|root| root == dir)
+    }
+}
+
+impl Kept {
+    fn encode(identity: &OriginIdentity) -> Bytes {
+        let length = u16::try_from(identity.bytes.len()).unwrap_or(u16::MAX);
+        let kept = &identity.bytes[..usize::from(length)];
+        [&[LAYOUT], &length.to_be_bytes()[..], kept, identity.shown.as_bytes()].concat().into()
+    }
+
+    fn decode(bytes: &[u8]) -> Kept {
+        let read = || {
+            let rest = bytes.strip_prefix(&[LAYOUT])?;
+            let (length, rest) = rest.split_first_chunk::<2>()?;
+            let (identity, shown) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+            let shown = String::from_utf8(shown.to_vec()).ok()?;
+            Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown })
+        };
+        read().map_or(Kept::Unreadable, Kept::Identity)
+    }
+}
+
+fn is_replaced(error: &Error) -> bool {
+    error.outage_reason() == Some(OutageReason::Replaced)
+}
+
+#[async_trait]
+impl Origin for OriginGuard {
+    fn url(&self) -> String {
+        self.0.inner.url()
+    }
+
+    fn read_max(&self) -> u32 {
+        self.0.inner.read_max()
+    }
+
+    fn directories_show_changes(&self) -> bool {
+        self.0.inner.directories_show_changes()
+    }
+
+    fn identity_is_place(&self) -> bool {
+        self.0.inner.identity_is_place()
+    }
+
+    fn commits_whole_files(&self) -> bool {
+        self.0.inner.commits_whole_files()
+    }
+
+    fn answers_side_by_side(&self) -> bool {
+        self.0.inner.answers_side_by_side()
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        let result = self.ready(Wanted::Recent).await?.set_at_commit(object, set).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    fn distance(&self) -> Option<types::Distance> {
+        self.0.inner.distance()
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.0.inner.identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.0.inner.is_empty().await
+    }
+
+    async fn root(&self) -> Result<Object> {
+        let result = self.ready(Wanted::Recent).await?.root().await;
+        let root = self.heard(result, Wanted::New).await?;
+        if !self.0.is_root(&root.reference) {
+            self.vouch().await?;
+        }
+        self.0.standing().root = Some(root.reference.clone());
+        Ok(root)
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        let result = self.ready(Wanted::SinceOutage).await?.lookup(dir, name).await;
+        self.heard(result, Wanted::Recent).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        let result = self.ready(Wanted::SinceOutage).await?.getattr(object).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        let result = self.ready(Wanted::SinceOutage).await?.readlink(link).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let result = self.ready(Wanted::SinceOutage).await?.readdir(dir, cursor).await;
+        let page = self.heard(result, Wanted::New).await?;
+        let is_first = cursor == DirCursor::default();
+        if is_first && page.entries.is_empty() && page.next.is_none() && self.0.is_root(dir) {
+            self.vouch().await?;
+        }
+        Ok(page)
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        let result = self.ready(Wanted::SinceOutage).await?.read(object, version, range).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        let result = self.ready(Wanted::SinceOutage).await?.statfs(object).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.0.inner.has_xattrs()
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        let result = self.ready(Wanted::SinceOutage).await?.xattrs(object).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        let result = self.ready(Wanted::Recent).await?.change(change).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    fn write_max(&self) -> u32 {
+        self.0.inner.write_max()
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let result = self.ready(Wanted::Recent).await?.write(object, offset, data, stability).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        let result = self.ready(Wanted::Recent).await?.commit(object, range).await;
+        self.heard(result, Wanted::New).await
+    }
+
+    async fn turn(&self) -> Turn {
+        self.0.inner.turn().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_comes_back_as_it_was_kept_and_what_cannot_be_read_is_no_identity() {
+        let identity = OriginIdentity { bytes: Bytes::from_static(b"\x01\x00bytes"), shown: "a disk".into() };
+        let kept = Kept::encode(&identity);
+        assert_eq!(Kept::decode(&kept), Kept::Identity(identity));
+        for end in 0..3 + 7 {
+            assert_eq!(Kept::decode(&kept[..end]), Kept::Unreadable, "cut to {end}");
+        }
+        assert_eq!(Kept::decode(b"\x02\x00\x00"), Kept::Unreadable);
+    }
+}

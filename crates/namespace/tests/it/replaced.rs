@@ -1,0 +1,164 @@
+//! Another storage answers at the origin's place, or one that lost everything at once.
+
+use std::time::Duration;
+
+use namespace::{JunctionStatus, Namespace};
+use origin::memory::MemoryOrigin;
+use types::{ErrorKind, OutageReason};
+
+use crate::harness::{AFTER_TTL, Tier, kind, tier};
+
+/// Three names in a directory, seen.
+async fn filled() -> Tier {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    for path in [&b"dir/one"[..], b"dir/two", b"top"] {
+        t.far.memory.write_file(path, b"abc").unwrap();
+    }
+    seen(&t).await;
+    t
+}
+
+async fn seen(t: &Tier) {
+    let dir = t.id(b"/dir").await;
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), [&b"dir"[..], b"top"]);
+    assert_eq!(t.names(dir).await.unwrap(), [&b"one"[..], b"two"]);
+    assert_eq!(t.lookup(b"/dir/one").await.unwrap().attr().size, 3);
+}
+
+fn status(ns: &Namespace) -> JunctionStatus {
+    ns.junctions().remove(0)
+}
+
+fn is_replaced(t: &Tier) -> bool {
+    status(&t.ns).outage.is_some_and(|outage| outage.reason == OutageReason::Replaced)
+}
+
+/// Asks until it is as it should be again.
+async fn until_it_is_over(t: &Tier) {
+    for _ in 0..1000 {
+        t.pass(AFTER_TTL);
+        let _ = t.lookup(b"/dir/three").await;
+        if status(&t.ns).outage.is_none() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the right origin is back, and the outage goes on: {:?}", status(&t.ns));
+}
+
+/// What is known is served, what is not is unavailable, and nothing is forgotten.
+async fn holds_out(t: &Tier) {
+    for _ in 0..3 {
+        t.pass(AFTER_TTL);
+        seen(t).await;
+        assert_eq!(kind(t.lookup(b"/dir/three").await), Some(ErrorKind::Unavailable));
+        assert_eq!(kind(t.lookup(b"/unheard-of").await), Some(ErrorKind::Unavailable));
+    }
+    assert!(is_replaced(t), "{:?}", status(&t.ns));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_storage_at_the_same_place_is_an_outage_that_ends_by_itself() {
+    let t = filled().await;
+    let another = MemoryOrigin::new();
+    another.write_file(b"three", b"another's").unwrap();
+    t.far.replace_with(another, false);
+    holds_out(&t).await;
+    let told = status(&t.ns).outage.unwrap().error;
+    assert!(told.contains("expected the tree in memory; found another tree in memory"), "{told}");
+    assert!(told.contains("forebay junction accept /"), "{told}");
+    t.far.bring_back();
+    until_it_is_over(&t).await;
+    seen(&t).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_became_empty_at_once_is_an_outage_that_ends_by_itself() {
+    let t = filled().await;
+    t.far.replace_with(MemoryOrigin::new(), true);
+    holds_out(&t).await;
+    t.far.bring_back();
+    until_it_is_over(&t).await;
+    seen(&t).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_on_another_storage_or_an_empty_one_serves_what_is_cached() {
+    for is_same in [false, true] {
+        let t = filled().await;
+        t.far.replace_with(MemoryOrigin::new(), is_same);
+        let t = t.after_a_restart().await;
+        holds_out(&t).await;
+        t.far.bring_back();
+        until_it_is_over(&t).await;
+        seen(&t).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_on_another_storage_is_told_though_nobody_asks() {
+    let t = filled().await;
+    t.far.replace_with(MemoryOrigin::new(), false);
+    let t = t.after_a_restart().await;
+    assert!(!is_replaced(&t));
+    t.ns.look_at_roots();
+    for _ in 0..1000 {
+        if is_replaced(&t) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody was told: {:?}", status(&t.ns));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accepted_storage_is_the_right_one_from_then_on() {
+    let t = filled().await;
+    let another = MemoryOrigin::new();
+    another.write_file(b"three", b"another's").unwrap();
+    t.far.replace_with(another, false);
+    holds_out(&t).await;
+    assert_eq!(kind(t.ns.accept_origin("/elsewhere", |_| {}).await), Some(ErrorKind::NotFound));
+    assert_eq!(t.ns.accept_origin("/", |_| {}).await.unwrap().shown, "another tree in memory");
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), [b"three"]);
+    assert_eq!(kind(t.lookup(b"/dir/one").await), Some(ErrorKind::NotFound));
+    assert_eq!(status(&t.ns).outage, None);
+    let t = t.after_a_restart().await;
+    t.pass(AFTER_TTL);
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), [b"three"]);
+    // The one before is another one now.
+    t.far.bring_back();
+    t.pass(AFTER_TTL);
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), [b"three"]);
+    assert!(is_replaced(&t));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accepted_empty_tree_is_empty() {
+    let t = filled().await;
+    t.far.replace_with(MemoryOrigin::new(), true);
+    holds_out(&t).await;
+    t.ns.accept_origin("/", |_| {}).await.unwrap();
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), Vec::<Vec<u8>>::new());
+    let t = t.after_a_restart().await;
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.lookup(b"/dir").await), Some(ErrorKind::NotFound));
+    assert_eq!(status(&t.ns).outage, None);
+}
+
+/// A name is not missed because others are gone: only where all are gone at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_others_remove_one_by_one_are_gone() {
+    let t = tier();
+    for path in [&b"one"[..], b"two"] {
+        t.far.memory.write_file(path, b"abc").unwrap();
+    }
+    assert_eq!(t.names(t.ns.root()).await.unwrap(), [&b"one"[..], b"two"]);
+    for (path, left) in [(&b"one"[..], vec![b"two".to_vec()]), (b"two", vec![])] {
+        t.far.memory.remove(path).unwrap();
+        t.pass(AFTER_TTL);
+        assert_eq!(t.names(t.ns.root()).await.unwrap(), left);
+    }
+    assert_eq!(status(&t.ns).outage, None);
+}
