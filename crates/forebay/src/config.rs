@@ -153,6 +153,9 @@ pub struct Junction {
     /// How long known data is served in an outage; absent: for ever.
     #[serde(default)]
     pub stale_if_error: Option<Span>,
+    /// Names of the largest directory that is listed.
+    #[serde(default)]
+    pub directory_names_max: Option<u64>,
     /// What clients may change, and when it counts as done.
     #[serde(default)]
     pub write: Option<Write>,

@@ -119,6 +119,7 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
                         ("directories", it.directories.to_string()),
                         ("negative", format!("{:?}", it.negative_ttl)),
                         ("stale_if_error", format!("{:?}", it.stale_if_error)),
+                        ("directory_names_max", it.directory_names_max.to_string()),
                     ]
                 };
                 let differing = of(known).into_iter().zip(of(junction)).filter(|(was, is)| was != is);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use front_nfs::{Rule, Squash};
 use namespace::Freshness;
+use namespace::config::DIRECTORY_NAMES_MAX;
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
@@ -26,6 +27,8 @@ pub const ADMIN_DEFAULT: Address =
     Address(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420));
 const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// A page of any origin is to fit.
+const DIRECTORY_NAMES_MIN: u64 = 10_000;
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
 /// For what must not fail because clients connect: segments, databases, origins, the operator.
 const DESCRIPTORS_RESERVED: usize = 256;
@@ -67,6 +70,7 @@ pub struct JunctionSettings {
     pub directories: Freshness,
     pub negative_ttl: Duration,
     pub stale_if_error: Option<Duration>,
+    pub directory_names_max: u64,
     pub write: WritePolicy,
     /// If it is written `back`.
     pub flush: FlushPolicy,
@@ -149,6 +153,7 @@ impl Settings {
                 directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
                 negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
                 stale_if_error: typed.stale_if_error.map(|span| span.0),
+                directory_names_max: names_max(typed.directory_names_max)?,
                 write,
             });
         }
@@ -208,6 +213,15 @@ impl Settings {
     }
 }
 
+fn names_max(typed: Option<u64>) -> Result<u64> {
+    match typed {
+        Some(names) if names < DIRECTORY_NAMES_MIN => refuse(format!(
+            "directory_names_max = {names} is below {DIRECTORY_NAMES_MIN}; it is about directories without an end"
+        )),
+        typed => Ok(typed.unwrap_or(DIRECTORY_NAMES_MAX)),
+    }
+}
+
 /// `[PATH=]URL` of the command line.
 pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
     // The `=` of a query does not count: a path has no `:` before it.
@@ -223,6 +237,7 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
         directories: ttl,
         negative_ttl: TTL_DEFAULT,
         stale_if_error: None,
+        directory_names_max: DIRECTORY_NAMES_MAX,
         write: config::Write::default().0,
         flush: back::default_flush_policy(),
     })

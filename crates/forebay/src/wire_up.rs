@@ -89,6 +89,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
             directories: junction.directories,
             negative_ttl: junction.negative_ttl,
             stale_if_error: junction.stale_if_error,
+            directory_names_max: junction.directory_names_max,
             changes: junction.write != WritePolicy::ReadOnly,
         });
     }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use origin::Origin;
 
+/// A name takes about 20 bytes of memory while its directory is listed, and some hundred in the database.
+pub const DIRECTORY_NAMES_MAX: u64 = 5_000_000;
+
 /// How long what was learnt of an object counts as true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
@@ -42,6 +45,9 @@ pub struct Junction {
     /// How long known things are served past their freshness while the origin cannot be reached; `None`
     /// is for ever.
     pub stale_if_error: Option<Duration>,
+    /// Names of the largest directory that is listed; of a larger one, or one that never ends, only single names are asked
+    /// for.
+    pub directory_names_max: u64,
     /// Changes are made through here: after an unclean end, what was known before it may be older than one of them.
     pub changes: bool,
 }
@@ -57,6 +63,7 @@ impl Junction {
             directories: Freshness::Ttl(ttl),
             negative_ttl: ttl,
             stale_if_error: None,
+            directory_names_max: DIRECTORY_NAMES_MAX,
             changes: false,
         }
     }

@@ -22,6 +22,7 @@ impl Namespace {
         self.evictions.fetch_add(1, Ordering::SeqCst);
         // Absent names are in no listing by which to find them; to learn the others anew is cheap.
         self.singles.clear();
+        self.given_up().forget_all();
         let mut order = self.in_order().await;
         self.expire_one(id, &mut dirs, &mut changes, &mut file);
         while let Some(dir) = dirs.pop() {

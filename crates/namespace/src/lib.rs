@@ -11,6 +11,7 @@ mod attr;
 mod change;
 pub mod config;
 mod cookie;
+mod endless;
 mod evict;
 mod flights;
 mod freshness;
@@ -117,6 +118,7 @@ pub struct Namespace {
     /// Targets of symbolic links, with the version they were read from.
     links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
     suspects: Mutex<Suspects>,
+    given_up: Mutex<endless::GivenUp>,
     list_ahead: bool,
     walks: Mutex<walk::Walks>,
     /// Counts when something was evicted: what was asked before does not count as known after it.
@@ -179,6 +181,7 @@ impl Namespace {
             singles: quick_cache::sync::Cache::new(SINGLES_IN_MEMORY),
             links: quick_cache::sync::Cache::new(LINKS_IN_MEMORY),
             suspects: Mutex::default(),
+            given_up: Mutex::default(),
             list_ahead: config.list_ahead,
             walks: Mutex::default(),
             evictions: Default::default(),

@@ -11,6 +11,7 @@ use types::{Error, ErrorKind, FileId, Result};
 
 use crate::config::Freshness;
 use crate::cookie;
+use crate::endless::{Course, GivenUp};
 use crate::flights::{Join, wait};
 use crate::freshness::Ask;
 use crate::node::Node;
@@ -28,6 +29,10 @@ pub(crate) const LIST_ON_SUSPICION_MAX: u64 = 20_000;
 const UNDISTURBED_TRIES: usize = 4;
 /// Names listed without their object that are looked up at the same time.
 const RESOLVE_TOGETHER: usize = 32;
+/// Names that are looked at together where a listing is taken back.
+const TAKEN_BACK_TOGETHER: usize = 4096;
+/// Names of a path in a message.
+const SHOWN_MAX: usize = 64;
 /// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -262,7 +267,44 @@ impl Namespace {
     }
 
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
+    /// One that led nowhere is not tried again for a while, whoever asks.
     pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
+        self.given_up().check(dir, self.clock.now_ms())?;
+        let listed = self.list_undisturbed(dir).await;
+        match &listed {
+            Ok(_) => self.given_up().forget(dir),
+            Err(e) if e.kind() == ErrorKind::Corrupt => {
+                self.metrics.listings_given_up.inc();
+                let seconds = self.given_up().note(dir, e, self.clock.now_ms());
+                let place = self.shown(dir);
+                tracing::warn!("gave up listing {place}, for {seconds} s; single names are asked for: {e}");
+            }
+            Err(_) => {}
+        }
+        listed
+    }
+
+    pub(crate) fn given_up(&self) -> std::sync::MutexGuard<'_, GivenUp> {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of a directory as far as it is known, for messages.
+    fn shown(&self, dir: FileId) -> String {
+        let (mut names, mut at) = (Vec::new(), dir);
+        while names.len() < SHOWN_MAX {
+            if let Some(junction) = self.junction_rooted_at(at) {
+                names.push(junction.rules.path.trim_end_matches('/').to_owned());
+                break;
+            }
+            let Ok(node) = self.load(at) else { break };
+            names.push(node.record.name.escape_ascii().to_string());
+            at = node.record.parent;
+        }
+        names.reverse();
+        format!("{}/", names.join("/"))
+    }
+
+    async fn list_undisturbed(self: &Arc<Self>, dir: FileId) -> Result<Listing> {
         self.metrics.listings.inc();
         for _ in 0..UNDISTURBED_TRIES {
             let node = self.node_to_list(dir).await?;
@@ -321,14 +363,34 @@ impl Namespace {
     }
 
     async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+        let asked = self.asking();
+        let before = self.slots_of(dir.id).await?;
+        match self.follow_pages(dir, asked, &before).await {
+            Ok(None) => Ok(None),
+            Ok(Some((seen, listing))) => self.finish_listing(dir.id, before, &seen, listing).await,
+            Err(e) => {
+                if e.kind() == ErrorKind::Corrupt {
+                    self.take_back(dir.id, &before, asked).await?;
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// The hashes of all names that came, and what is known of the directory by them.
+    async fn follow_pages(
+        self: &Arc<Self>,
+        dir: &Arc<Node>,
+        asked: Asked,
+        before: &HashSet<u64>,
+    ) -> Result<Option<(HashSet<u64>, Listing)>> {
         let evictions = self.losses();
         let junction = self.junction(dir.junction())?;
-        let asked = self.asking();
         let changed = dir.attr().mtime.max(dir.attr().ctime);
         let shown = junction.rules.origin.directories_show_changes();
         let settled = shown && asked.is_settled(changed);
-        let before = self.slots_of(dir.id).await?;
         let mut seen = HashSet::with_capacity(before.len());
+        let mut course = Course::new(junction.rules.directory_names_max);
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let (mut entries, mut news) = (0, false);
         loop {
@@ -336,7 +398,15 @@ impl Namespace {
                 return Ok(None);
             }
             entries += page.entries.len() as u64;
+            let known = seen.len();
             seen.extend(page.entries.iter().map(|e| cookie::first_slot(e.name.as_bytes())));
+            if page.next.is_some() || !page.entries.is_empty() {
+                course.page(page.entries.len(), seen.len() - known).map_err(|why| {
+                    let error =
+                        Error::new(ErrorKind::Corrupt, "list a directory of", junction.rules.origin.url());
+                    error.with_source(std::io::Error::other(why))
+                })?;
+            }
             let order = self.in_order().await;
             let changes = self.take_in(&order, junction, dir.id, &page, asked)?;
             news |= changes.iter().any(|change| matches!(change, Change::PutEntry { .. }));
@@ -362,7 +432,42 @@ impl Namespace {
             self.load(dir.id)?.distrust();
         }
         let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
-        self.finish_listing(dir.id, before, &seen, listing).await
+        Ok(Some((seen, listing)))
+    }
+
+    /// What a listing brought that led nowhere: the database is not to grow with each try. What was learnt otherwise since
+    /// it began stays.
+    async fn take_back(&self, dir: FileId, before: &HashSet<u64>, asked: Asked) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let order = self.in_order().await;
+            let piece = self.store.entries_after(dir, after, TAKEN_BACK_TOGETHER)?;
+            let Some(last) = piece.last() else { return Ok(()) };
+            after = last.cookie;
+            let mut changes = Vec::new();
+            for entry in piece {
+                if before.contains(&cookie::first_slot(&entry.name))
+                    || self.ours().is_touched(dir, &entry.name)
+                {
+                    continue;
+                }
+                let node = entry.child.and_then(|child| self.load(child).ok());
+                if node.as_ref().is_some_and(|node| node.checked_ms() > asked.ms) {
+                    continue;
+                }
+                changes.push(Change::RemoveEntry { dir, cookie: entry.cookie });
+                let came_with_it = |node: &Node| {
+                    node.record.checked_ms == asked.ms
+                        && node.record.parent == dir
+                        && self.listing_of(node.id).is_ok_and(|listing| listing.is_none())
+                };
+                if let Some(node) = node.filter(|node| came_with_it(node)) {
+                    self.nodes.insert(node.id, None);
+                    changes.push(Change::RemoveNode(node.id));
+                }
+            }
+            self.commit_in(order, changes).await?;
+        }
     }
 
     async fn ask_page(&self, junction: &Grafted, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {

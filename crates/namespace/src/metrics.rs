@@ -11,6 +11,8 @@ pub struct Metrics {
     pub misses: Counter,
     /// Whole directories fetched.
     pub listings: Counter,
+    /// Of these, not followed to an end: they had none, or made no sense.
+    pub listings_given_up: Counter,
     /// Of these, ahead of who walks a tree.
     pub listed_ahead: Counter,
     /// "No such name" answered from what is known.
@@ -23,10 +25,15 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let all: [(&str, &str, &Counter); 7] = [
+        let all: [(&str, &str, &Counter); 8] = [
             ("hits", "Metadata questions answered without the origin", &self.hits),
             ("misses", "Metadata questions that went to the origin", &self.misses),
             ("listings", "Whole directories fetched from the origin", &self.listings),
+            (
+                "listings_given_up",
+                "Listings that had no end or made no sense; not tried again for a while",
+                &self.listings_given_up,
+            ),
             ("listed_ahead", "Directories fetched ahead of who walks a tree", &self.listed_ahead),
             ("negative_hits", "Absent names answered without the origin", &self.negative_hits),
             ("stale_served", "Answers past their freshness during an outage", &self.stale_served),

@@ -45,6 +45,8 @@ pub struct Far {
     distance: Mutex<Option<Distance>>,
     /// Calls of a kind that fail, and how many of them.
     failing: Mutex<HashMap<&'static str, (ErrorKind, u64)>>,
+    /// What it says in place of what is in a directory.
+    lie: Mutex<Option<Lie>>,
     /// What others do just before the next call of a kind.
     meanwhile: Mutex<HashMap<&'static str, Theirs>>,
     /// Writes under way, and the pairs of them that overlapped.
@@ -55,6 +57,7 @@ pub struct Far {
 }
 
 type Theirs = Box<dyn FnOnce() + Send>;
+type Lie = Box<dyn FnMut(&Reference, DirCursor) -> Option<DirPage> + Send>;
 
 /// By inward reference. Held while one is begun or completed.
 type Drafts = tokio::sync::Mutex<HashMap<Bytes, Draft>>;
@@ -94,6 +97,7 @@ impl Far {
             identified: AtomicU64::new(0),
             distance: Mutex::default(),
             failing: Mutex::default(),
+            lie: Mutex::default(),
             meanwhile: Mutex::default(),
             writing: Mutex::default(),
             overlapped: AtomicU64::new(0),
@@ -118,6 +122,14 @@ impl Far {
     /// Others do this just before the next call of this kind is carried out.
     pub fn before(&self, kind: &'static str, theirs: impl FnOnce() + Send + 'static) {
         self.meanwhile.lock().expect("no panic holds it").insert(kind, Box::new(theirs));
+    }
+
+    /// From now on listings of directories for which `lie` has a page are made of what it says.
+    pub fn lie_about_names(
+        &self,
+        lie: impl FnMut(&Reference, DirCursor) -> Option<DirPage> + Send + 'static,
+    ) {
+        *self.lie.lock().expect("no panic holds it") = Some(Box::new(lie));
     }
 
     /// Pairs of writes to the same bytes that were under way at the same time.
@@ -409,6 +421,11 @@ impl Origin for Far {
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         self.begin("readdir").await?;
+        if let Some(lie) = self.lie.lock().expect("no panic holds it").as_mut()
+            && let Some(page) = lie(dir, cursor)
+        {
+            return Ok(page);
+        }
         let mut page = self.now().readdir(&self.inward(dir)?, cursor).await?;
         self.on_its_way().await;
         let bare = self.bare.lock().expect("no panic holds it").clone();
