@@ -26,12 +26,14 @@ struct Entries {
 enum Entry {
     File(Listed),
     Directory(Listed),
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Listed {
-    name: Text,
+    name: Option<Text>,
     file_id: Option<String>,
     #[serde(default)]
     properties: Properties,
@@ -52,11 +54,16 @@ struct Text {
 #[serde(rename_all = "PascalCase")]
 struct Properties {
     #[serde(default, rename = "Content-Length")]
-    size: Option<u64>,
+    size: Option<String>,
     creation_time: Option<String>,
     last_write_time: Option<String>,
     change_time: Option<String>,
     etag: Option<String>,
+}
+
+/// A file's size has 63 bits.
+fn size(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|size| i64::try_from(*size).is_ok())
 }
 
 /// A name, and what the listing tells of it; `None`: it has to be looked at.
@@ -70,24 +77,30 @@ impl Page {
         self.next_marker.take().filter(|marker| !marker.is_empty())
     }
 
-    /// `Err`: the name that makes no sense.
-    pub fn shown(self) -> Result<Vec<Shown>, String> {
-        let shown = self.entries.all.into_iter().map(|entry| {
-            let (listed, is_dir) = match entry {
+    /// And how many entries have a name that makes no sense.
+    pub fn shown(self) -> (Vec<Shown>, usize) {
+        let (mut shown, mut nameless) = (Vec::with_capacity(self.entries.all.len()), 0);
+        for entry in self.entries.all {
+            let (mut listed, is_dir) = match entry {
                 Entry::File(listed) => (listed, false),
                 Entry::Directory(listed) => (listed, true),
+                Entry::Other => continue,
             };
-            let encoded = listed.name.encoded.as_deref() == Some("true");
-            let name = match encoded {
-                true => percent_decode_str(&listed.name.text)
-                    .decode_utf8()
-                    .map_err(|_| listed.name.text.clone())?
-                    .into_owned(),
-                false => listed.name.text.clone(),
-            };
-            Ok(Shown { name, stat: listed.stat(is_dir) })
-        });
-        shown.collect()
+            match listed.name.take().and_then(Text::text) {
+                Some(name) => shown.push(Shown { name, stat: listed.stat(is_dir) }),
+                None => nameless += 1,
+            }
+        }
+        (shown, nameless)
+    }
+}
+
+impl Text {
+    fn text(self) -> Option<String> {
+        match self.encoded.as_deref() {
+            Some("true") => Some(percent_decode_str(&self.text).decode_utf8().ok()?.into_owned()),
+            _ => Some(self.text),
+        }
     }
 }
 
@@ -99,7 +112,7 @@ impl Listed {
             is_dir,
             key: Key { id: self.file_id?.parse().ok()?, created: time(told.creation_time)? },
             parent: None,
-            size: if is_dir { 0 } else { told.size? },
+            size: if is_dir { 0 } else { size(&told.size?)? },
             etag: told.etag?.trim_matches('"').to_owned(),
             written: time(told.last_write_time)?,
             changed: time(told.change_time)?,
@@ -127,7 +140,8 @@ mod tests {
         );
         let mut page: Page = quick_xml::de::from_str(&text).unwrap();
         assert_eq!(page.next().as_deref(), Some("more"));
-        let shown = page.shown().unwrap();
+        let (shown, nameless) = page.shown();
+        assert_eq!(nameless, 0);
         let names: Vec<_> = shown.iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!(names, ["a & b", "d\u{ffff}", " c "]);
         let first = shown[0].stat.as_ref().unwrap();
@@ -136,6 +150,6 @@ mod tests {
         let mut last: Page =
             quick_xml::de::from_str("<EnumerationResults><Entries/><NextMarker/></EnumerationResults>")
                 .unwrap();
-        assert_eq!((last.next(), last.shown().unwrap().len()), (None, 0));
+        assert_eq!((last.next(), last.shown().0.len()), (None, 0));
     }
 }

@@ -56,8 +56,13 @@ impl AzFileOrigin {
             _ => e,
         })?;
         let next = page.next();
-        let shown =
-            page.shown().map_err(|name| garbled("list", self.at(&dir.path), format!("the name {name:?}")))?;
+        if next.is_some() && next == marker {
+            return Err(garbled("list", self.at(&dir.path), "it is to be gone on with where it was"));
+        }
+        let (shown, nameless) = page.shown();
+        if nameless > 0 && self.tokens.tell_of(reference) {
+            tracing::warn!("{nameless} entries have names that make no sense; in {}", self.at(&dir.path));
+        }
         let mut entries = Vec::with_capacity(shown.len());
         for one in shown {
             if dir.path.is_empty() && is_draft(&one.name) {

@@ -20,10 +20,10 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::azure_place::Place;
-use crate::errors::garbled;
 use crate::http::Http;
 use crate::keys::Base;
-use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
+use crate::listings::{Course, HIDDEN_MAX, Unclear};
+use crate::rest::{Ask, PATH, Rest, quoted, size_in, time_of};
 use crate::sign::{Environment, owned};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::Config;
@@ -80,27 +80,36 @@ impl Azure {
         }
         let ask = ask.query("include", "metadata").query("maxresults", &most.to_string());
         let told: ListAnswer = self.rest.ask_xml(ask).await?;
-        let strange = |why: &dyn std::fmt::Display| garbled("list", self.rest.place(prefix), why);
-        let mut page = Page { next: told.next_marker.filter(|next| !next.is_empty()), ..Page::default() };
+        let next = self.rest.goes_on(prefix, after, told.next_marker)?;
+        let (mut page, mut unclear) = (Page { next, ..Page::default() }, Unclear::default());
         for entry in told.blobs.entries {
             match entry {
-                Entry::BlobPrefix { name } => page.prefixes.push(name.text().map_err(|e| strange(&e))?),
+                Entry::BlobPrefix { name } => match name.and_then(NameXml::text) {
+                    Some(name) => page.prefixes.push(name),
+                    None => unclear.note(None, "the name of a directory that is no text"),
+                },
                 Entry::Blob { name, properties, metadata } => {
-                    let modified = DateTime::parse_from_rfc2822(&properties.last_modified);
-                    let modified = time_of(modified.map_err(|e| strange(&e))?);
+                    let Some(key) = name.and_then(NameXml::text) else {
+                        unclear.note(None, "a name that is no text");
+                        continue;
+                    };
+                    let Properties { last_modified, etag, content_length } = properties;
+                    let size = size_in(content_length.as_deref());
+                    let modified = last_modified.as_deref().map(DateTime::parse_from_rfc2822);
+                    let (Some(size), Some(Ok(modified)), Some(etag)) = (size, modified, etag) else {
+                        let why = format!("the size {content_length:?}, the time {last_modified:?}");
+                        unclear.note(Some(key), &why);
+                        continue;
+                    };
                     let names = metadata.into_iter().filter(|(name, _)| !name.starts_with('@'));
                     let metadata = names.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-                    page.objects.push(Listed {
-                        key: name.text().map_err(|e| strange(&e))?,
-                        size: properties.content_length,
-                        etag: properties.etag,
-                        modified,
-                        metadata: Some(metadata),
-                    });
+                    let (etag, modified, metadata) = (quoted(&etag), time_of(modified), Some(metadata));
+                    page.objects.push(Listed { key, size, etag, modified, metadata });
                 }
                 Entry::Other => {}
             }
         }
+        page.unclear = unclear.told(|| self.rest.place(prefix));
         Ok(page)
     }
 }
@@ -122,8 +131,11 @@ impl Store for Azure {
     async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
         let mut page = self.page(prefix, by_directory, after, most).await?;
         // A page may be empty although it is not the last one.
-        while page.objects.is_empty() && page.prefixes.is_empty() && page.next.is_some() {
-            page = self.page(prefix, by_directory, page.next.as_deref(), most).await?;
+        let mut course = Course::new(HIDDEN_MAX);
+        while page.is_empty()
+            && let Some(next) = course.after(&page, || self.rest.place(prefix))?
+        {
+            page = self.page(prefix, by_directory, Some(&next), most).await?;
         }
         Ok(page)
     }
@@ -248,13 +260,14 @@ struct Blobs {
 enum Entry {
     #[serde(rename_all = "PascalCase")]
     Blob {
-        name: NameXml,
+        name: Option<NameXml>,
+        #[serde(default)]
         properties: Properties,
         #[serde(default)]
         metadata: BTreeMap<String, String>,
     },
     #[serde(rename_all = "PascalCase")]
-    BlobPrefix { name: NameXml },
+    BlobPrefix { name: Option<NameXml> },
     #[serde(other)]
     Other,
 }
@@ -263,28 +276,32 @@ enum Entry {
 struct NameXml {
     /// Written with percent signs: it has bytes that XML cannot hold.
     #[serde(default, rename = "@Encoded")]
-    encoded: bool,
+    encoded: Option<String>,
     #[serde(default, rename = "$text")]
     text: String,
 }
 
 impl NameXml {
-    fn text(self) -> std::result::Result<String, std::str::Utf8Error> {
-        if !self.encoded {
-            return Ok(self.text);
-        }
-        percent_decode_str(&self.text).decode_utf8().map(|text| text.into_owned())
+    /// `None`: it is no text, or not there.
+    fn text(self) -> Option<String> {
+        let text = if self.encoded.as_deref() == Some("true") {
+            percent_decode_str(&self.text).decode_utf8().ok()?.into_owned()
+        } else {
+            self.text
+        };
+        Some(text).filter(|text| !text.is_empty())
     }
 }
 
-#[derive(Deserialize)]
+/// In words, and perhaps not there: what makes no sense spoils its own blob, and not the listing.
+#[derive(Default, Deserialize)]
 struct Properties {
     #[serde(rename = "Last-Modified")]
-    last_modified: String,
-    #[serde(rename = "Etag", deserialize_with = "etag_in_xml")]
-    etag: String,
+    last_modified: Option<String>,
+    #[serde(rename = "Etag")]
+    etag: Option<String>,
     #[serde(rename = "Content-Length")]
-    content_length: u64,
+    content_length: Option<String>,
 }
 
 #[cfg(test)]
@@ -314,10 +331,10 @@ mod tests {
         let told: ListAnswer = quick_xml::de::from_str(&xml).unwrap();
         let names = told.blobs.entries.into_iter().map(|entry| match entry {
             Entry::Blob { name, metadata, properties } => {
-                assert_eq!((metadata["Mode"].as_str(), properties.etag.as_str()), ("1", "\"0x8D\""));
-                name.text().unwrap()
+                assert_eq!((metadata["Mode"].as_str(), properties.etag.as_deref()), ("1", Some("0x8D")));
+                name.and_then(NameXml::text).unwrap()
             }
-            Entry::BlobPrefix { name } => name.text().unwrap(),
+            Entry::BlobPrefix { name } => name.and_then(NameXml::text).unwrap(),
             Entry::Other => "other".into(),
         });
         assert_eq!(names.collect::<Vec<_>>(), [" a & b ", "d\u{1}/", " a & b "]);

@@ -236,10 +236,10 @@ impl ObjectOrigin {
         let gone = child(&self.base, dir, name, What::Directory)?;
         let key = self.base.key(&gone)?;
         let page = self.keys(&key, None, 2).await?;
-        if page.objects.iter().any(|object| object.key != key) {
+        if page.keys().any(|below| below != key) {
             return Err(Error::new(ErrorKind::NotEmpty, "remove directory", self.place(&gone)));
         }
-        if page.objects.is_empty() {
+        if page.is_empty() {
             let kind = match self.look_at_file(&child(&self.base, dir, name, What::File)?).await? {
                 Some(_) => ErrorKind::NotADirectory,
                 None => ErrorKind::NotFound,

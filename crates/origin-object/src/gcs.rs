@@ -17,6 +17,7 @@ use crate::gcs_calls::{Bucket, COMPOSE_MAX, Piece, random};
 use crate::gcs_place::Place;
 use crate::http::Http;
 use crate::keys::{Base, UPLOADS};
+use crate::listings::{Course, HIDDEN_MAX};
 use crate::rest::{Ask, Rest};
 use crate::sign::{Environment, owned};
 use crate::store::{Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
@@ -75,6 +76,7 @@ impl Gcs {
         }
         page.objects.retain(|object| !is_of_upload(&object.key));
         page.prefixes.retain(|prefix| !is_of_upload(prefix));
+        page.unclear.retain(|key| !is_of_upload(key));
         Ok(page)
     }
 
@@ -125,7 +127,7 @@ fn is_old(id: &str, today: NaiveDate) -> bool {
 async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
     let now = bucket.time().await?;
     let (today, young) = (now.date_naive(), (now - OLD).timestamp());
-    let mut after = None;
+    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(uploads, true, after.as_deref(), PAGE).await?;
         let old = |prefix: &&String| prefix.strip_prefix(uploads).is_some_and(|id| is_old(id, today));
@@ -137,7 +139,7 @@ async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
             tracing::info!("removing what is left of an upload: {dir}");
             remove_all(bucket, dir).await?;
         }
-        after = page.next;
+        after = course.after(&page, || bucket.rest.place(uploads))?;
         if after.is_none() {
             return Ok(());
         }
@@ -146,13 +148,13 @@ async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
 
 /// Whether anything below was stored after this second.
 async fn has_young(bucket: &Arc<Bucket>, prefix: &str, second: i64) -> Result<bool> {
-    let mut after = None;
+    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
         if page.objects.iter().any(|object| object.modified.seconds > second) {
             return Ok(true);
         }
-        after = page.next;
+        after = course.after(&page, || bucket.rest.place(prefix))?;
         if after.is_none() {
             return Ok(false);
         }
@@ -161,15 +163,15 @@ async fn has_young(bucket: &Arc<Bucket>, prefix: &str, second: i64) -> Result<bo
 
 /// All objects whose keys begin with this.
 async fn remove_all(bucket: &Arc<Bucket>, prefix: &str) -> Result<()> {
-    let mut after = None;
+    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
-        let removed = page.objects.into_iter().map(|object| {
+        let removed = page.objects.clone().into_iter().map(|object| {
             let bucket = bucket.clone();
             async move { bucket.delete(&object.key, Condition::Always).await }
         });
         some_at_a_time(TOGETHER, removed).await?;
-        after = page.next;
+        after = course.after(&page, || bucket.rest.place(prefix))?;
         if after.is_none() {
             return Ok(());
         }
@@ -221,8 +223,11 @@ impl Store for Gcs {
     async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
         let mut page = self.page(prefix, by_directory, after, most).await?;
         // Nothing in it is to be shown: past that in large steps.
-        while page.objects.is_empty() && page.prefixes.is_empty() && page.next.is_some() {
-            page = self.page(prefix, by_directory, page.next.as_deref(), most.max(PAGE)).await?;
+        let mut course = Course::new(HIDDEN_MAX);
+        while page.is_empty()
+            && let Some(next) = course.after(&page, || self.bucket.rest.place(prefix))?
+        {
+            page = self.page(prefix, by_directory, Some(&next), most.max(PAGE)).await?;
         }
         Ok(page)
     }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::garbled;
+use crate::listings::Unclear;
 use crate::rest::{Ask, QUERY, Rest, time_of};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Source, Stat};
 
@@ -85,8 +86,9 @@ struct BucketJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListJson {
+    /// One that makes no sense spoils itself, and not the listing.
     #[serde(default)]
-    items: Vec<ObjectJson>,
+    items: Vec<Value>,
     #[serde(default)]
     prefixes: Vec<String>,
     next_page_token: Option<String>,
@@ -117,6 +119,15 @@ impl ObjectJson {
 
     fn made(&self) -> (Word, Made) {
         (self.word(), Made { etag: self.word().etag(), modified: self.modified().ok() })
+    }
+
+    fn listed(self) -> std::result::Result<Listed, String> {
+        let modified = self.modified().map_err(|e| format!("{:?}: {e}", self.updated))?;
+        if i64::try_from(self.size).is_err() {
+            return Err(format!("the size {}", self.size));
+        }
+        let (key, size, etag) = (self.name.clone(), self.size, self.word().etag());
+        Ok(Listed { key, size, etag, modified, metadata: Some(self.metadata()) })
     }
 
     /// Names of metadata keep their case there, and lose it here.
@@ -230,13 +241,20 @@ impl Bucket {
             .query("maxResults", &most.to_string())
             .query("fields", &format!("nextPageToken,prefixes,items({FIELDS})"));
         let told: ListJson = self.rest.ask_json(ask).await?;
-        let next = told.next_page_token.filter(|next| !next.is_empty());
-        let mut page = Page { objects: Vec::with_capacity(told.items.len()), prefixes: told.prefixes, next };
+        let next = self.rest.goes_on(prefix, after, told.next_page_token)?;
+        let mut unclear = Unclear::default();
+        let mut page = Page { prefixes: told.prefixes, next, ..Page::default() };
         for item in told.items {
-            let modified = item.modified().map_err(|e| garbled("list", self.rest.place(prefix), e))?;
-            let (key, size, etag) = (item.name.clone(), item.size, item.word().etag());
-            page.objects.push(Listed { key, size, etag, modified, metadata: Some(item.metadata()) });
+            let name = item["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+            let listed = ObjectJson::deserialize(item).map_err(|e| e.to_string());
+            let listed = listed.and_then(|item| item.listed());
+            match (name, listed) {
+                (Some(_), Ok(listed)) => page.objects.push(listed),
+                (name, Err(why)) => unclear.note(name, &why),
+                (None, Ok(_)) => unclear.note(None, "it has no name"),
+            }
         }
+        page.unclear = unclear.told(|| self.rest.place(prefix));
         Ok(page)
     }
 
@@ -388,7 +406,8 @@ mod tests {
             "updated":"2026-01-02T03:04:05Z"}]}"#,
         )
         .unwrap();
-        let [a, b] = <[ObjectJson; 2]>::try_from(told.items).ok().expect("two");
+        let items = told.items.into_iter().map(|item| ObjectJson::deserialize(item).expect("an object"));
+        let [a, b] = <[ObjectJson; 2]>::try_from(items.collect::<Vec<_>>()).ok().expect("two");
         assert_eq!((a.word().etag().as_str(), a.size), ("\"1595002920000000/2\"", 3));
         assert_eq!(a.modified().unwrap().nanos, 678_000_000);
         assert_eq!(a.metadata(), Metadata::from([("colour".into(), "blue".into())]));

@@ -180,7 +180,7 @@ impl Origin for ObjectOrigin {
         let page = self.store.list(self.base.as_str(), true, None, 2).await?;
         let is_name = |key: &str| key != self.base.as_str();
         let has_names = page.objects.iter().any(|object| is_name(&object.key))
-            || page.prefixes.iter().any(|prefix| is_name(prefix))
+            || page.prefixes.iter().chain(&page.unclear).any(|key| is_name(key))
             || page.next.is_some();
         Ok(!has_names)
     }

@@ -227,6 +227,17 @@ impl Rest {
         serde_json::from_slice(&body).map_err(|e| garbled(operation, self.place(key), e))
     }
 
+    /// Where a listing that was asked for `after` goes on.
+    pub fn goes_on(&self, prefix: &str, after: Option<&str>, next: Option<String>) -> Result<Option<String>> {
+        let next = next.filter(|next| !next.is_empty());
+        match after {
+            Some(after) if next.as_deref() == Some(after) => {
+                Err(garbled("list", self.place(prefix), "it is to be gone on with where it was"))
+            }
+            _ => Ok(next),
+        }
+    }
+
     /// `None`: nothing has this key.
     pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
         let answer = match self.ask(Ask::new("look at", Method::HEAD, key)).await {
@@ -323,8 +334,13 @@ impl Rest {
 
 /// Some stores leave the quotation marks away, most of them in XML only: the same contents are to have one ETag, and
 /// conditions are written with them.
-fn quoted(etag: &str) -> String {
+pub fn quoted(etag: &str) -> String {
     if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
+}
+
+/// A file's size has 63 bits.
+pub fn size_in(text: Option<&str>) -> Option<u64> {
+    text?.trim().parse().ok().filter(|size| i64::try_from(*size).is_ok())
 }
 
 /// An ETag in XML.

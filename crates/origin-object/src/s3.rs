@@ -12,10 +12,10 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use crate::errors::garbled;
 use crate::http::Http;
 use crate::keys::Base;
-use crate::rest::{Ask, PATH, Rest, etag_in_xml, time_of};
+use crate::listings::Unclear;
+use crate::rest::{Ask, PATH, Rest, etag_in_xml, quoted, size_in, time_of};
 use crate::sign::{Environment, Place, owned};
 use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::url::{Addressing, Config};
@@ -166,27 +166,36 @@ impl Store for S3 {
             }
             let spaced = text.replace('+', " ");
             let decoded = percent_decode_str(&spaced).decode_utf8();
-            decoded.map(|text| text.into_owned()).map_err(|e| garbled("list", self.rest.place(prefix), e))
+            decoded.map(|text| text.into_owned())
         };
-        let mut page =
-            Page { next: told.next_continuation_token.filter(|_| told.is_truncated), ..Page::default() };
-        for prefix in told.common_prefixes {
-            page.prefixes.push(decoded(prefix.prefix)?);
+        let next = told.next_continuation_token.filter(|_| told.is_truncated);
+        let mut page = Page { next: self.rest.goes_on(prefix, after, next)?, ..Page::default() };
+        let mut unclear = Unclear::default();
+        for told in told.common_prefixes {
+            match told.prefix.map(decoded) {
+                Some(Ok(prefix)) => page.prefixes.push(prefix),
+                _ => unclear.note(None, "the name of a directory that is no text"),
+            }
         }
         for object in told.contents {
-            let modified = DateTime::parse_from_rfc3339(&object.last_modified);
-            let modified = modified.map_err(|e| garbled("list", self.rest.place(prefix), e))?;
-            let (key, modified) = (decoded(object.key)?, time_of(modified));
-            // A file's size has 63 bits.
-            let size = object.size.trim().parse().ok().filter(|size| i64::try_from(*size).is_ok());
-            let Some(size) = size else {
-                let (told, place) = (object.size, self.rest.place(&key));
-                tracing::warn!("left out of a listing: {place}, of which the store says the size {told:?}");
+            let Some(Ok(key)) = object.key.map(decoded) else {
+                unclear.note(None, "a key that is no text");
                 continue;
             };
-            let etag = object.e_tag;
-            page.objects.push(Listed { key, size, etag, modified, metadata: None });
+            let size = size_in(object.size.as_deref());
+            let modified = object.last_modified.as_deref().map(DateTime::parse_from_rfc3339);
+            match (size, modified, object.e_tag) {
+                (Some(size), Some(Ok(modified)), Some(etag)) => {
+                    let (etag, modified) = (quoted(&etag), time_of(modified));
+                    page.objects.push(Listed { key, size, etag, modified, metadata: None });
+                }
+                _ => {
+                    let (size, time) = (object.size, object.last_modified);
+                    unclear.note(Some(key), &format!("the size {size:?}, the time {time:?}"));
+                }
+            }
         }
+        page.unclear = unclear.told(|| self.rest.place(prefix));
         Ok(page)
     }
 
@@ -325,21 +334,21 @@ struct ListAnswer {
     common_prefixes: Vec<PrefixXml>,
 }
 
+/// In words, and perhaps not there: what makes no sense spoils its own object, and not the listing.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ListedXml {
-    key: String,
-    /// In words: one that makes no sense spoils its own object, and not the listing.
-    size: String,
-    last_modified: String,
-    #[serde(rename = "ETag", deserialize_with = "etag_in_xml")]
-    e_tag: String,
+    key: Option<String>,
+    size: Option<String>,
+    last_modified: Option<String>,
+    #[serde(rename = "ETag")]
+    e_tag: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PrefixXml {
-    prefix: String,
+    prefix: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -368,7 +377,8 @@ mod tests {
                  {spelled}</ETag><Size>3</Size></Contents></ListBucketResult>"
             );
             let listed: ListAnswer = quick_xml::de::from_str(&listed).unwrap();
-            assert_eq!(listed.contents[0].e_tag, "\"0a-2\"", "{spelled}");
+            let listed = listed.contents[0].e_tag.as_deref().map(quoted);
+            assert_eq!(listed.as_deref(), Some("\"0a-2\""), "{spelled}");
             let copied = format!("<CopyObjectResult><ETag>{spelled}</ETag></CopyObjectResult>");
             let copied: CopyAnswer = quick_xml::de::from_str(&copied).unwrap();
             assert_eq!(copied.e_tag, "\"0a-2\"", "{spelled}");

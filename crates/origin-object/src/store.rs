@@ -152,8 +152,27 @@ pub struct Page {
     pub objects: Vec<Listed>,
     /// What keys begin with up to the next slash, which is their last byte.
     pub prefixes: Vec<String>,
+    /// Keys of which the listing does not say what is to be known of an object, or nothing that makes sense (a size of -5):
+    /// to be looked at singly.
+    pub unclear: Vec<String>,
     /// Where the listing goes on.
     pub next: Option<String>,
+}
+
+impl Page {
+    pub fn len(&self) -> u64 {
+        (self.objects.len() + self.prefixes.len() + self.unclear.len()) as u64
+    }
+
+    /// Those of objects.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let listed = self.objects.iter().map(|object| object.key.as_str());
+        listed.chain(self.unclear.iter().map(String::as_str))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Bytes of an object.

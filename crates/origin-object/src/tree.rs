@@ -8,6 +8,7 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Name, Result};
 
 use crate::keys::{Shown, What, child, what};
+use crate::listings::{Course, HIDDEN_MAX};
 use crate::origin::ObjectOrigin;
 use crate::store::{Listed, Page, Stat};
 use crate::times::{Names, now};
@@ -97,7 +98,9 @@ impl ObjectOrigin {
     pub(crate) async fn look_at_directory(&self, reference: &Reference) -> Result<Option<Object>> {
         let key = self.base.key(reference)?;
         let page = self.keys(&key, None, 1).await?;
-        let Some(first) = page.objects.first() else { return Ok(None) };
+        let Some(first) = page.objects.first() else {
+            return Ok((!page.is_empty()).then(|| self.directory(reference, None)));
+        };
         if first.key != key || self.config.attributes == Attributes::Listed {
             return Ok(Some(self.directory(reference, None)));
         }
@@ -114,9 +117,9 @@ impl ObjectOrigin {
     /// none of them, but where to go on.
     async fn page(&self, key: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
         let mut page = self.store.list(key, by_directory, after, most).await?;
-        while page.objects.is_empty()
-            && page.prefixes.is_empty()
-            && let Some(after) = page.next
+        let mut course = Course::new(HIDDEN_MAX);
+        while page.is_empty()
+            && let Some(after) = course.after(&page, || format!("{key} in {}", self.config.url()))?
         {
             page = self.store.list(key, by_directory, Some(&after), most).await?;
         }
@@ -134,17 +137,16 @@ impl ObjectOrigin {
                 (Some(kept.0), kept.1)
             }
         };
-        let key = self.base.key(dir)?;
-        let page = self.page(&key, true, token.as_deref(), PAGE).await?;
-        let empty = page.objects.is_empty() && page.prefixes.is_empty();
-        if empty && token.is_none() && !dir.0.is_empty() {
+        let dir_key = self.base.key(dir)?;
+        let page = self.page(&dir_key, true, token.as_deref(), PAGE).await?;
+        if page.is_empty() && token.is_none() && !dir.0.is_empty() {
             return Err(self.gone("list", dir));
         }
         let mut odd = Vec::new();
-        let mut entries = Vec::with_capacity(page.objects.len() + page.prefixes.len());
+        let mut entries = Vec::with_capacity(page.objects.len() + page.prefixes.len() + page.unclear.len());
         let mut directories = HashSet::with_capacity(page.prefixes.len());
         for prefix in &page.prefixes {
-            match self.base.shown(&key, prefix) {
+            match self.base.shown(&dir_key, prefix) {
                 Shown::Name(name) => {
                     let reference = child(&self.base, dir, &name, What::Directory)?;
                     let object = match self.config.attributes {
@@ -159,7 +161,7 @@ impl ObjectOrigin {
             }
         }
         for object in &page.objects {
-            match self.base.shown(&key, &object.key) {
+            match self.base.shown(&dir_key, &object.key) {
                 Shown::Name(name) if directories.contains(&name) => {
                     odd.push((object.key.as_str(), "a directory has the same name"));
                 }
@@ -176,6 +178,16 @@ impl ObjectOrigin {
                 }
                 Shown::Itself => {}
                 Shown::NoPath(why) => odd.push((object.key.as_str(), why)),
+            }
+        }
+        for key in &page.unclear {
+            match self.base.shown(&dir_key, key) {
+                Shown::Name(name) if directories.contains(&name) => {
+                    odd.push((key.as_str(), "a directory has the same name"));
+                }
+                Shown::Name(name) => entries.push(DirEntry { name, object: None }),
+                Shown::Itself => {}
+                Shown::NoPath(why) => odd.push((key.as_str(), why)),
             }
         }
         if let Some((key, why)) = odd.first()

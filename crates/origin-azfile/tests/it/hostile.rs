@@ -132,6 +132,49 @@ async fn names_that_no_path_can_be_do_not_hide_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_makes_no_sense_hides_no_other_and_a_listing_that_does_not_go_on_is_an_error() {
+    let (origin, answers) = serve().await;
+    let root = origin.root().await.expect("there").reference;
+    let times = format!(
+        "<CreationTime>{TIME}</CreationTime><LastWriteTime>{TIME}</LastWriteTime><ChangeTime>{TIME}</ChangeTime>"
+    );
+    let file = |name: &str, size: &str| {
+        format!(
+            "<File>{name}<FileId>5</FileId><Properties><Content-Length>{size}</Content-Length>{times}<Etag>e</Etag>\
+             </Properties></File>"
+        )
+    };
+    let named = |name: &str| format!("<Name>{name}</Name>");
+    let entries = [
+        file(&named("good"), "3"),
+        file(&named("neg"), "-5"),
+        file(&named("over"), "1000000000000000000000000"),
+        file("", "3"),
+        file("<Name Encoded=\"true\">%ff</Name>", "3"),
+        "<Pipe><Name>x</Name></Pipe>".to_owned(),
+        file(&named("also"), "0"),
+    ];
+    let page = format!(
+        "<EnumerationResults><Entries>{}</Entries><NextMarker/></EnumerationResults>",
+        entries.concat()
+    );
+    *answers.lock().expect("free") =
+        Box::new(move |head| if head.starts_with("HEAD") { described(1, "") } else { ok(&page) });
+    let listed = origin.readdir(&root, DirCursor::default()).await.expect("listed");
+    let shown: Vec<_> =
+        listed.entries.iter().map(|entry| (entry.name.to_string(), entry.object.is_some())).collect();
+    let shown: Vec<_> = shown.iter().map(|(name, known)| (name.as_str(), *known)).collect();
+    assert_eq!(shown, [("good", true), ("neg", false), ("over", false), ("also", true)]);
+
+    let same = "<EnumerationResults><Entries/><NextMarker>same</NextMarker></EnumerationResults>";
+    *answers.lock().expect("free") =
+        Box::new(move |head| if head.starts_with("HEAD") { described(1, "") } else { ok(same) });
+    let first = origin.readdir(&root, DirCursor::default()).await.expect("listed");
+    let again = origin.readdir(&root, first.next.expect("to be gone on with")).await;
+    assert_eq!(again.expect_err("where it was").kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn changes_that_are_answered_with_nonsense_are_not_said_to_be_made() {
     let (origin, answers) = serve().await;
     let root = origin.root().await.expect("there").reference;

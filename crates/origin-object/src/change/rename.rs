@@ -12,10 +12,13 @@ use crate::attributes::version;
 use crate::copy::copy;
 use crate::gate::Held;
 use crate::keys::{child, what};
+use crate::listings::Course;
 use crate::origin::ObjectOrigin;
 use crate::store::{Source, Stat, Store};
 use crate::together::{TOGETHER, some_at_a_time};
 
+/// Objects below a directory that is renamed: all are known before the first is copied, at some hundred bytes each.
+const MOVES_MAX: u64 = 1_000_000;
 /// How often an object that others keep changing is copied.
 const COPIES_MAX: usize = 8;
 /// Between tries where the store asks for fewer requests. Who made the change would make all of it again, and find half of it
@@ -109,7 +112,7 @@ impl ObjectOrigin {
             Some(new) if is_dir => {
                 let key = self.base.key(&new.reference)?;
                 let page = self.keys(&key, None, 2).await?;
-                if page.objects.iter().any(|object| object.key != key) {
+                if page.keys().any(|below| below != key) {
                     return refuse(ErrorKind::NotEmpty);
                 }
             }
@@ -166,16 +169,23 @@ impl ObjectOrigin {
     /// All copies first: whatever happens on the way, nothing is lost.
     async fn move_keys(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        let (mut moves, mut after) = (Vec::new(), None);
+        let one = |of: String, etag: String, size: u64| {
+            let below = &of[key.len()..];
+            let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
+            let (store, to) = (self.store.clone(), format!("{to_key}{below}"));
+            Move { store, reference, to, key: of, etag, size }
+        };
+        let (mut moves, mut after, mut course) = (Vec::new(), None, Course::new(MOVES_MAX));
         loop {
             let page = self.keys(&key, after.as_deref(), 1000).await?;
-            moves.extend(page.objects.into_iter().map(|object| {
-                let below = &object.key[key.len()..];
-                let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
-                let (store, to) = (self.store.clone(), format!("{to_key}{below}"));
-                Move { store, reference, to, key: object.key, etag: object.etag, size: object.size }
-            }));
-            after = page.next;
+            after = course.after(&page, || self.place(from))?;
+            for unclear in page.unclear.into_iter().filter(|below| below.starts_with(&key)) {
+                if let Some(stat) = self.store.head(&unclear).await? {
+                    moves.push(one(unclear, stat.etag, stat.size));
+                }
+            }
+            let listed = page.objects.into_iter().filter(|object| object.key.starts_with(&key));
+            moves.extend(listed.map(|object| one(object.key, object.etag, object.size)));
             if after.is_none() {
                 break;
             }

@@ -80,6 +80,106 @@ async fn keys_that_no_path_can_be_do_not_hide_the_others() {
     assert!(both.object.as_ref().expect("with attributes").attr.is_dir());
 }
 
+/// A page with a file of each size (as the store spells it), and the token where it goes on.
+fn page(place: &str, files: &[(&str, &str)], next: &str) -> String {
+    let time = "2026-01-02T03:04:05Z";
+    let all = |of: &dyn Fn(&str, &str) -> String, between: &str| {
+        files.iter().map(|(name, size)| of(name, size)).collect::<Vec<_>>().join(between)
+    };
+    if place.starts_with("s3") {
+        let files = all(
+            &|name, size| {
+                format!(
+                    "<Contents><Key>{name}</Key><Size>{size}</Size><LastModified>{time}</LastModified><ETag>e</ETag></Contents>"
+                )
+            },
+            "",
+        );
+        let truncated = !next.is_empty();
+        format!(
+            "<ListBucketResult><IsTruncated>{truncated}</IsTruncated><NextContinuationToken>{next}\
+             </NextContinuationToken>{files}</ListBucketResult>"
+        )
+    } else if place.starts_with("az") {
+        let files = all(
+            &|name, size| {
+                format!(
+                    "<Blob><Name>{name}</Name><Properties><Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified>\
+                     <Etag>e</Etag><Content-Length>{size}</Content-Length></Properties></Blob>"
+                )
+            },
+            "",
+        );
+        format!(
+            "<EnumerationResults><Blobs>{files}</Blobs><NextMarker>{next}</NextMarker></EnumerationResults>"
+        )
+    } else {
+        let files = all(
+            &|name, size| {
+                format!(
+                    "{{\"name\":\"{name}\",\"size\":\"{size}\",\"generation\":\"1\",\"metageneration\":\"1\",\
+                     \"updated\":\"{time}\"}}"
+                )
+            },
+            ",",
+        );
+        format!("{{\"nextPageToken\":\"{next}\",\"items\":[{files}]}}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_size_that_makes_no_sense_hides_no_name_of_a_listing() {
+    for (place, empty) in DIALECTS {
+        let (config, answers) = serve_as(place, move |_| ok(empty)).await;
+        let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+        let max = u64::MAX.to_string();
+        let files = [("good", "3"), ("neg", "-5"), ("max", &max), ("over", "1000000000000000000000000")];
+        let files = [&files[..], &[("float", "1e3"), ("none", ""), ("also", "0")]].concat();
+        let listing = page(place, &files, "");
+        *answers.lock().expect("free") = Box::new(move |_| ok(&listing));
+        let listed = origin.readdir(&root(), DirCursor::default()).await.expect("listed");
+        let of =
+            |name: &str| listed.entries.iter().find(|entry| entry.name.to_string() == name).expect("shown");
+        assert_eq!(listed.entries.len(), files.len(), "{place}");
+        assert_eq!(of("good").object.as_ref().expect("known").attr.size, 3, "{place}");
+        assert_eq!(of("also").object.as_ref().expect("known").attr.size, 0, "{place}");
+        for unclear in ["neg", "max", "over", "float", "none"] {
+            assert!(of(unclear).object.is_none(), "{place}: {unclear} is to be looked at");
+        }
+        assert!(!origin.is_empty().await.expect("told"), "{place}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_does_not_go_on_is_an_error_and_not_asked_for_ever() {
+    for (place, empty) in DIALECTS {
+        // Where it was; and between two places, with nothing in either.
+        for (what, files, tokens) in
+            [("one place", &[("k", "1")][..], ["same", "same"]), ("two places", &[], ["one", "two"])]
+        {
+            let (config, answers) = serve_as(place, move |_| ok(empty)).await;
+            let origin = ObjectOrigin::connect_as(config, None).await.expect("connected");
+            let asked = Arc::new(Mutex::new(0));
+            let count = asked.clone();
+            *answers.lock().expect("free") = Box::new(move |_| {
+                let mut count = count.lock().expect("free");
+                *count += 1;
+                ok(&page(place, files, tokens[*count % 2]))
+            });
+            let mut cursor = DirCursor::default();
+            let error = loop {
+                match origin.readdir(&root(), cursor).await {
+                    Ok(page) => cursor = page.next.expect("it has no end"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{place}, {what}: {error}");
+            let asked = *asked.lock().expect("free");
+            assert!(asked <= 4, "{place}, {what}: asked {asked} times");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_make_no_sense_are_errors() {
     let head =
@@ -137,7 +237,7 @@ async fn answers_that_make_no_sense_are_errors() {
         *answers.lock().expect("free") = Box::new(move |_| ok(page));
         let listed = origin.readdir(&root(), DirCursor::default()).await;
         if let Ok(page) = listed {
-            assert!(page.entries.is_empty() && page.next.is_none());
+            assert!(page.entries.iter().all(|entry| entry.object.is_none()) && page.next.is_none());
         }
     }
 }
