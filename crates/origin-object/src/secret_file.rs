@@ -1,7 +1,9 @@
 //! Files with secrets.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use types::{Error, ErrorKind, Result};
 
@@ -15,9 +17,11 @@ pub fn read(path: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// Once for each file: one that is read again after a refusal is read often.
 pub fn warn_if_open(path: &Path) {
+    static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
-    if is_open(mode) {
+    if is_open(mode) && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
         let path = path.display();
         tracing::warn!(
             "the secret in {path} may be read by others (mode {:04o}); chmod 600 {path}",
