@@ -25,7 +25,7 @@ use types::{
     Turn, Version, XattrName,
 };
 
-use crate::store::{self, NoteChange, Store};
+use crate::store::Store;
 
 /// A look is as good as new for so long.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -44,9 +44,8 @@ struct Shared {
     store: Arc<Store>,
     /// Path of the junction.
     path: String,
+    id: JunctionId,
     root: FileId,
-    /// Where the identity is kept.
-    place: FileId,
     standing: Mutex<Standing>,
     /// Counts looks and who wants one, so that one tells which came first.
     turns: AtomicU64,
@@ -100,22 +99,12 @@ impl OriginGuard {
         id: JunctionId,
         root: FileId,
     ) -> Result<Arc<OriginGuard>> {
-        let place = FileId::derive(id, b"\0junction origin");
-        let known = store.note(place)?.map_or(Kept::Nothing, |bytes| Kept::decode(&bytes));
+        let known = store.origin_of(id).map_or(Kept::Nothing, |bytes| Kept::decode(&bytes));
         let reference = store.node(root)?.map(|record| record.reference);
         let standing = Mutex::new(Standing { known, last: None, root: reference });
         let (turns, looking) = (AtomicU64::new(0), tokio::sync::Mutex::default());
         let path = path.to_owned();
-        Ok(Arc::new(OriginGuard(Arc::new(Shared {
-            inner,
-            store,
-            path,
-            root,
-            place,
-            standing,
-            turns,
-            looking,
-        }))))
+        Ok(Arc::new(OriginGuard(Arc::new(Shared { inner, store, path, id, root, standing, turns, looking }))))
     }
 
     /// The storage is the right one at some moment after this call began; otherwise an outage.
@@ -277,9 +266,15 @@ impl Shared {
     }
 
     async fn keep(&self, identity: &OriginIdentity) -> Result<()> {
-        let bytes = Kept::encode(identity);
-        let note = NoteChange(Box::new(move |_| Some(bytes.clone())));
-        self.store.commit(vec![store::Change::AlterNote(self.place, note)]).await
+        let (store, id, bytes) = (self.store.clone(), self.id, Kept::encode(identity));
+        let kept = tokio::task::spawn_blocking(move || store.keep_origin(id, bytes)).await;
+        // Until it is kept, nobody goes on: after a restart anything would be the right one.
+        let failed =
+            |e: Error| Error::new(ErrorKind::Busy, "keep the identity of", self.inner.url()).with_source(e);
+        match kept {
+            Ok(kept) => kept.map_err(failed),
+            Err(e) => Err(failed(Error::new(ErrorKind::Io, "keep", "identity").with_source(e))),
+        }
     }
 
     fn is_root(&self, dir: &Reference) -> bool {

@@ -5,10 +5,12 @@
 
 mod junctions;
 mod keeper;
+mod origins;
+mod whole_file;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use types::{Error, ErrorKind, FileId, JunctionId, Result};
 use crate::cookie;
 use crate::record::{Listing, Record};
 use keeper::{Failure, Keeper};
+use origins::Origins;
 
 /// FileId -> [`Record`].
 const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
@@ -132,6 +135,7 @@ impl Committing {
 
 pub struct Store {
     keeper: Arc<Keeper>,
+    origins: std::sync::Mutex<Origins>,
     /// The one before ended without a word: what was on its way to the database then is not in it.
     pub after_a_crash: bool,
     jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
@@ -149,6 +153,9 @@ impl Store {
         made.map_err(|e| Error::io("create directory", dir.display(), e))?;
         let (keeper, after_a_crash) = Keeper::open(dir, cache_bytes)?;
         let keeper = Arc::new(keeper);
+        let served = junctions::read(dir).unwrap_or_default();
+        let origins = Origins::open(dir, served.into_values())
+            .map_err(|e| Error::io("note the origins in", dir.display(), e))?;
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let committer = std::thread::Builder::new()
             .name("namespace-commit".into())
@@ -159,6 +166,7 @@ impl Store {
             .map_err(|e| Error::io("start thread", "namespace-commit", e))?;
         Ok(Store {
             keeper,
+            origins: std::sync::Mutex::new(origins),
             after_a_crash,
             jobs: std::sync::Mutex::new(Some(jobs)),
             committer: std::sync::Mutex::new(Some(committer)),
@@ -233,6 +241,18 @@ impl Store {
             junctions::write(self.keeper.dir(), &all).map_err(failed)?;
         }
         Ok(JunctionId(id))
+    }
+
+    /// What is kept of a junction's origin, whatever became of the database. Empty: it cannot be read any more.
+    pub fn origin_of(&self, junction: JunctionId) -> Option<Bytes> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner).of(junction).cloned()
+    }
+
+    /// Durably, before this returns.
+    pub fn keep_origin(&self, junction: JunctionId, bytes: Bytes) -> Result<()> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = origins.keep(self.keeper.dir(), junction, bytes);
+        kept.map_err(|e| Error::io("note the origin in", self.keeper.dir().display(), e))
     }
 
     pub fn aliases(&self) -> Result<Vec<(FileId, FileId)>> {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use namespace::{JunctionStatus, Namespace};
+use namespace::{Junction, JunctionStatus, Namespace};
 use origin::memory::MemoryOrigin;
 use types::{ErrorKind, OutageReason};
 
-use crate::harness::{AFTER_TTL, Tier, kind, tier};
+use crate::harness::{AFTER_TTL, Tier, kind, reopen, tier};
 
 /// Three names in a directory, seen.
 async fn filled() -> Tier {
@@ -144,6 +144,47 @@ async fn an_accepted_empty_tree_is_empty() {
     let t = t.after_a_restart().await;
     t.pass(AFTER_TTL);
     assert_eq!(kind(t.lookup(b"/dir").await), Some(ErrorKind::NotFound));
+    assert_eq!(status(&t.ns).outage, None);
+}
+
+/// Its file, `metadata/ORIGINS`, lies beside the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_is_outlives_a_database_that_is_begun_anew() {
+    let t = filled().await;
+    let another = MemoryOrigin::new();
+    another.write_file(b"three", b"another's").unwrap();
+    t.far.replace_with(another, false);
+    let Tier { ns, far, clock, dir } = t;
+    ns.shutdown().await;
+    drop(ns);
+    std::fs::write(dir.path().join("namespace.redb"), b"not a database".repeat(1000)).unwrap();
+    let ns = reopen(dir.path(), || vec![Junction::new("/", far.clone())], &clock).await;
+    assert!(ns.database_trouble().1.is_some(), "it was begun anew");
+    let t = Tier { ns, far, clock, dir };
+    assert_eq!(kind(t.lookup(b"/three").await), Some(ErrorKind::Unavailable));
+    assert!(is_replaced(&t), "{:?}", status(&t.ns));
+    t.far.bring_back();
+    until_it_is_over(&t).await;
+    seen(&t).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_note_of_what_the_origin_is_makes_nothing_the_right_one_until_it_is_accepted() {
+    let t = filled().await;
+    let Tier { ns, far, clock, dir } = t;
+    ns.shutdown().await;
+    drop(ns);
+    let path = dir.path().join("ORIGINS");
+    let mut kept = std::fs::read(&path).unwrap();
+    *kept.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, kept).unwrap();
+    let ns = reopen(dir.path(), || vec![Junction::new("/", far.clone())], &clock).await;
+    let t = Tier { ns, far, clock, dir };
+    holds_out(&t).await;
+    t.ns.accept_origin("/", |_| {}).await.unwrap();
+    seen(&t).await;
+    let t = t.after_a_restart().await;
+    seen(&t).await;
     assert_eq!(status(&t.ns).outage, None);
 }
 
