@@ -51,11 +51,13 @@ pub struct Retry {
     config: RetryConfig,
     /// The latest ctime in any answer: the origin's clock was there already.
     heard: Mutex<Option<Timestamp>>,
+    /// Which storage it said to be when it was asked last.
+    identity: Mutex<Option<OriginIdentity>>,
 }
 
 impl Retry {
     pub fn new(inner: Arc<dyn Origin>, config: RetryConfig) -> Arc<Retry> {
-        Arc::new(Retry { inner, config, heard: Mutex::default() })
+        Arc::new(Retry { inner, config, heard: Mutex::default(), identity: Mutex::default() })
     }
 
     async fn run<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
@@ -66,6 +68,60 @@ impl Retry {
                 result => return result,
             }
         }
+    }
+
+    /// The same for what changes something: what failed is not sent to another storage.
+    async fn run_change<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
+        let (mut patience, same) = (Patience::new(&self.config), self.same_storage());
+        let mut result = call().await;
+        loop {
+            match result {
+                Err(e) if may_pass_soon(&e) && patience.pause(&e).await => {
+                    result = match same.after(&e).await {
+                        Ok(()) => call().await,
+                        Err(another) => Err(another),
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn same_storage(&self) -> SameStorage<'_> {
+        let identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        SameStorage { inner: self.inner.as_ref(), identity }
+    }
+}
+
+/// What the storage said to be before a change was sent first. While nobody hears of it, a server may come back with
+/// another storage: a change is not tried again there, and what is seen there says nothing about what became of it.
+struct SameStorage<'a> {
+    inner: &'a dyn Origin,
+    identity: Option<OriginIdentity>,
+}
+
+impl SameStorage<'_> {
+    /// It costs a question, and so it is asked after a failure behind which there may be another storage.
+    async fn after(&self, error: &Error) -> Result<()> {
+        if error.kind() == ErrorKind::Busy { Ok(()) } else { self.is_there().await }
+    }
+
+    async fn is_there(&self) -> Result<()> {
+        let Some(expected) = &self.identity else { return Ok(()) };
+        let found = self.inner.identity().await.map_err(|e| match e.outage_reason() {
+            Some(_) => e,
+            None => Error::new(ErrorKind::Unavailable, "identify", self.inner.url()).with_source(e),
+        })?;
+        if expected.may_be(&found) {
+            return Ok(());
+        }
+        let context = format!(
+            "{}: the origin was replaced while a change was under way: expected {}; found {}",
+            self.inner.url(),
+            expected.shown,
+            found.shown
+        );
+        Err(Error::outage(OutageReason::Replaced, "try again at", context))
     }
 }
 
@@ -109,16 +165,21 @@ impl Retry {
     }
 
     /// What became of a change. An outage is waited out.
-    async fn verdict(&self, change: &Change, heard: Option<Timestamp>) -> Verdict {
+    async fn verdict(&self, change: &Change, heard: Option<Timestamp>, same: &SameStorage<'_>) -> Verdict {
         if change.is_repeatable() {
             return judge(change, heard, Seen::Nowhere);
         }
         let config = RetryConfig { deadline: self.config.doubt_deadline, ..self.config };
         let mut patience = Patience::new(&config);
         loop {
-            match look(self, change).await {
+            let seen = match look(self, change).await {
+                // What answers after it was the right one when it answered.
+                Ok(seen) => same.is_there().await.map(|()| seen),
+                Err(error) => Err(error),
+            };
+            match seen {
                 Ok(seen) => return judge(change, heard, seen),
-                Err(error) if error.is_retryable() && patience.pause(&error).await => {}
+                Err(error) if may_pass_soon(&error) && patience.pause(&error).await => {}
                 Err(error) => {
                     tracing::debug!("cannot look what became of a {}: {error}", change.kind());
                     return Verdict::Unknown;
@@ -143,7 +204,9 @@ impl Origin for Retry {
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
-        self.run(|| self.inner.identity()).await
+        let identity = self.run(|| self.inner.identity()).await?;
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
+        Ok(identity)
     }
 
     async fn is_empty(&self) -> Result<bool> {
@@ -211,18 +274,27 @@ impl Origin for Retry {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
-        let heard = self.heard();
+        let (heard, same) = (self.heard(), self.same_storage());
         let mut patience = Patience::new(&self.config);
-        let mut doubt = false;
+        let (mut doubt, mut failed) = (false, None);
         loop {
-            let error = match self.inner.change(change).await {
+            let may_send = match &failed {
+                Some(failed) => same.after(failed).await,
+                None => Ok(()),
+            };
+            let answer = match may_send {
+                Ok(()) => self.inner.change(change).await,
+                Err(error) => Err(error),
+            };
+            let error = match answer {
                 Ok(changed) => {
                     changed.object.iter().for_each(|object| self.hear(object));
                     return Ok(if doubt { changed.perhaps_again() } else { changed });
                 }
                 Err(error) => error,
             };
-            if error.is_retryable() && patience.pause(&error).await {
+            failed = Some(error.clone());
+            if may_pass_soon(&error) && patience.pause(&error).await {
                 continue;
             }
             // Once it may have been made, a refusal may speak of its own traces.
@@ -230,7 +302,7 @@ impl Origin for Retry {
             if !doubt {
                 return Err(error);
             }
-            match self.verdict(change, heard).await {
+            match self.verdict(change, heard, &same).await {
                 Verdict::Done(object) => {
                     return Ok(Changed { object, resent: true, ..Changed::default() });
                 }
@@ -253,13 +325,13 @@ impl Origin for Retry {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let written = self.run(|| self.inner.write(object, offset, data.clone(), stability)).await?;
+        let written = self.run_change(|| self.inner.write(object, offset, data.clone(), stability)).await?;
         written.after.iter().for_each(|object| self.hear(object));
         Ok(written)
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.run(|| self.inner.commit(object, range)).await
+        self.run_change(|| self.inner.commit(object, range)).await
     }
 
     async fn turn(&self) -> Turn {

@@ -14,7 +14,8 @@ use origin::{
     Written,
 };
 use types::{
-    ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, NewNode, Result, SetAttr, Stability, Version,
+    ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, NewNode, OutageReason, Result, SetAttr, Stability,
+    Version,
 };
 
 /// What becomes of a change.
@@ -38,17 +39,31 @@ struct Lossy {
     asked: Mutex<u32>,
     /// Lookups are not answered.
     away: AtomicBool,
+    /// Answers from when the first change was lost, if there is one.
+    another: Option<Arc<MemoryOrigin>>,
 }
 
 impl Lossy {
     fn new(fates: &[Fate]) -> Arc<Lossy> {
+        Lossy::replaced_by(None, fates)
+    }
+
+    fn replaced_by(another: Option<Arc<MemoryOrigin>>, fates: &[Fate]) -> Arc<Lossy> {
         let fates = Mutex::new(fates.iter().copied().collect());
         Arc::new(Lossy {
             memory: MemoryOrigin::new(),
             fates,
             asked: Mutex::new(0),
             away: AtomicBool::new(false),
+            another,
         })
+    }
+
+    fn now(&self) -> &MemoryOrigin {
+        match &self.another {
+            Some(another) if self.asked() > 0 => another,
+            _ => &self.memory,
+        }
     }
 
     fn set_away(&self, away: bool) {
@@ -75,7 +90,9 @@ impl Origin for Lossy {
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
-        self.memory.identity().await
+        let is_another = !std::ptr::eq(self.now(), &*self.memory);
+        let shown = if is_another { "another" } else { "the one" };
+        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into() })
     }
 
     async fn is_empty(&self) -> Result<bool> {
@@ -90,7 +107,7 @@ impl Origin for Lossy {
         if self.away.load(Ordering::SeqCst) {
             return Err(silence());
         }
-        self.memory.lookup(dir, name).await
+        self.now().lookup(dir, name).await
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
@@ -114,10 +131,11 @@ impl Origin for Lossy {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
+        let now = self.now();
         *self.asked.lock().expect("no panic holds it") += 1;
         let fate = self.fates.lock().expect("no panic holds it").pop_front().unwrap_or(Fate::Answered);
         match fate {
-            Fate::Answered => return self.memory.change(change).await,
+            Fate::Answered => return now.change(change).await,
             Fate::NotSent => return Err(silence()),
             Fate::MadeInSilence => drop(self.memory.change(change).await?),
             Fate::LostInSilence => {}
@@ -295,4 +313,33 @@ async fn a_refusal_that_is_certain_is_passed_on_at_once() {
     let rmdir = Change::Rmdir { dir: root, name: name("none") };
     assert_eq!(retry.change(&rmdir).await.expect_err("refused").kind(), ErrorKind::NotFound);
     assert_eq!(lossy.asked(), 2);
+}
+
+/// A bucket at a server that comes back with another disk, for one: its references are names.
+#[tokio::test]
+async fn what_failed_is_not_tried_again_at_another_storage_and_nothing_is_believed_there() {
+    for fate in [Fate::NotSent, Fate::LostInSilence, Fate::MadeInSilence] {
+        let another = MemoryOrigin::new();
+        let lossy = Lossy::replaced_by(Some(another.clone()), &[fate]);
+        lossy.memory.write_file(b"file", b"abc").unwrap();
+        let retry = Retry::new(lossy.clone(), RetryConfig::default());
+        retry.identity().await.unwrap();
+        let dir = retry.root().await.unwrap().reference;
+        let name = Name::new(b"file".to_vec()).unwrap();
+        let error = retry.change(&Change::Remove { dir, name }).await.expect_err("nobody knows");
+        match fate {
+            Fate::NotSent => assert_eq!(error.outage_reason(), Some(OutageReason::Replaced), "{error}"),
+            // It is not there, but that is another storage.
+            _ => assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}"),
+        }
+
+        let lossy = Lossy::replaced_by(Some(another.clone()), &[fate]);
+        let retry = Retry::new(lossy.clone(), RetryConfig::default());
+        retry.identity().await.unwrap();
+        let dir = retry.root().await.unwrap().reference;
+        let (name, how) = (Name::new(b"made".to_vec()).unwrap(), CreateHow::Exclusive([7; 8]));
+        let set = SetAttr::default();
+        retry.change(&Change::Create { dir, name, how, set }).await.expect_err("nobody knows");
+        assert!(another.is_empty().await.unwrap(), "{fate:?}: it was made at another storage");
+    }
 }
