@@ -21,9 +21,10 @@ mod draw;
 mod ledger;
 mod look;
 mod model;
-mod nfs;
+pub mod nfs;
 mod power;
 mod programs;
+mod swap;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use ledger::{Ledger, Loss};
 use look::of_client;
 use nfs::Nfs;
 use programs::{Programs, Promise};
+use swap::Swapper;
 
 const NFS_CLIENTS: usize = 4;
 const PROGRAMS: usize = 3;
@@ -80,6 +82,9 @@ pub struct Plan {
     pub power_cut: bool,
     /// Every other tier dies at a named step of the journal.
     pub at_steps: bool,
+    /// The origin's directory is not there at times, or another is in its place. Clients wait then, which programs on a
+    /// mount would not.
+    pub swaps: bool,
     pub crashes: u32,
 }
 
@@ -118,6 +123,8 @@ struct Report {
     /// Kills before which the tier was asked what the origin does not have yet, and those at which that was something.
     asked: u32,
     dirty: u32,
+    /// Times that another origin was there.
+    swaps: u32,
 }
 
 fn crashes(share: u32) -> u32 {
@@ -144,6 +151,7 @@ fn crash(name: &str, plan: Plan) {
     println!("{name}: {report:?}");
     // A tier may have flushed all just then; that it always had is a harness that shows nothing.
     assert!(report.asked < 4 || report.dirty * 3 >= report.asked, "little was dirty: {report:?}");
+    assert!(!plan.swaps || report.swaps > report.crashes / 2, "it was hardly ever another one: {report:?}");
     assert!(report.answered > u64::from(report.crashes) * 5, "next to nothing was done: {report:?}");
 }
 
@@ -160,11 +168,12 @@ struct Run {
 impl Run {
     fn new(plan: Plan, seed: u64) -> Result<Run, String> {
         let mut chance = Chance::new(seed);
-        let bed = Bed::new(&plan, NFS_CLIENTS + PROGRAMS, &mut chance)?;
+        let mut bed = Bed::new(&plan, NFS_CLIENTS + PROGRAMS, &mut chance)?;
+        bed.has_mount &= !plan.swaps;
         let loss = plan.policy.loss();
         let mut clients = Vec::new();
         for number in 0..NFS_CLIENTS {
-            let hands = Hands::Nfs(Nfs::new(bed.ports.nfs, loss, chance.fork()));
+            let hands = Hands::Nfs(Nfs::new(bed.ports.nfs, loss, plan.swaps, chance.fork()));
             clients.push(Client::new(
                 number,
                 Draw::for_nfs(number, chance.fork()),
@@ -185,7 +194,7 @@ impl Run {
                 hands,
             ));
         }
-        if !bed.has_mount {
+        if !bed.has_mount && !plan.swaps {
             println!("without programs on a mount: /dev/fuse and root are needed");
         }
         Ok(Run { plan, seed, chance, bed, clients, life: 0 })
@@ -230,6 +239,10 @@ impl Run {
 
     async fn one_crash(&mut self, report: &mut Report) {
         let (life, fate) = self.begin();
+        let swapper = self
+            .plan
+            .swaps
+            .then(|| Swapper::start(self.bed.at("origin"), self.bed.at("away"), self.chance.fork()));
         let working: Vec<_> = self.clients.drain(..).map(|client| work(client, life.clone())).collect();
         let enough = 5 + self.chance.below(150);
         let start = Instant::now();
@@ -257,6 +270,10 @@ impl Run {
         fate.send_replace(Fate::IsDead);
         let crash_at = self.next_step();
         self.bed.start(crash_at.as_deref());
+        if let Some(swapper) = swapper {
+            tokio::time::sleep(Duration::from_millis(self.chance.below(500))).await;
+            report.swaps += swapper.stop().unwrap_or_else(|told| panic!("{}: {told}", self.told()));
+        }
         self.bed.tend("clients come to rest", || working.iter().all(JoinHandle::is_finished)).await;
         for task in working {
             let (client, lived) = task.await.expect("no panic");
@@ -343,24 +360,45 @@ fn work(mut client: Client, life: Life) -> JoinHandle<(Client, Result<(), String
 
 #[test]
 fn what_is_written_through_survives_a_killed_tier() {
-    let plan = Plan { policy: Policy::Through, power_cut: false, at_steps: false, crashes: crashes(15) };
+    let plan = Plan {
+        policy: Policy::Through,
+        power_cut: false,
+        at_steps: false,
+        swaps: false,
+        crashes: crashes(15),
+    };
     crash("what_is_written_through_survives_a_killed_tier", plan);
 }
 
 #[test]
 fn what_is_written_through_survives_a_power_cut_of_the_tier() {
-    let plan = Plan { policy: Policy::Through, power_cut: true, at_steps: false, crashes: crashes(10) };
+    let plan = Plan {
+        policy: Policy::Through,
+        power_cut: true,
+        at_steps: false,
+        swaps: false,
+        crashes: crashes(10),
+    };
     crash("what_is_written_through_survives_a_power_cut_of_the_tier", plan);
 }
 
 #[test]
 fn what_is_written_back_survives_a_killed_tier() {
-    let plan = Plan { policy: Policy::Back, power_cut: false, at_steps: true, crashes: crashes(50) };
+    let plan =
+        Plan { policy: Policy::Back, power_cut: false, at_steps: true, swaps: false, crashes: crashes(50) };
     crash("what_is_written_back_survives_a_killed_tier", plan);
 }
 
 #[test]
 fn what_is_written_back_survives_a_power_cut() {
-    let plan = Plan { policy: Policy::Back, power_cut: true, at_steps: true, crashes: crashes(25) };
+    let plan =
+        Plan { policy: Policy::Back, power_cut: true, at_steps: true, swaps: false, crashes: crashes(25) };
     crash("what_is_written_back_survives_a_power_cut", plan);
+}
+
+#[test]
+fn what_is_written_back_survives_a_killed_tier_whose_origin_is_another_one_at_times() {
+    let plan =
+        Plan { policy: Policy::Back, power_cut: false, at_steps: true, swaps: true, crashes: crashes(10) };
+    crash("what_is_written_back_survives_a_killed_tier_whose_origin_is_another_one_at_times", plan);
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use origin::{Change, Origin, Reference};
@@ -39,6 +39,13 @@ pub async fn connect(port: u16) -> Result<Arc<NfsOrigin>> {
     NfsOrigin::connect(config).await
 }
 
+/// Between two tries of what is to be tried again later.
+const LATER: Duration = Duration::from_millis(50);
+
+fn is_later<T>(told: &Result<T>) -> bool {
+    told.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy)
+}
+
 struct Unstable {
     part: Part,
     verifier: WriteVerifier,
@@ -57,6 +64,8 @@ struct Uncommitted {
 pub struct Nfs {
     port: u16,
     loss: Loss,
+    /// "Try again later" is no failure, but waited out as the kernel's client does.
+    waits: bool,
     chance: Chance,
     nfs: Option<Arc<NfsOrigin>>,
     handles: HashMap<Ino, Reference>,
@@ -71,10 +80,11 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    pub fn new(port: u16, loss: Loss, chance: Chance) -> Nfs {
+    pub fn new(port: u16, loss: Loss, waits: bool, chance: Chance) -> Nfs {
         Nfs {
             port,
             loss,
+            waits,
             chance,
             nfs: None,
             handles: HashMap::new(),
@@ -155,7 +165,12 @@ impl Nfs {
     }
 
     pub async fn carry_out(&mut self, tree: &Tree, id: Ino, op: &Op) -> Told {
+        let begun = Instant::now();
         let mut told = self.try_once(tree, id, op).await;
+        while self.waits && is_later(&told) && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(LATER).await;
+            told = self.try_once(tree, id, op).await;
+        }
         if told.as_ref().is_err_and(|e| e.kind() == ErrorKind::Stale) {
             // As clients do: by name, once.
             self.stale += 1;
@@ -323,6 +338,17 @@ impl Nfs {
 
     /// One of its files, as it is shown.
     pub async fn read(&mut self, tree: &Tree, path: &str) -> Result<Vec<u8>> {
+        let begun = Instant::now();
+        loop {
+            let read = self.read_once(tree, path).await;
+            if !(self.waits && is_later(&read) && begun.elapsed() < PATIENCE) {
+                return read;
+            }
+            tokio::time::sleep(LATER).await;
+        }
+    }
+
+    async fn read_once(&mut self, tree: &Tree, path: &str) -> Result<Vec<u8>> {
         let file = self.handle(tree, path).await?;
         match look::read(&self.nfs(), &file).await {
             Err(e) if e.kind() == ErrorKind::Stale => {
