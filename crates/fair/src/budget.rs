@@ -1,72 +1,92 @@
-//! Bytes in memory, counted in KiB: a budget over all connections, and at most a quarter of it for one client. Who finds
-//! no room waits. A client that was cut for holding room which others waited for is on probation: for a minute it has
+//! Bytes in memory, counted in KiB: a budget over all connections, of which each client has its share (`ledger.rs`). Who
+//! finds no room waits. A client that was cut for holding room which others waited for is on probation: for a minute it has
 //! room for one piece at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use crate::client_of;
+use crate::ledger::{Account, Ledger, Ticket};
 
-/// Clients that are remembered; more share nothing but the whole.
+/// Clients that are remembered; each connection of more has a share of its own.
 const CLIENTS_MAX: usize = 4096;
 const PROBATION: Duration = Duration::from_secs(60);
 
 /// Over all connections.
 #[derive(Debug)]
 pub struct Budget {
-    all: Arc<Semaphore>,
-    kib: usize,
-    /// Most that is ever taken at once.
-    largest_kib: usize,
-    /// How many wait for room in the whole.
-    waiting: Arc<AtomicUsize>,
-    begun: Instant,
+    desk: Arc<Desk>,
     clients: Mutex<HashMap<IpAddr, Share>>,
 }
 
-/// What one client may take of a budget: a quarter. All of its connections have the same.
+/// What one client may take of a budget. All of its connections have the same.
 #[derive(Clone, Debug)]
 pub struct Share(Arc<Own>);
 
 #[derive(Debug)]
 struct Own {
-    own: Arc<Semaphore>,
-    /// One piece at a time, while on probation.
-    least: Arc<Semaphore>,
-    own_kib: usize,
-    all: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    /// Milliseconds since `begun`; 0: never.
-    probation_until: AtomicU64,
-    begun: Instant,
+    desk: Arc<Desk>,
+    account: Account,
 }
 
 /// Given back when it is dropped.
 #[derive(Debug, Default)]
-pub struct Room {
-    own: Option<OwnedSemaphorePermit>,
-    all: Option<OwnedSemaphorePermit>,
-    _least: Option<OwnedSemaphorePermit>,
+pub struct Room(Option<Held>);
+
+#[derive(Debug)]
+struct Held {
+    own: Arc<Own>,
+    kib: usize,
+}
+
+#[derive(Debug)]
+struct Desk(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    ledger: Ledger,
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+    /// Until when, in this order.
+    on_probation: VecDeque<(Instant, Account)>,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn serve(&mut self, served: Vec<Ticket>) {
+        for ticket in served {
+            if let Some(waits) = self.waiting.remove(&ticket) {
+                let _ = waits.send(()); // who has given up meanwhile gives it back
+            }
+        }
+    }
+
+    fn end_probations(&mut self) {
+        if self.on_probation.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some((_, account)) = self.on_probation.pop_front_if(|(until, _)| *until <= now) {
+            let served = self.ledger.set_probation(account, false);
+            self.serve(served);
+        }
+    }
 }
 
 impl Budget {
     /// `largest`: bytes that are taken at once, at most; a budget has room for that.
     pub fn new(bytes: usize, largest: usize) -> Budget {
-        let largest_kib = largest.div_ceil(1024);
-        let kib = (bytes / 1024).max(largest_kib);
-        Budget {
-            all: Arc::new(Semaphore::new(kib)),
-            kib,
-            largest_kib,
-            waiting: Arc::default(),
-            begun: Instant::now(),
-            clients: Mutex::default(),
-        }
+        let ledger = Ledger::new(bytes / 1024, largest.div_ceil(1024));
+        let state = State { ledger, waiting: HashMap::new(), on_probation: VecDeque::new() };
+        Budget { desk: Arc::new(Desk(Mutex::new(state))), clients: Mutex::default() }
     }
 
     /// The share of the client at this address.
@@ -76,7 +96,8 @@ impl Budget {
         if let Some(share) = clients.get(&client) {
             return share.clone();
         }
-        let share = self.new_share();
+        let account = self.desk.lock().ledger.open();
+        let share = Share(Arc::new(Own { desk: self.desk.clone(), account }));
         if clients.len() >= CLIENTS_MAX {
             clients.retain(|_, share| Arc::strong_count(&share.0) > 1 || share.is_on_probation());
         }
@@ -86,115 +107,138 @@ impl Budget {
         share
     }
 
-    fn new_share(&self) -> Share {
-        let own_kib = (self.kib / 4).max(self.largest_kib);
-        Share(Arc::new(Own {
-            own: Arc::new(Semaphore::new(own_kib)),
-            least: Arc::new(Semaphore::new(1)),
-            own_kib,
-            all: self.all.clone(),
-            waiting: self.waiting.clone(),
-            probation_until: AtomicU64::new(0),
-            begun: self.begun,
-        }))
-    }
-
     /// Bytes that are taken.
     pub fn used(&self) -> usize {
-        (self.kib - self.all.available_permits().min(self.kib)) * 1024
+        self.desk.lock().ledger.used() * 1024
     }
 }
 
 impl Share {
-    /// Its own part first, so that who has used that up holds nothing of the others'.
+    /// Waits for its own, and for what others have.
     pub async fn take(&self, bytes: usize) -> Room {
-        let share = &self.0;
-        let kib = self.kib(bytes);
-        let least = match self.is_on_probation() {
-            true => Some(share.least.clone().acquire_owned().await.expect("budgets are never closed")),
-            false => None,
+        let (asked, told) = {
+            let mut state = self.0.desk.lock();
+            state.end_probations();
+            let kib = kib(bytes, &state.ledger);
+            let held = Held { own: self.0.clone(), kib };
+            let Some(ticket) = state.ledger.ask(self.0.account, kib) else { return Room(Some(held)) };
+            let (tell, told) = oneshot::channel();
+            state.waiting.insert(ticket, tell);
+            (Asked { ticket, held: Some(held) }, told)
         };
-        let own = share.own.clone().acquire_many_owned(kib).await.expect("budgets are never closed");
-        let all = match share.all.clone().try_acquire_many_owned(kib) {
-            Ok(all) => all,
-            Err(_) => {
-                let _waits = Waits::begin(&share.waiting);
-                share.all.clone().acquire_many_owned(kib).await.expect("budgets are never closed")
-            }
-        };
-        Room { own: Some(own), all: Some(all), _least: least }
+        let _ = told.await;
+        asked.into_room()
     }
 
     /// As `take`, where one must not wait because one holds something already.
     pub fn try_take(&self, bytes: usize) -> Option<Room> {
-        let kib = self.kib(bytes);
-        let own = self.0.own.clone().try_acquire_many_owned(kib).ok()?;
-        let all = self.0.all.clone().try_acquire_many_owned(kib).ok()?;
-        Some(Room { own: Some(own), all: Some(all), _least: None })
+        let mut state = self.0.desk.lock();
+        state.end_probations();
+        let kib = kib(bytes, &state.ledger);
+        let is_given = state.ledger.try_ask(self.0.account, kib);
+        is_given.then(|| Room(Some(Held { own: self.0.clone(), kib })))
     }
 
-    fn kib(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(1024).min(self.0.own_kib)).unwrap_or(u32::MAX)
-    }
-
-    /// Others wait for room in the whole.
+    /// Another one waits, who would not have much more than this one has.
     pub fn is_pressed(&self) -> bool {
-        self.0.waiting.load(Ordering::Relaxed) > 0
+        let mut state = self.0.desk.lock();
+        state.end_probations();
+        state.ledger.is_pressed(self.0.account)
     }
 
     /// It held room for which others waited, and did not go on.
     pub fn put_on_probation(&self) {
-        let until = (self.0.begun.elapsed() + PROBATION).as_millis();
-        self.0.probation_until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let mut state = self.0.desk.lock();
+        let account = self.0.account;
+        state.on_probation.retain(|(_, known)| *known != account);
+        state.on_probation.push_back((Instant::now() + PROBATION, account));
+        let served = state.ledger.set_probation(account, true);
+        state.serve(served);
     }
 
     fn is_on_probation(&self) -> bool {
-        let until = self.0.probation_until.load(Ordering::Relaxed);
-        until > 0 && u128::from(until) > self.0.begun.elapsed().as_millis()
+        self.0.desk.lock().ledger.is_on_probation(self.0.account)
+    }
+}
+
+/// Nobody takes more than one client may have.
+fn kib(bytes: usize, ledger: &Ledger) -> usize {
+    bytes.div_ceil(1024).min(ledger.client_max())
+}
+
+impl Drop for Own {
+    /// Nobody holds anything of it, or waits.
+    fn drop(&mut self) {
+        let mut state = self.desk.lock();
+        state.on_probation.retain(|(_, known)| *known != self.account);
+        state.ledger.close(self.account);
+    }
+}
+
+/// Waits; who gives up is not in line any more, and gives back what came meanwhile.
+struct Asked {
+    ticket: Ticket,
+    held: Option<Held>,
+}
+
+impl Asked {
+    fn into_room(mut self) -> Room {
+        Room(self.held.take())
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(mut held) = self.held.take() else { return };
+        let own = held.own.clone();
+        let mut state = own.desk.lock();
+        if state.waiting.remove(&self.ticket).is_some() {
+            held.kib = 0; // it was not given yet
+            let served = state.ledger.give_up(own.account, self.ticket);
+            state.serve(served);
+        }
+        drop(state);
+        drop(held);
+    }
+}
+
+impl Held {
+    fn give_back(&mut self, kib: usize) {
+        let kib = kib.min(self.kib);
+        if kib > 0 {
+            self.kib -= kib;
+            let mut state = self.own.desk.lock();
+            let served = state.ledger.give(self.own.account, kib);
+            state.serve(served);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(self.kib);
     }
 }
 
 impl Room {
     /// Of what was taken so much is needed; the rest is given back.
     pub fn keep(&mut self, bytes: usize) {
-        let kib = bytes.div_ceil(1024);
-        for permit in [&mut self.own, &mut self.all].into_iter().flatten() {
-            let surplus = permit.num_permits().saturating_sub(kib);
-            if surplus > 0 {
-                drop(permit.split(surplus));
-            }
+        if let Some(held) = &mut self.0 {
+            held.give_back(held.kib.saturating_sub(bytes.div_ceil(1024)));
         }
     }
 
-    /// Both together.
+    /// Both together, which are of one share.
     pub fn add(&mut self, more: Room) {
-        for (permit, more) in [(&mut self.own, more.own), (&mut self.all, more.all)] {
-            match (permit.as_mut(), more) {
-                (Some(permit), Some(more)) => permit.merge(more),
-                (None, more) => *permit = more,
-                (Some(_), None) => {}
-            }
+        match (&mut self.0, more.0) {
+            (Some(held), Some(mut more)) => held.kib += std::mem::take(&mut more.kib),
+            (None, more) => self.0 = more,
+            (Some(_), None) => {}
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.all.is_none()
-    }
-}
-
-/// Counted while it lives: who waits may give up at any time.
-struct Waits<'a>(&'a AtomicUsize);
-
-impl Waits<'_> {
-    fn begin(waiting: &AtomicUsize) -> Waits<'_> {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Waits(waiting)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.as_ref().is_none_or(|held| held.kib == 0)
     }
 }
 
@@ -208,11 +252,15 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn poll_take(share: &Share, bytes: usize) -> Option<Room> {
-        match pin!(share.take(bytes)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(room) => Some(room),
+    fn poll<T>(work: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match work.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => Some(done),
             Poll::Pending => None,
         }
+    }
+
+    fn poll_take(share: &Share, bytes: usize) -> Option<Room> {
+        poll(pin!(share.take(bytes)))
     }
 
     fn client(last: u8) -> IpAddr {
@@ -220,23 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn one_client_takes_a_quarter_and_all_together_the_whole() {
+    fn all_connections_of_a_client_have_one_share() {
         let budget = Budget::new(8 * MIB, MIB);
-        let mut taken = Vec::new();
-        for last in 0..4 {
-            let share = budget.share(client(last));
-            taken.extend([poll_take(&share, MIB), poll_take(&budget.share(client(last)), MIB)]);
-            assert!(
-                poll_take(&budget.share(client(last)), 1).is_none(),
-                "a quarter is used up, by all its connections"
-            );
-        }
+        let shares = [budget.share(client(0)), budget.share(client(0))];
+        let taken = [poll_take(&shares[0], MIB), poll_take(&shares[1], MIB)];
         assert!(taken.iter().all(Option::is_some));
-        assert_eq!(budget.used(), 8 * MIB);
-        let fifth = budget.share(client(4));
-        assert!(poll_take(&fifth, 1).is_none(), "nothing is left for a fifth");
-        taken.pop();
-        assert!(poll_take(&fifth, MIB).is_some(), "what is given back can be taken");
+        assert!(poll_take(&budget.share(client(0)), 1).is_none(), "a quarter is used up");
+        assert!(poll_take(&budget.share(client(1)), MIB).is_some());
+        assert_eq!(budget.used(), 2 * MIB);
+        drop(taken);
+        assert_eq!(budget.used(), 0);
+        assert!(poll_take(&shares[0], MIB).is_some(), "what is given back can be taken");
     }
 
     #[test]
@@ -256,31 +298,38 @@ mod tests {
         room.add(share.try_take(5 << 10).expect("room"));
         assert_eq!(budget.used(), 8 << 10);
         room.keep(0);
+        assert!(room.is_empty());
         drop(room);
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
-    fn who_waits_presses_all_and_who_gives_up_does_not() {
+    fn who_waits_has_what_is_given_back_and_who_gives_up_leaves_nothing_behind() {
         let budget = Budget::new(4 * MIB, MIB);
-        let shares: Vec<_> = (0..5).map(|last| budget.share(client(last))).collect();
-        let held: Vec<_> = shares[..4].iter().map(|share| poll_take(share, MIB)).collect();
+        let shares: Vec<_> = (0..6).map(|last| budget.share(client(last))).collect();
+        let mut held: Vec<_> = shares[..4].iter().map(|share| poll_take(share, MIB)).collect();
         assert!(held.iter().all(Option::is_some) && !shares[0].is_pressed());
-        {
-            let mut waits = pin!(shares[4].take(1));
-            assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            assert!(shares[0].is_pressed());
-        }
+        let mut first = Box::pin(shares[4].take(MIB));
+        let mut second = Box::pin(shares[5].take(MIB));
+        assert!(poll(first.as_mut()).is_none() && poll(second.as_mut()).is_none());
+        assert!(shares[0].is_pressed());
+        held.pop();
+        drop(first); // it was its turn
+        assert!(poll(second.as_mut()).is_some_and(|room| !room.is_empty()), "so it is the next one's");
+        drop(second);
         assert!(!shares[0].is_pressed());
-        assert!(poll_take(&shares[0], 1).is_none());
-        assert!(!shares[0].is_pressed(), "who waits for its own part presses nobody");
+        assert_eq!(budget.used(), 3 * MIB);
+        held.clear();
+        assert_eq!(budget.used(), 0);
+        drop(shares);
+        assert!(budget.desk.lock().waiting.is_empty());
     }
 
     #[test]
-    fn on_probation_a_client_has_room_for_one_piece_at_a_time() {
+    fn probation_outlives_the_connections_of_a_client() {
         let budget = Budget::new(64 * MIB, MIB);
+        budget.share(client(0)).put_on_probation();
         let share = budget.share(client(0));
-        share.put_on_probation();
         let first = poll_take(&share, 1);
         assert!(first.is_some() && poll_take(&budget.share(client(0)), 1).is_none());
         assert!(poll_take(&budget.share(client(1)), 1).is_some(), "others have all of theirs");

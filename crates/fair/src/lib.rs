@@ -1,12 +1,14 @@
-//! What the clients of a tier share, and how none of them uses it up: slots for connections (`slots.rs`), bytes of
-//! requests and answers in memory (`budget.rs`), the pace at which the other end must go on (`pace.rs`), and who was cut
+//! What the clients of a tier share, and how none of them uses it up: slots for connections (`slots.rs`, which one is
+//! closed: `pool.rs`), bytes of requests and answers in memory (`budget.rs`, who has how much: `ledger.rs`), the pace at which the other end must go on (`pace.rs`), and who was cut
 //! short for what (`offenders.rs`). For every front; knows no protocol.
 //!
 //! A client is an address; of IPv6 the network of 64 bits, which one machine has for itself.
 
 mod budget;
+mod ledger;
 mod offenders;
 mod pace;
+mod pool;
 mod slots;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,7 +17,7 @@ use std::sync::Arc;
 pub use budget::{Budget, Room, Share};
 pub use offenders::{ALARM_COUNT, Offence, Offender, Offenders};
 pub use pace::{Pace, Patience, Waiting};
-pub use slots::{Admission, Limits, Slot, Slots};
+pub use slots::{Admission, Group, Limits, Slot, Slots};
 
 /// What all fronts of a tier have in common.
 #[derive(Clone, Debug)]
@@ -27,9 +29,9 @@ pub struct Common {
     pub offenders: Arc<Offenders>,
 }
 
-/// Largest answer or request of NFS; a budget has room for it, however small it is made.
-const LARGEST_BYTES: usize = (1 << 20) + 4096;
-/// Of each budget. A quarter, that of one client, is 1 Gbit/s for a round trip of 250 ms.
+/// Largest that is taken at once, a READDIRPLUS of 1 MiB while it is made; a budget has room for it, however small it is.
+const LARGEST_BYTES: usize = 2 << 20;
+/// Of each budget. A quarter, the most of one client, is 1 Gbit/s for a round trip of 250 ms.
 const BUDGET_BYTES: usize = 128 << 20;
 
 impl Default for Common {

@@ -11,17 +11,24 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::client_of;
+use crate::pool::{Candidate, Id, Pool};
 
 /// A connection that asked for something so lately is not closed for a client that has too many itself.
 const LATELY: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub all: usize,
     /// Of one client.
     pub client: usize,
-    /// Of each group.
-    pub groups: Vec<usize>,
+}
+
+/// Clients that have a bound together, such as those of one export rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub id: u64,
+    /// Connections of all of them, as it is now.
+    pub max: usize,
 }
 
 pub struct Slots {
@@ -32,14 +39,15 @@ pub struct Slots {
 
 #[derive(Default)]
 struct State {
-    next: u64,
-    open: HashMap<u64, Open>,
-    of_client: HashMap<IpAddr, usize>,
+    next: Id,
+    open: HashMap<Id, Open>,
+    all: Pool,
+    groups: HashMap<u64, Pool>,
 }
 
 struct Open {
     client: IpAddr,
-    group: usize,
+    group: Option<u64>,
     shared: Arc<Activity>,
 }
 
@@ -53,7 +61,7 @@ struct Activity {
 /// A connection's place, given back when it is dropped.
 pub struct Slot {
     slots: Arc<Slots>,
-    id: u64,
+    id: Id,
     shared: Arc<Activity>,
 }
 
@@ -67,30 +75,12 @@ pub enum Admission {
     Refused,
 }
 
-/// A connection that may be closed.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    id: u64,
-    active_ms: u64,
-    /// Connections of its client.
-    of_client: usize,
-}
-
-/// Which one to close. Of clients that have more than an even part first, and of these of who has most; then the one
-/// that has asked for nothing for longest.
-fn victim(clients: usize, candidates: &[Candidate]) -> Option<Candidate> {
-    let is_over = |c: &Candidate| c.of_client * clients.max(1) > candidates.len();
-    let rank = |c: &&Candidate| (!is_over(c), std::cmp::Reverse(c.of_client), c.active_ms, c.id);
-    let over = candidates.iter().filter(|c| is_over(c)).min_by_key(rank);
-    over.or_else(|| candidates.iter().min_by_key(|c| (c.active_ms, c.id))).copied()
-}
-
 impl Slots {
     pub fn new(limits: Limits) -> Arc<Slots> {
         Arc::new(Slots { limits, begun: Instant::now(), state: Mutex::default() })
     }
 
-    pub fn admit(self: &Arc<Slots>, address: IpAddr, group: usize) -> Admission {
+    pub fn admit(self: &Arc<Slots>, address: IpAddr, group: Option<Group>) -> Admission {
         self.admit_at(address, group, self.now())
     }
 
@@ -98,10 +88,10 @@ impl Slots {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn admit_at(self: &Arc<Slots>, address: IpAddr, group: usize, now: u64) -> Admission {
+    fn admit_at(self: &Arc<Slots>, address: IpAddr, group: Option<Group>, now: u64) -> Admission {
         let client = client_of(address);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(closing) = self.to_close(&state, client, group, now) else { return Admission::Refused };
+        let Ok(closing) = state.to_close(self.limits, client, group, now) else { return Admission::Refused };
         let closed = closing.and_then(|id| {
             let open = state.remove(id)?;
             open.shared.close.notify_one();
@@ -110,55 +100,56 @@ impl Slots {
         let id = state.next;
         state.next += 1;
         let shared = Arc::new(Activity { active_ms: AtomicU64::new(now), close: Notify::new() });
+        state.all.insert(client, id, now);
+        if let Some(group) = group {
+            state.groups.entry(group.id).or_default().insert(client, id, now);
+        }
+        let group = group.map(|group| group.id);
         state.open.insert(id, Open { client, group, shared: shared.clone() });
-        *state.of_client.entry(client).or_default() += 1;
         Admission::Taken { slot: Slot { slots: self.clone(), id, shared }, closed }
     }
+}
 
+impl State {
     /// Nothing, while there is room. `Err`: the new one must not be taken.
-    fn to_close(&self, state: &State, client: IpAddr, group: usize, now: u64) -> Result<Option<u64>, ()> {
-        let own = state.of_client.get(&client).copied().unwrap_or(0);
-        let candidates = |of: &dyn Fn(&Open) -> bool| -> Vec<Candidate> {
-            let open = state.open.iter().filter(|(_, open)| of(open));
-            let candidate = |(id, open): (&u64, &Open)| Candidate {
-                id: *id,
-                active_ms: open.shared.active_ms.load(Ordering::Relaxed),
-                of_client: state.of_client.get(&open.client).copied().unwrap_or(0),
-            };
-            open.map(candidate).collect()
-        };
+    fn to_close(
+        &mut self,
+        limits: Limits,
+        client: IpAddr,
+        group: Option<Group>,
+        now: u64,
+    ) -> Result<Option<Id>, ()> {
+        let State { open, all, groups, .. } = self;
+        let active_ms =
+            |id: Id| open.get(&id).map_or(0, |open| open.shared.active_ms.load(Ordering::Relaxed));
         let lately = |c: &Candidate| now.saturating_sub(c.active_ms) < LATELY.as_millis() as u64;
-        if own >= self.limits.client {
-            let closing = victim(1, &candidates(&|open| open.client == client));
-            return match closing {
+        if all.of_client(client) >= limits.client {
+            return match all.first_of(client, active_ms) {
                 Some(c) if !lately(&c) => Ok(Some(c.id)),
                 _ => Err(()),
             };
         }
-        let group_max = self.limits.groups.get(group).copied().unwrap_or(self.limits.all);
-        let of_group = |open: &Open| open.group == group;
-        let is_group_full = group_max <= state.open.len()
-            && state.open.values().filter(|open| of_group(open)).count() >= group_max;
-        let candidates = match (is_group_full, state.open.len() >= self.limits.all) {
-            (true, _) => candidates(&of_group),
-            (false, true) => candidates(&|_| true),
-            (false, false) => return Ok(None),
-        };
-        match victim(state.of_client.len(), &candidates) {
+        let full_group =
+            group.and_then(|group| groups.get_mut(&group.id).filter(|pool| pool.len() >= group.max));
+        let full = full_group.or_else(|| Some(all).filter(|all| all.len() >= limits.all));
+        let Some(pool) = full else { return Ok(None) };
+        let own = pool.of_client(client);
+        match pool.first_to_close(active_ms) {
             // Who has most itself does not push out what others are working with.
             Some(c) if lately(&c) && own >= c.of_client => Err(()),
             closing => Ok(closing.map(|c| c.id)),
         }
     }
-}
 
-impl State {
-    fn remove(&mut self, id: u64) -> Option<Open> {
+    fn remove(&mut self, id: Id) -> Option<Open> {
         let open = self.open.remove(&id)?;
-        if let Some(count) = self.of_client.get_mut(&open.client) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_client.remove(&open.client);
+        self.all.remove(open.client, id);
+        if let Some(group) = open.group
+            && let Some(pool) = self.groups.get_mut(&group)
+        {
+            pool.remove(open.client, id);
+            if pool.len() == 0 {
+                self.groups.remove(&group);
             }
         }
         Some(open)
@@ -191,34 +182,6 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    #[test]
-    fn the_least_active_connection_of_who_has_more_than_an_even_part_is_closed_first() {
-        // Connections as (of its client, active at); which one is closed, among how many clients.
-        for (clients, open, closed, why) in [
-            (
-                2,
-                &[(3, 50), (3, 90), (3, 70), (1, 10)][..],
-                0,
-                "not the single one, though it was quiet for longer",
-            ),
-            (4, &[(1, 40), (1, 30), (1, 20), (1, 90)], 2, "all have the same: the quietest"),
-            (3, &[(2, 50), (2, 60), (3, 90), (3, 80), (3, 95), (1, 5)], 3, "of who has most"),
-            (1, &[(2, 7), (2, 3)], 1, "of one alone"),
-        ] {
-            let candidates: Vec<_> = open
-                .iter()
-                .enumerate()
-                .map(|(id, (of_client, active_ms))| Candidate {
-                    id: id as u64,
-                    active_ms: *active_ms,
-                    of_client: *of_client,
-                })
-                .collect();
-            assert_eq!(victim(clients, &candidates).map(|c| c.id), Some(closed), "{why}");
-        }
-        assert!(victim(0, &[]).is_none());
-    }
-
     fn taken(admission: Admission) -> Option<(Slot, Option<IpAddr>)> {
         match admission {
             Admission::Taken { slot, closed } => Some((slot, closed)),
@@ -228,19 +191,19 @@ mod tests {
 
     #[test]
     fn who_opens_thousands_loses_its_own_and_a_newcomer_has_a_place() {
-        let slots = Slots::new(Limits { all: 8, client: 8, groups: Vec::new() });
-        let mut held: Vec<_> = (0..8).filter_map(|at| taken(slots.admit_at(client(1), 0, at))).collect();
+        let slots = Slots::new(Limits { all: 8, client: 8 });
+        let mut held: Vec<_> = (0..8).filter_map(|at| taken(slots.admit_at(client(1), None, at))).collect();
         assert!(held.iter().all(|(_, closed)| closed.is_none()));
-        let (honest, closed) = taken(slots.admit_at(client(2), 0, 5000)).expect("a place");
+        let (honest, closed) = taken(slots.admit_at(client(2), None, 5000)).expect("a place");
         assert_eq!(closed, Some(client(1)));
         for at in 6000..6100 {
-            if let Some((slot, closed)) = taken(slots.admit_at(client(1), 0, at)) {
+            if let Some((slot, closed)) = taken(slots.admit_at(client(1), None, at)) {
                 assert_ne!(closed, Some(client(2)));
                 held.push((slot, closed));
             }
         }
         let state = slots.state.lock().expect("not poisoned");
-        assert_eq!((state.open.len(), state.of_client[&client(2)]), (8, 1));
+        assert_eq!((state.open.len(), state.all.of_client(client(2))), (8, 1));
         assert!(state.open.contains_key(&honest.id));
         drop(state);
         drop(held);
@@ -253,21 +216,31 @@ mod tests {
 
     #[test]
     fn a_client_at_its_limit_gets_a_place_of_its_own_that_is_idle_or_none() {
-        let slots = Slots::new(Limits { all: 100, client: 2, groups: Vec::new() });
-        let _one = taken(slots.admit_at(client(1), 0, 0)).expect("a place");
-        let _two = taken(slots.admit_at(client(1), 0, 2000)).expect("a place");
-        let (_three, closed) = taken(slots.admit_at(client(1), 0, 2500)).expect("a place");
+        let slots = Slots::new(Limits { all: 100, client: 2 });
+        let _one = taken(slots.admit_at(client(1), None, 0)).expect("a place");
+        let _two = taken(slots.admit_at(client(1), None, 2000)).expect("a place");
+        let (_three, closed) = taken(slots.admit_at(client(1), None, 2500)).expect("a place");
         assert_eq!(closed, Some(client(1)));
-        assert!(taken(slots.admit_at(client(1), 0, 2600)).is_none(), "both are at work");
-        assert!(taken(slots.admit_at(client(2), 0, 2600)).is_some());
+        assert!(taken(slots.admit_at(client(1), None, 2600)).is_none(), "both are at work");
+        assert!(taken(slots.admit_at(client(2), None, 2600)).is_some());
     }
 
     #[test]
     fn a_group_that_is_full_closes_its_own() {
-        let slots = Slots::new(Limits { all: 100, client: 100, groups: vec![2, 50] });
-        let _other = taken(slots.admit_at(client(9), 1, 0)).expect("a place");
-        let _held: Vec<_> = (1..=2).filter_map(|c| taken(slots.admit_at(client(c), 0, 10))).collect();
-        let (_slot, closed) = taken(slots.admit_at(client(3), 0, 20)).expect("a place");
+        let slots = Slots::new(Limits { all: 100, client: 100 });
+        let (two, many) = (Some(Group { id: 0, max: 2 }), Some(Group { id: 1, max: 50 }));
+        let _other = taken(slots.admit_at(client(9), many, 0)).expect("a place");
+        let held: Vec<_> = (1..=2).filter_map(|c| taken(slots.admit_at(client(c), two, 10))).collect();
+        let (slot, closed) = taken(slots.admit_at(client(3), two, 20)).expect("a place");
         assert_eq!(closed, Some(client(1)), "not the one of the other group, which is older");
+        let less = Some(Group { id: 1, max: 1 });
+        let (_slot, closed) = taken(slots.admit_at(client(8), less, 2000)).expect("a place");
+        assert_eq!(closed, Some(client(9)), "a bound counts as it is now");
+        drop((held, slot));
+        assert_eq!(
+            slots.state.lock().expect("not poisoned").groups.len(),
+            1,
+            "of groups that are empty nothing is left"
+        );
     }
 }

@@ -102,7 +102,7 @@ impl Call {
 
     /// Whether any rule admits this client.
     pub fn is_admitted(&self) -> bool {
-        self.shared.config.exports.rule_of(self.peer.address).is_some()
+        self.shared.config.exports.group_of(self.peer.address).is_some()
     }
 
     /// A handle to hand out, if this client may use that junction at all.

@@ -1,18 +1,20 @@
 //! Who may use which junction, and as whom. Pure; asked on every call, by the junction in the handle.
 
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
+use siphasher::sip::SipHasher13;
 use types::{Caller, JunctionId};
 
 /// Uid and gid of nobody.
 pub const NOBODY: u32 = 65534;
 
 /// An address range: `10.0.0.0/8`, `fd00::/8`, `192.168.1.7`, `*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     /// Bits that must match.
@@ -61,7 +63,7 @@ impl FromStr for Network {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Squash {
     /// Believe every uid.
     None,
@@ -71,7 +73,7 @@ pub enum Squash {
     All,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Rule {
     /// The junction it is for; absent: for all.
     pub junction: Option<JunctionId>,
@@ -135,7 +137,7 @@ impl ExportRules {
 
     /// The rule by which this client may use anything at all, the narrowest one: where it stands. `None`: nobody
     /// admits it.
-    pub fn rule_of(&self, client: SocketAddr) -> Option<usize> {
+    fn rule_of(&self, client: SocketAddr) -> Option<usize> {
         let address = client.ip().to_canonical();
         let admits = |rule: &Rule| !rule.privileged_port || client.port() < 1024;
         let rules = self.rules.load();
@@ -145,6 +147,15 @@ impl ExportRules {
             networks.map(|network| network.prefix).max().map(|prefix| (prefix, at))
         });
         prefixes.max_by_key(|(prefix, at)| (*prefix, std::cmp::Reverse(*at))).map(|(_, at)| at)
+    }
+
+    /// Of the rule by which this client may use anything at all, as long as it says the same, wherever it stands. `None`: nobody
+    /// admits it.
+    pub fn group_of(&self, client: SocketAddr) -> Option<u64> {
+        let rules = self.rules.load();
+        let mut hasher = SipHasher13::new();
+        rules.get(self.rule_of(client)?)?.hash(&mut hasher);
+        Some(hasher.finish())
     }
 
     /// How many there are.

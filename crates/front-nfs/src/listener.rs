@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Admission, Limits, Offence, Slot, Slots};
+use fair::{Admission, Group, Limits, Offence, Slot, Slots};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -96,18 +96,18 @@ impl NfsServer {
 
     /// Its slot, and whether any rule admits it. `None`: it is closed at once.
     fn admit(&self, peer: SocketAddr) -> Option<(Slot, bool)> {
-        let rule = self.shared.config.exports.rule_of(peer);
+        let export = self.shared.config.exports.group_of(peer);
         let offenders = &self.shared.config.common.offenders;
-        if rule.is_none() {
+        if export.is_none() {
             offenders.note(FRONT, peer.ip(), Offence::NotAdmitted);
         }
-        let group = rule.map_or(STRANGERS, |rule| rule + 1);
-        match self.shared.slots.admit(peer.ip(), group) {
+        let group = group(&self.shared.config, export);
+        match self.shared.slots.admit(peer.ip(), Some(group)) {
             Admission::Taken { slot, closed } => {
-                if let Some(client) = closed.filter(|_| rule.is_some()) {
+                if let Some(client) = closed.filter(|_| export.is_some()) {
                     offenders.note(FRONT, client, Offence::TooManyConnections);
                 }
-                Some((slot, rule.is_some()))
+                Some((slot, export.is_some()))
             }
             Admission::Refused => {
                 offenders.note(FRONT, peer.ip(), Offence::TooManyConnections);
@@ -118,16 +118,21 @@ impl NfsServer {
 }
 
 /// The group of those that no rule admits; the others are the export rules.
-const STRANGERS: usize = 0;
+const STRANGERS: u64 = 0;
 
-/// Where there are several export rules, the clients of none of them get all connections. A rule that is added while the server
-/// runs has no bound of its own before the next start.
 fn limits(config: &Config) -> Limits {
+    Limits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
+}
+
+/// With whom a connection shares a bound. Where there are several export rules, as they are now, the clients of none of them
+/// get all connections.
+fn group(config: &Config, export: Option<u64>) -> Group {
     let all = config.connections_max.max(1);
-    let of_export = if config.exports.count() > 1 { all - all / 4 } else { all };
-    let exports = std::iter::repeat_n(of_export, config.exports.count());
-    let groups = std::iter::once(config.strangers_max.min(all)).chain(exports).collect();
-    Limits { all, client: config.connections_per_client.max(1), groups }
+    match export {
+        None => Group { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
+        Some(id) if config.exports.count() > 1 => Group { id, max: all - all / 4 },
+        Some(id) => Group { id, max: all },
+    }
 }
 
 fn prepare(stream: &TcpStream) {

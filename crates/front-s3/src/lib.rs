@@ -109,6 +109,8 @@ struct Shared {
     uploads: ops::Uploads,
     metrics: Arc<Metrics>,
     slots: Arc<Slots>,
+    /// Of connections that have not agreed on TLS yet.
+    handshakes: Arc<Slots>,
 }
 
 /// The protocol crate's part: it gets requests that were verified, and no keys.

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
@@ -34,6 +35,8 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
 /// TLS must be agreed on within this.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections that have not agreed on TLS yet: of all clients, and of one.
+const HANDSHAKES: Limits = Limits { all: 256, client: 64 };
 
 pub struct S3Server {
     listener: TcpListener,
@@ -61,6 +64,7 @@ impl S3Server {
             uploads: Default::default(),
             metrics: Arc::new(Metrics::default()),
             slots: Slots::new(limits(&config)),
+            handshakes: Slots::new(HANDSHAKES),
             config,
         });
         Ok(S3Server { listener, tls, shared })
@@ -126,7 +130,7 @@ impl S3Server {
     fn admit(&self, address: SocketAddr) -> Option<Arc<Peer>> {
         let common = &self.shared.config.common;
         let too_many = |client: IpAddr| common.offenders.note(FRONT, client, Offence::TooManyConnections);
-        match self.shared.slots.admit(address.ip(), 0) {
+        match self.shared.slots.admit(address.ip(), None) {
             Admission::Taken { slot, closed } => {
                 closed.map(too_many);
                 Some(Arc::new(Peer::new(common, address.ip(), slot)))
@@ -141,7 +145,7 @@ impl S3Server {
 
 fn limits(config: &Config) -> Limits {
     let (all, client) = (config.connections_max.max(1), config.connections_per_client.max(1));
-    Limits { all, client, groups: Vec::new() }
+    Limits { all, client }
 }
 
 async fn run(
@@ -154,17 +158,8 @@ async fn run(
 ) {
     match tls {
         Some(tls) => {
-            let wait = HANDSHAKE.min(shared.config.head_timeout);
-            match timeout(wait, tls.accept(stream)).await {
-                Ok(Ok(stream)) => by_hyper(shared, peer, protocol, stream, stop).await,
-                Ok(Err(e)) => {
-                    debug!("no TLS: {e}");
-                    peer.offends(Offence::Handshake);
-                }
-                Err(_) => {
-                    debug!("no TLS in time");
-                    peer.offends(Offence::Handshake);
-                }
+            if let Some(stream) = agree(shared, peer, tls, stream).await {
+                by_hyper(shared, peer, protocol, stream, stop).await;
             }
         }
         None => {
@@ -173,6 +168,37 @@ async fn run(
             }
         }
     }
+}
+
+/// Who has not agreed on TLS yet has few places, and not for long.
+async fn agree(
+    shared: &Shared,
+    peer: &Peer,
+    tls: TlsAcceptor,
+    stream: TcpStream,
+) -> Option<TlsStream<TcpStream>> {
+    let slot = match shared.handshakes.admit(peer.address, None) {
+        Admission::Taken { slot, closed } => {
+            closed.map(|client| shared.config.common.offenders.note(FRONT, client, Offence::Handshake));
+            slot
+        }
+        Admission::Refused => {
+            peer.offends(Offence::Handshake);
+            return None;
+        }
+    };
+    let wait = HANDSHAKE.min(shared.config.head_timeout);
+    let agreed = tokio::select! {
+        agreed = timeout(wait, tls.accept(stream)) => agreed,
+        () = slot.closed() => return None, // told of already
+    };
+    match agreed {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(e)) => debug!("no TLS: {e}"),
+        Err(_) => debug!("no TLS in time"),
+    }
+    peer.offends(Offence::Handshake);
+    None
 }
 
 async fn by_hyper(

@@ -1,0 +1,191 @@
+//! Who holds how much of a budget, and who gets what becomes free. Pure: amounts in, decisions out.
+//!
+//! A client takes at most a quarter, and never more than it leaves free for the others: so of clients that want more than
+//! there is each ends with the whole divided by one more than they are (all / (clients + 1)), and who comes later finds as
+//! much as they have. Beside that there is a reserve, from which a client gets its first piece and nothing else. When somebody
+//! waits all the same, who would have least is first, and holders that have about as much are pressed to go on (`pace.rs`).
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// Of the whole, for the first piece of each client.
+const RESERVE_PART: usize = 8;
+/// Of the whole, the most of one client.
+const CLIENT_PART: usize = 4;
+
+/// A place in `Ledger`, of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account(usize);
+
+/// Of who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+#[derive(Debug)]
+pub struct Ledger {
+    all: usize,
+    /// Most that is taken at once: the first piece of a client.
+    piece: usize,
+    used: usize,
+    books: Vec<Book>,
+    closed: Vec<usize>,
+    /// The first in line of each client that waits for others, by what the client would have then.
+    heads: BTreeSet<Head>,
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    level: usize,
+    ticket: Ticket,
+    account: Account,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    held: usize,
+    /// One piece at a time.
+    on_probation: bool,
+    waiting: VecDeque<(Ticket, usize)>,
+    /// As it stands in `heads`.
+    head: Option<Head>,
+}
+
+impl Ledger {
+    pub fn new(all: usize, piece: usize) -> Ledger {
+        let all = all.max(piece);
+        let (books, closed, heads) = Default::default();
+        Ledger { all, piece, used: 0, books, closed, heads, next: 0 }
+    }
+
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The most that one client ever has.
+    pub fn client_max(&self) -> usize {
+        (self.all / CLIENT_PART).max(self.piece)
+    }
+
+    pub fn open(&mut self) -> Account {
+        match self.closed.pop() {
+            Some(place) => Account(place),
+            None => {
+                self.books.push(Book::default());
+                Account(self.books.len() - 1)
+            }
+        }
+    }
+
+    /// Of one that holds nothing and waits for nothing.
+    pub fn close(&mut self, account: Account) {
+        debug_assert!(self.books[account.0].held == 0 && self.books[account.0].waiting.is_empty());
+        self.books[account.0] = Book::default();
+        self.closed.push(account.0);
+    }
+
+    /// `None`: it has it.
+    pub fn ask(&mut self, account: Account, amount: usize) -> Option<Ticket> {
+        if self.try_ask(account, amount) {
+            return None;
+        }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.books[account.0].waiting.push_back((ticket, amount));
+        self.rank(account);
+        Some(ticket)
+    }
+
+    /// Whether it has it. Nobody is passed by who would have more.
+    pub fn try_ask(&mut self, account: Account, amount: usize) -> bool {
+        let book = &self.books[account.0];
+        let level = book.held + amount;
+        let is_next = book.waiting.is_empty() && self.heads.first().is_none_or(|head| level < head.level);
+        let is_given = is_next && self.is_within_own(book, amount) && self.is_room(level, amount);
+        if is_given {
+            self.books[account.0].held += amount;
+            self.used += amount;
+        }
+        is_given
+    }
+
+    /// Who has what it waited for: they hold it from now on.
+    pub fn give(&mut self, account: Account, amount: usize) -> Vec<Ticket> {
+        let book = &mut self.books[account.0];
+        debug_assert!(book.held >= amount);
+        book.held -= amount;
+        self.used -= amount;
+        self.rank(account);
+        self.serve()
+    }
+
+    /// Of one that waits.
+    pub fn give_up(&mut self, account: Account, ticket: Ticket) -> Vec<Ticket> {
+        self.books[account.0].waiting.retain(|(known, _)| *known != ticket);
+        self.rank(account);
+        self.serve()
+    }
+
+    pub fn set_probation(&mut self, account: Account, is_on: bool) -> Vec<Ticket> {
+        self.books[account.0].on_probation = is_on;
+        self.rank(account);
+        self.serve()
+    }
+
+    pub fn is_on_probation(&self, account: Account) -> bool {
+        self.books[account.0].on_probation
+    }
+
+    /// Another one waits who would not have more than twice of what this one has: pieces are never quite the same.
+    pub fn is_pressed(&self, account: Account) -> bool {
+        let other = self.heads.iter().find(|head| head.account != account);
+        other.is_some_and(|head| head.level <= 2 * self.books[account.0].held)
+    }
+
+    /// As far as it depends on its own.
+    fn is_within_own(&self, book: &Book, amount: usize) -> bool {
+        match book.on_probation {
+            true => book.held == 0,
+            false => book.held + amount <= self.client_max(),
+        }
+    }
+
+    fn is_room(&self, level: usize, amount: usize) -> bool {
+        let free = self.all - self.used;
+        let reserve = self.all / RESERVE_PART;
+        amount <= free && (level <= self.piece || level + amount + reserve <= free)
+    }
+
+    /// Its place among those that wait for others, after anything of it has changed. Who waits for its own waits for nobody.
+    fn rank(&mut self, account: Account) {
+        let book = &self.books[account.0];
+        let first = book.waiting.front().filter(|(_, amount)| self.is_within_own(book, *amount));
+        let head = first.map(|(ticket, amount)| Head { level: book.held + amount, ticket: *ticket, account });
+        if head == book.head {
+            return;
+        }
+        let before = std::mem::replace(&mut self.books[account.0].head, head);
+        before.map(|before| self.heads.remove(&before));
+        head.map(|head| self.heads.insert(head));
+    }
+
+    fn serve(&mut self) -> Vec<Ticket> {
+        let mut served = Vec::new();
+        while let Some(head) = self.heads.first().copied() {
+            let book = &self.books[head.account.0];
+            let amount = head.level - book.held;
+            if !self.is_room(head.level, amount) {
+                break;
+            }
+            let book = &mut self.books[head.account.0];
+            book.waiting.pop_front();
+            book.held += amount;
+            self.used += amount;
+            served.push(head.ticket);
+            self.rank(head.account);
+        }
+        served
+    }
+}
+
+#[cfg(test)]
+mod tests;
