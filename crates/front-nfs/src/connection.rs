@@ -95,16 +95,23 @@ pub async fn run(
             _ = &mut writer => return,
             () = slot.closed() => return writer.abort(),
         };
-        let (shared, peer, replies) = (shared.clone(), peer.clone(), replies.clone());
+        let (shared, peer, answers) = (shared.clone(), peer.clone(), replies.clone());
         let mut work = Box::pin(async move {
             if let Some(mut reply) = dispatch::answer(shared, peer, call).await {
                 reply.place = Some(permit);
-                let _ = replies.send(reply).await;
+                let _ = answers.send(reply).await;
             }
         });
         // What is in memory is answered here and now: a task for it costs more than the answer.
         if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await.is_pending() {
-            tokio::spawn(work);
+            let gone = replies.clone();
+            tokio::spawn(async move {
+                // Nobody works for an answer that cannot go out any more. Changes are made all the same (`changing.rs`).
+                tokio::select! {
+                    () = work => {}
+                    () = gone.closed() => {}
+                }
+            });
         }
     }
     drop(replies); // the writer ends when the last call has answered
