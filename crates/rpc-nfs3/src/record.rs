@@ -8,6 +8,9 @@ const LAST: u32 = 1 << 31;
 /// Fragments that one record may have. Real peers send one to a few; a stream of empty fragments is an
 /// attack.
 const FRAGMENTS_MAX: usize = 64;
+/// Of these, smaller ones than this, but for the last: each costs as much work as a large one.
+const FRAGMENT_SMALL: usize = 512;
+const FRAGMENTS_SMALL_MAX: usize = 16;
 /// Room is made in steps of this size, as bytes really arrive.
 const STEP: usize = 64 * 1024;
 /// Before anything came: who only connects holds little.
@@ -38,13 +41,14 @@ pub struct RecordReader<R> {
     /// Of the record that is being read: its whole fragments, how many there were, and the mark of the next one.
     joined: Option<BytesMut>,
     fragments: usize,
+    small: usize,
     mark: Option<u32>,
 }
 
 impl<R: AsyncRead + Unpin> RecordReader<R> {
     pub fn new(stream: R, record_max: usize) -> RecordReader<R> {
         let buffer = BytesMut::with_capacity(FIRST);
-        RecordReader { stream, buffer, record_max, joined: None, fragments: 0, mark: None }
+        RecordReader { stream, buffer, record_max, joined: None, fragments: 0, small: 0, mark: None }
     }
 
     /// Wait for the next record to begin: so that a caller can give the rest of it a deadline while an idle
@@ -106,7 +110,7 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
                 }
             };
             if mark & LAST != 0 {
-                self.fragments = 0;
+                (self.fragments, self.small) = (0, 0);
                 return Ok(Some(whole.freeze()));
             }
             self.joined = Some(whole);
@@ -120,6 +124,12 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
         self.need(4).await?;
         let mark = u32::from_be_bytes(self.buffer.split_to(4).as_ref().try_into().unwrap_or([0; 4]));
         self.fragments += 1;
+        if mark & LAST == 0 && (mark as usize) < FRAGMENT_SMALL {
+            self.small += 1;
+            if self.small > FRAGMENTS_SMALL_MAX {
+                return Err(RecordError::TooLong);
+            }
+        }
         self.mark = Some(mark);
         Ok(mark)
     }

@@ -164,6 +164,22 @@ fn endless_empty_fragments_end() {
 }
 
 #[test]
+fn a_record_in_some_small_fragments_passes_and_one_in_many_is_refused() {
+    block_on(async {
+        let pieces = |count: usize, length: usize| vec![vec![5; length]; count];
+        let passes = [pieces(17, 1), pieces(64, 512), pieces(1, 1)];
+        let mut one = reader(stream(&passes), vec![1000]);
+        for record in passes {
+            assert_eq!(one.record().await.expect("a record"), record.concat());
+        }
+        for refused in [pieces(18, 1), pieces(18, 511), pieces(60, 0)] {
+            let mut one = reader(stream(&[refused]), vec![1000]);
+            assert!(matches!(one.record().await, Err(RecordError::TooLong)));
+        }
+    });
+}
+
+#[test]
 fn a_stream_cut_inside_a_record_is_an_error_and_not_an_end() {
     block_on(async {
         let whole = stream(&[vec![vec![1; 10]]]);
