@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::{Offence, Room};
 use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest, Sha256};
 
@@ -28,6 +28,8 @@ pub enum BodyError {
     /// Another body than was signed.
     WrongSha256,
     ChunkSignature,
+    /// Too many of them.
+    TinyChunks,
     Malformed(&'static str),
 }
 
@@ -40,6 +42,7 @@ impl fmt::Display for BodyError {
             BodyError::TooLong => f.write_str("the body is too long"),
             BodyError::WrongSha256 => f.write_str("the body is not the one that was signed"),
             BodyError::ChunkSignature => f.write_str("a chunk is not the one that was signed"),
+            BodyError::TinyChunks => f.write_str("the body comes in too many tiny chunks"),
             BodyError::Malformed(what) => f.write_str(what),
         }
     }
@@ -137,9 +140,15 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             let data = match &mut self.check {
-                Check::Chunks(decoder) => match decoder.next(&mut self.raw)? {
-                    Some(data) => Some(data),
-                    None => match ready!(self.poll_raw(cx)) {
+                Check::Chunks(decoder) => match decoder.next(&mut self.raw) {
+                    Err(e) => {
+                        if e == BodyError::TinyChunks {
+                            self.intake.offends(Offence::Malformed);
+                        }
+                        return Poll::Ready(Some(Err(e)));
+                    }
+                    Ok(Some(data)) => Some(data),
+                    Ok(None) => match ready!(self.poll_raw(cx)) {
                         Some(raw) => {
                             self.raw = raw?;
                             continue;

@@ -86,11 +86,14 @@ pub fn body(error: BodyError) -> S3Error {
         BodyError::TooLong => S3ErrorCode::EntityTooLarge,
         BodyError::WrongSha256 => S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),
         BodyError::ChunkSignature => S3ErrorCode::SignatureDoesNotMatch,
+        BodyError::TinyChunks => S3ErrorCode::Custom("InvalidChunkSizeError".into()),
         BodyError::Malformed(_) => S3ErrorCode::InvalidRequest,
     };
     let mut told = S3Error::with_message(code, error.to_string());
-    if error == BodyError::WrongSha256 {
-        told.set_status_code(StatusCode::BAD_REQUEST);
+    match error {
+        BodyError::WrongSha256 => told.set_status_code(StatusCode::BAD_REQUEST),
+        BodyError::TinyChunks => told.set_status_code(StatusCode::FORBIDDEN),
+        _ => {}
     }
     told
 }

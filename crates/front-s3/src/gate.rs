@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use fair::Room;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
     TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -88,6 +88,9 @@ where
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
     rest.take_in().await;
+    if peer.is_cut() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     match room.is_empty() {
         true => response,
         false => response.map(|body| Body::http_body_unsync(Listed::new(body, room))),

@@ -1,5 +1,5 @@
-//! Room for a body as it arrives, and patience with who sends it. The first piece waits for room, holding nothing; for
-//! more nobody waits, since who holds some must not: then the answer is "slow down".
+//! Room for a body as it arrives, and patience with who sends it. What has only begun to arrive holds nothing. Then the body
+//! waits for room; for more nobody waits, since who holds some must not: then the answer is "slow down".
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,9 @@ use fair::{Offence, Room, Waiting};
 use crate::body::BodyError;
 use crate::peer::Peer;
 
-/// Taken when the first byte is there. An object's body has all that it may hold at once by then.
+/// So much of a body takes no room, as with the calls of NFS.
+const BYTES_BEGUN: u64 = 16 << 10;
+/// Taken when more is there. An object's body has all that it may hold at once by then.
 const FIRST_BYTES: u64 = 1 << 20;
 /// Of one that is taken as a whole.
 const FIRST_BYTES_WHOLE: u64 = 64 << 10;
@@ -46,7 +48,7 @@ impl Intake {
     /// Room for what has arrived.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let needed = self.arrived.min(self.held_max);
-        if needed <= self.held {
+        if needed <= self.held.max(BYTES_BEGUN) {
             return Poll::Ready(Ok(()));
         }
         if self.held == 0 {
@@ -77,6 +79,10 @@ impl Intake {
         ready!(self.waiting.poll_late(cx, is_pressed));
         self.peer.offends(Offence::Unfinished);
         Poll::Ready(BodyError::Stalled)
+    }
+
+    pub fn offends(&self, offence: Offence) {
+        self.peer.offends(offence);
     }
 
     pub fn take_room(&mut self) -> Room {

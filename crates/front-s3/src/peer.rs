@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use fair::{Common, Offence, Offenders, Room, Share, Slot};
@@ -16,23 +17,33 @@ pub struct Peer {
     /// Of the bytes of requests in memory.
     pub requests: Share,
     pub slot: Slot,
+    is_cut: AtomicBool,
     offenders: Arc<Offenders>,
 }
 
 impl Peer {
     pub fn new(common: &Common, address: IpAddr, slot: Slot) -> Peer {
         let (replies, requests) = (common.replies.share(address), common.requests.share(address));
-        Peer { address, replies, requests, slot, offenders: common.offenders.clone() }
+        let (is_cut, offenders) = (AtomicBool::new(false), common.offenders.clone());
+        Peer { address, replies, requests, slot, is_cut, offenders }
     }
 
     /// It was cut short. One that held what others wait for has less of it for a while.
     pub fn offends(&self, offence: Offence) {
         self.offenders.note(FRONT, self.address, offence);
+        self.is_cut.store(true, Ordering::Relaxed);
         match offence {
             Offence::SlowReader => self.replies.put_on_probation(),
             Offence::Unfinished => self.requests.put_on_probation(),
             _ => {}
         }
+    }
+}
+
+impl Peer {
+    /// The connection ends with the answer that is under way.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
     }
 }
 
