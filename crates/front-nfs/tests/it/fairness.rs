@@ -11,6 +11,7 @@ use rpc_nfs3::nfs3::{FileHandle, Status, procedure, readdir};
 use rpc_nfs3::rpc::ReplyStatus;
 use rpc_nfs3::{Decoder, Encoder};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use vfs::WritePolicy;
 
@@ -57,7 +58,7 @@ async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
     }
     assert!(write(&mut honest, &file, MIB).await);
     assert_eq!(common.requests.used(), 0, "a record that has only begun holds nothing");
-    for _ in 0..30 {
+    for _ in 0..6 {
         held.push(begin_record(&served, 64 << 10).await);
     }
     for _ in 0..10 {
@@ -71,7 +72,114 @@ async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
     for client in &mut held {
         assert!(client.answer().await.is_none());
     }
-    assert_eq!(named(HOSTILE, &common, Offence::Unfinished), 60);
+    assert_eq!(named(HOSTILE, &common, Offence::Unfinished), 36);
+}
+
+/// As many as there may be from each of four hosts, half sent and no more.
+async fn half_sent_records(served: &Served, of_each: usize) -> Vec<Client> {
+    let mut held = Vec::new();
+    for i in 0..of_each * 4 {
+        let mut client = Client::connect_from(served, [127, 0, 0, 33 + (i % 4) as u8]).await;
+        client.write.write_all(&rpc_nfs3::record::mark(MIB)).await.expect("sent");
+        client.write.write_all(&vec![0; 64 << 10]).await.expect("sent");
+        held.push(client);
+    }
+    held
+}
+
+fn is_anybody_named(common: &Common) -> bool {
+    !common.offenders.recent().is_empty()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_four_hosts_that_hold_all_they_get_a_write_is_answered_and_nobody_need_be_cut() {
+    let common = Common::with_bytes(64 * MIB, 64 * MIB);
+    let budgets = common.clone();
+    let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
+    let (served, _far) = serve_writable(fill, |config| {
+        (config.common, config.stall_timeout) = (budgets, Duration::from_secs(600));
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let file = honest.find(&root, b"file").await.expect("found");
+    let _held = half_sent_records(&served, 20).await;
+    // Each has something, and what is left is for who comes.
+    while common.requests.used() < 40 * MIB {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..20 {
+        assert!(write(&mut honest, &file, MIB).await);
+    }
+    assert!(!is_anybody_named(&common));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_nothing_is_left_who_holds_and_does_not_go_on_is_cut_for_who_waits() {
+    // Room for the first pieces of four, and no more.
+    let common = Common::with_bytes(4 * MIB, 4 * MIB);
+    let budgets = common.clone();
+    let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
+    let (served, _far) = serve_writable(fill, |config| {
+        (config.common, config.stall_timeout) = (budgets, Duration::from_secs(600));
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let file = honest.find(&root, b"file").await.expect("found");
+    let _held = half_sent_records(&served, 1).await;
+    while common.requests.used() < 4 * MIB {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(write(&mut honest, &file, MIB).await);
+    let named = |host: u8| named([127, 0, 0, host], &common, Offence::Unfinished);
+    assert!((33..37).map(named).sum::<u64>() > 0, "whose it was is told");
+    assert_eq!(named(1), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_in_many_tiny_fragments_ends_its_connection() {
+    let common = Common::default();
+    let shared = common.clone();
+    let (served, _far) = serve_writable(|_| {}, |config| config.common = shared).await;
+    let mut client = Client::connect_from(&served, HOSTILE).await;
+    for _ in 0..60 {
+        let _ = client.write.write_all(&[0, 0, 0, 1, 7]).await;
+    }
+    assert!(client.answer().await.is_none(), "closed");
+    assert_eq!(named(HOSTILE, &common, Offence::Malformed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_is_added_while_serving_has_a_bound_of_its_own() {
+    let common = Common::default();
+    let shared = common.clone();
+    let rule = |host: &str| Rule { clients: vec![host.parse().expect("valid")], ..Rule::default() };
+    let exports = ExportRules::new(vec![rule("127.0.0.1")]);
+    let live = exports.clone();
+    let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
+    let served = serve_junctions(junctions, |config| {
+        (config.exports, config.common, config.connections_max) = (exports, shared, 16);
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    // In front, so that the first one has another place.
+    live.replace(ExportRules::new(vec![rule("127.0.0.66"), rule("127.0.0.1")]));
+    let mut many = Vec::new();
+    for _ in 0..14 {
+        let mut client = Client::connect_from(&served, HOSTILE).await;
+        let (status, _) = client.call(NFS, procedure::NULL, |_| {}).await;
+        assert_eq!(status, ReplyStatus::Success);
+        many.push(client);
+        tokio::time::sleep(Duration::from_millis(100)).await; // one that is just at work is not closed
+    }
+    assert!(
+        many[0].answer().await.is_none() && many[1].answer().await.is_none(),
+        "12 of 16 are for one rule"
+    );
+    assert!(named(HOSTILE, &common, Offence::TooManyConnections) >= 2);
+    honest.getattr(&root).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,6 +272,50 @@ async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
         assert!(listed.entries.len() > 1000);
         assert!(common.replies.used() <= 8 * MIB, "{} bytes", common.replies.used());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
+    let common = Common::with_bytes(4 * MIB, 4 * MIB);
+    let shared = common.clone();
+    let fill = |m: &MemoryOrigin| {
+        for i in 0..3000 {
+            m.write_file(format!("{i:04}-{}", "x".repeat(200)).as_bytes(), b"").expect("written");
+        }
+    };
+    let (served, _far) = serve_writable(fill, |config| {
+        (config.common, config.stall_timeout) = (shared, Duration::from_secs(600));
+    })
+    .await;
+    let mut honest = Client::connect(&served).await;
+    let root = honest.root().await;
+    let list = |e: &mut Encoder| {
+        root.encode(e);
+        e.u64(0);
+        e.u64(0);
+        e.u32(u32::MAX);
+        e.u32(u32::MAX);
+    };
+    honest.nfs(procedure::READDIRPLUS, list).await;
+    let listed = || served.counted("forebay_nfs_call_seconds_count{procedure=\"READDIRPLUS\"}");
+    let before = listed();
+    let mut gone = Vec::new();
+    for _ in 0..8 {
+        let mut client = Client::connect_from(&served, HOSTILE).await;
+        for xid in 0..40 {
+            client.send(&call_message(xid, NFS, procedure::READDIRPLUS, sys(0), list)).await;
+        }
+        gone.push(client);
+    }
+    while common.replies.used() < 2 * MIB {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(gone);
+    while common.replies.used() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    honest.nfs(procedure::READDIRPLUS, list).await;
+    assert!(listed() - before < 100, "{} of 320", listed() - before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
