@@ -1,21 +1,22 @@
 //! Connections to the operator's interface: by the Unix socket, by TCP, and by the listener of metrics. Each kind has its own
-//! bound, so that nobody can lock the operator out, and none waits for ever for a request.
+//! bound, and when that is reached the least active connection of who has most is closed for a new one, so that nobody can
+//! lock the operator out; none waits for ever for a request.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use fair::{Admission, Limits, Slot, Slots};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 use tracing::warn;
 use types::{Error, ErrorKind, Result};
@@ -24,7 +25,7 @@ use super::guard::Peer;
 use crate::door::Door;
 
 /// Of each kind.
-const CONNECTIONS_MAX: u32 = 64;
+const CONNECTIONS_MAX: usize = 64;
 /// The head of a request takes no longer, nor is a connection idle for longer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Of the head of a request.
@@ -93,14 +94,21 @@ pub async fn serve(doors: Doors, all: Router, metrics: Router, stop: watch::Rece
 }
 
 async fn accept(listening: Listening, router: Router, mut stop: watch::Receiver<bool>) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+    let slots = Slots::new(Limits { all: CONNECTIONS_MAX, client: CONNECTIONS_MAX });
     let ended = stop.clone();
+    // Each connection has a sender; when all are gone, so are the connections.
+    let (open, mut drained) = mpsc::channel::<()>(1);
     let accepting = async {
         loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else { return };
             match listening.next().await {
                 Ok((stream, peer)) => {
-                    tokio::spawn(talk(stream, peer, router.clone(), slot, ended.clone()));
+                    let Admission::Taken { slot, .. } = slots.admit(client_of(peer), None) else { continue };
+                    let talking = talk(stream, peer, router.clone(), slot, ended.clone());
+                    let open = open.clone();
+                    tokio::spawn(async move {
+                        talking.await;
+                        drop(open);
+                    });
                 }
                 Err(e) => {
                     warn!("accept a connection of the operator: {e}");
@@ -117,14 +125,26 @@ async fn accept(listening: Listening, router: Router, mut stop: watch::Receiver<
         () = stopped => {}
     }
     drop(listening); // nobody new
-    let _ = slots.acquire_many(CONNECTIONS_MAX).await; // all have ended
+    drop(open);
+    let _all_ended = drained.recv().await;
+}
+
+/// Whose connections are counted together. A local user is no address: each is one of a network that leads nowhere (RFC 6666).
+fn client_of(peer: Peer) -> IpAddr {
+    match peer {
+        Peer::Tcp { from, .. } => from.ip(),
+        Peer::Socket { uid, .. } => {
+            let [high, low] = [(uid >> 16) as u16, uid as u16];
+            IpAddr::from(Ipv6Addr::new(0x100, 0, high, low, 0, 0, 0, 0))
+        }
+    }
 }
 
 async fn talk(
     stream: Box<dyn Stream>,
     peer: Peer,
     router: Router,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
     mut stop: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
@@ -143,12 +163,10 @@ async fn talk(
     let stopped = async {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let _ = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    drop(slot);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = slot.closed() => return,
+        () = stopped => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }

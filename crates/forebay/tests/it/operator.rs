@@ -82,6 +82,28 @@ fn a_change_by_tcp_needs_the_token_and_each_change_has_a_line_in_the_audit_log()
 }
 
 #[test]
+fn idle_connections_do_not_lock_the_operator_out() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = served(dir.path());
+    let from = |host: [u8; 4]| {
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+        let socket = socket.expect("a socket");
+        rustix::net::bind(&socket, &std::net::SocketAddr::from((host, 0)))
+            .expect("all of 127.0.0.0/8 is here");
+        rustix::net::connect(&socket, &tier.admin).expect("connected");
+        TcpStream::from(socket)
+    };
+    let mut idle: Vec<_> = (0..100).map(|_| from([127, 0, 0, 66])).collect();
+    let (status, _) = raw(&tier, &format!("GET /healthz HTTP/1.1\r\nHost: {}", tier.admin), "");
+    assert_eq!(status, 200);
+    // The first of them had to go for it; of itself it would have stayed for 10 s.
+    let begun = std::time::Instant::now();
+    assert_eq!(idle[0].read(&mut [0]).expect("closed"), 0);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8));
+}
+
+#[test]
 fn another_user_of_the_machine_can_neither_evict_nor_learn_a_name() {
     if !rustix::process::geteuid().is_root() {
         testkit::lab::not_run(
