@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::posix::PosixOrigin;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 use origin_azfile::AzFileOrigin;
 use origin_nfs::NfsOrigin;
@@ -118,6 +119,19 @@ impl Origin for Deferred {
 
     async fn is_empty(&self) -> Result<bool> {
         self.connected().await?.is_empty().await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.connected().await?.limits().await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        match &self.far {
+            Far::Directory(_) => origin::posix::demand_path(path),
+            Far::Object(config) => config.demand_path(path, is_dir),
+            Far::AzFile(_) => origin_azfile::demand_path(path),
+            Far::Nfs(_) => Ok(()),
+        }
     }
 
     async fn root(&self) -> Result<Object> {

@@ -16,7 +16,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -346,6 +347,15 @@ impl Origin for OriginGuard {
 
     async fn is_empty(&self) -> Result<bool> {
         self.0.inner.is_empty().await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        let result = self.ready(Wanted::SinceOutage).await?.limits().await;
+        self.heard(result, Wanted::New).await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.0.inner.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

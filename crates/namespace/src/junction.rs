@@ -11,6 +11,7 @@ use types::{Error, FileId, FsStat, JunctionId, OutageReason, Result};
 use crate::config::{Freshness, Junction};
 use crate::freshness::{self, Ask};
 use crate::guard::OriginGuard;
+use crate::limits::KnownLimits;
 use crate::store::Store;
 
 /// While the origin fails, questions that can be answered from old knowledge do not wait for it; it is asked
@@ -33,6 +34,7 @@ pub struct Grafted {
     probed_ms: AtomicU64,
     last_error: Mutex<Option<(OutageReason, String)>>,
     room: Mutex<Option<(std::time::Instant, FsStat)>>,
+    pub limits: KnownLimits,
 }
 
 /// One junction for `status`.
@@ -70,6 +72,7 @@ impl Grafted {
         let root = FileId::derive(id, b"\0junction root");
         let guard = OriginGuard::new(rules.origin.clone(), store.clone(), &rules.path, id, root)?;
         rules.origin = guard.clone();
+        let limits = KnownLimits::new(guard.clone(), store, id)?;
         Ok(Grafted {
             id,
             rules,
@@ -80,6 +83,7 @@ impl Grafted {
             probed_ms: AtomicU64::new(0),
             last_error: Mutex::default(),
             room: Mutex::default(),
+            limits,
         })
     }
 
@@ -99,6 +103,7 @@ impl Grafted {
             Err(e) if let Some(reason) = e.outage_reason() => self.note_failure(reason, e, now_ms),
             _ => {
                 if self.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
+                    self.limits.expire();
                     info!(junction = %self.rules.path, "the origin answers again");
                 }
             }

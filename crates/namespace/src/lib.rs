@@ -18,6 +18,7 @@ mod freshness;
 mod guard;
 mod heal;
 mod junction;
+mod limits;
 mod listing;
 mod lookup;
 mod metrics;

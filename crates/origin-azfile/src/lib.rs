@@ -19,5 +19,6 @@ mod tree;
 mod url;
 mod write;
 
+pub use names::demand_path;
 pub use origin::AzFileOrigin;
 pub use url::Config;

@@ -70,17 +70,28 @@ impl Place {
         if !self.is_dir {
             return Err(Error::new(ErrorKind::NotADirectory, "look into", &self.path));
         }
-        let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, "name", format!("{name}: {why}"));
-        let text =
-            std::str::from_utf8(name.as_bytes()).map_err(|_| refuse("names on an Azure share are UTF-8"))?;
-        check(text).map_err(|why| refuse(&why))?;
-        let path = join(&self.path, text);
-        if path.encode_utf16().count() > PATH_MAX || path.len() + 32 > REFERENCE_MAX {
-            let context = format!("{path}: a path on an Azure share has at most {PATH_MAX} characters");
-            return Err(Error::new(ErrorKind::NameTooLong, "name", context));
-        }
-        Ok(path)
+        path_of(&self.path, name)
     }
+}
+
+fn path_of(dir: &str, name: &Name) -> Result<String> {
+    let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, "name", format!("{name}: {why}"));
+    let text =
+        std::str::from_utf8(name.as_bytes()).map_err(|_| refuse("names on an Azure share are UTF-8"))?;
+    check(text).map_err(|why| refuse(&why))?;
+    let path = join(dir, text);
+    if path.encode_utf16().count() > PATH_MAX || path.len() + 32 > REFERENCE_MAX {
+        let context = format!("{path}: a path on an Azure share has at most {PATH_MAX} characters");
+        return Err(Error::new(ErrorKind::NameTooLong, "name", context));
+    }
+    Ok(path)
+}
+
+/// Refuses a path that no object of a share can have.
+pub fn demand_path(path: &[u8]) -> Result<()> {
+    let (dir, name) = path.split_at(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+    let name = Name::new(name.strip_prefix(b"/").unwrap_or(name).to_vec())?;
+    path_of(&String::from_utf8_lossy(dir), &name).map(drop)
 }
 
 pub fn join(dir: &str, name: &str) -> String {
@@ -166,6 +177,10 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.to_string().contains("Azure share"), "{error}");
         }
+        assert!(demand_path(b"d/e/fine").is_ok() && demand_path(b"fine").is_ok());
+        assert_eq!(demand_path(b"d/e/nul").unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let long = format!("{}/name", "x".repeat(2044));
+        assert_eq!(demand_path(long.as_bytes()).unwrap_err().kind(), ErrorKind::NameTooLong);
         let deep = Place { path: "x".repeat(2040), ..dir };
         assert_eq!(deep.child(&name(b"123456789")).unwrap_err().kind(), ErrorKind::NameTooLong);
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use crate::sign::Environment;
 use crate::url::Config;
 use crate::write::Session;
 
+/// Of a share: 4 TiB.
+const FILE_SIZE_MAX: u64 = 4 << 40;
 /// Most bytes of one read: as for buckets.
 const READ_MAX: u32 = 4 << 20;
 /// Most bytes of one write: a file is made longer once for them, and two ranges are on the way together.
@@ -143,6 +146,21 @@ impl Origin for AzFileOrigin {
 
     async fn is_empty(&self) -> Result<bool> {
         origin::identity::lists_nothing(self).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        let (file_size_max, name_max) = (Some(FILE_SIZE_MAX), None);
+        Ok(OriginLimits {
+            file_size_max,
+            name_max,
+            links_max: Some(1),
+            no_special_files: true,
+            read_only: false,
+        })
+    }
+
+    fn demand_path(&self, path: &[u8], _is_dir: bool) -> Result<()> {
+        crate::names::demand_path(path)
     }
 
     async fn root(&self) -> Result<Object> {

@@ -16,6 +16,7 @@ mod delivery;
 mod dial;
 mod errors;
 mod exchange;
+mod limits;
 mod listing;
 mod listing_guard;
 mod mounting;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, REFERENCE_MAX,
-    Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
+    REFERENCE_MAX, Reference, Written,
 };
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
@@ -303,6 +303,11 @@ impl Origin for NfsOrigin {
 
     async fn is_empty(&self) -> Result<bool> {
         origin::identity::lists_nothing(self).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        let began = self.admitted().await?;
+        self.judged(began, self.export_limits().await).await
     }
 
     async fn root(&self) -> Result<Object> {

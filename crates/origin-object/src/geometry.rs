@@ -12,6 +12,11 @@ pub const PART_LEAST: u64 = 5 << 20;
 const PARTS_OF_A_SIZE: u64 = 1000;
 pub const PARTS_MAX: u64 = 10_000;
 
+/// The first so many parts hold this much together; only whole thousands are counted.
+pub fn size_of_parts(parts: u64) -> u64 {
+    (0..parts / PARTS_OF_A_SIZE).map(|doublings| (PART << doublings) * PARTS_OF_A_SIZE).sum()
+}
+
 /// The part in which this byte lies: its number, from 1, and its range. `None`: no object is that long.
 pub fn part_at(offset: u64) -> Option<(u32, ByteRange)> {
     let (mut first, mut start) = (1, 0);
@@ -52,6 +57,9 @@ mod tests {
         let last = part_at(7 << 40).expect("7 TiB fit");
         assert!(u64::from(last.0) <= PARTS_MAX && last.1.length <= 5 << 30, "{last:?}");
         assert_eq!(part_at(u64::MAX), None);
+        let all = size_of_parts(PARTS_MAX);
+        assert_eq!((part_at(all - 1).map(|(number, _)| number), part_at(all)), (Some(10_000), None));
+        assert_eq!(part_at(size_of_parts(9000)).map(|(number, _)| number), Some(9001));
     }
 
     #[test]

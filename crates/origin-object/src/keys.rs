@@ -91,6 +91,16 @@ impl Base {
     }
 }
 
+impl Base {
+    /// Refuses a path that no key can be.
+    pub fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        let (dir, name) = path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+        let (dir, name) = (Reference(Bytes::copy_from_slice(dir)), Name::new(name.to_vec())?);
+        let what = if is_dir { What::Directory } else { What::File };
+        child(self, &dir, &name, what).map(drop)
+    }
+}
+
 pub fn what(reference: &Reference) -> What {
     match reference.0.last() {
         None | Some(b'/') => What::Directory,
@@ -195,6 +205,14 @@ mod tests {
             assert!(matches!(base.shown("", text), Shown::NoPath(_)));
             assert!(child(&Base::new("", Dialect::S3), &reference(""), &name(text), What::File).is_ok());
         }
+        let base = Base::new("p", Dialect::Azure);
+        assert!(base.demand_path(format!("d/{}", "x".repeat(1020)).as_bytes(), false).is_ok());
+        for (path, is_dir) in
+            [(format!("d/{}", "x".repeat(1021)), false), (format!("d/{}", "x".repeat(1020)), true)]
+        {
+            assert_eq!(base.demand_path(path.as_bytes(), is_dir).unwrap_err().kind(), ErrorKind::NameTooLong);
+        }
+        assert_eq!(base.demand_path(b"d/end.", false).unwrap_err().kind(), ErrorKind::InvalidArgument);
         let bytes = Name::new(b"\xff".to_vec()).unwrap();
         let refused = child(&base, &reference(""), &bytes, What::File);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);

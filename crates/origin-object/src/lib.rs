@@ -23,6 +23,7 @@ mod geometry;
 pub mod http;
 mod keys;
 mod known;
+mod limits;
 mod listings;
 mod origin;
 mod profile;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -183,6 +183,14 @@ impl Origin for ObjectOrigin {
             || page.prefixes.iter().chain(&page.unclear).any(|key| is_name(key))
             || page.next.is_some();
         Ok(!has_names)
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        Ok(self.config.limits())
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.base.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

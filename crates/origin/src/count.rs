@@ -17,7 +17,8 @@ use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrN
 
 use crate::limit::LimitMetrics;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -240,6 +241,14 @@ impl Origin for Count {
 
     async fn is_empty(&self) -> Result<bool> {
         self.run("is_empty", self.inner.is_empty()).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.run("limits", self.inner.limits()).await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

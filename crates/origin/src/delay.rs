@@ -8,7 +8,8 @@ use bytes::Bytes;
 use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 
 pub struct Delay {
@@ -47,6 +48,14 @@ impl Origin for Delay {
 
     async fn is_empty(&self) -> Result<bool> {
         self.travel().await.is_empty().await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.travel().await.limits().await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

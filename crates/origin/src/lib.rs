@@ -13,6 +13,7 @@ pub mod distance;
 pub mod exclusive;
 pub mod identity;
 pub mod limit;
+mod limits;
 pub mod memory;
 pub mod pace;
 pub mod posix;
@@ -28,6 +29,7 @@ use types::{
 
 pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
 pub use identity::OriginIdentity;
+pub use limits::OriginLimits;
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -126,6 +128,17 @@ pub trait Origin: Send + Sync + 'static {
 
     /// Whether there is no name at all in the root, as it is now.
     async fn is_empty(&self) -> Result<bool>;
+
+    /// What it can never take, as far as it tells or that can be found out without a trace. Costs calls.
+    async fn limits(&self) -> Result<OriginLimits> {
+        Ok(OriginLimits::default())
+    }
+
+    /// Refuses a path below the root, its last name with it, that no object can ever have here. Pure: asks nobody.
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        let _ = (path, is_dir);
+        Ok(())
+    }
 
     /// The directory that the URL names.
     async fn root(&self) -> Result<Object>;

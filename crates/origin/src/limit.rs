@@ -24,7 +24,8 @@ use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
 use crate::pace::Pace;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -385,6 +386,14 @@ impl Origin for Limit {
 
     async fn is_empty(&self) -> Result<bool> {
         self.ask(self.inner.is_empty()).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.ask(self.inner.limits()).await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

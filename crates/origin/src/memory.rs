@@ -22,8 +22,8 @@ use self::contents::Body;
 use self::tree::{ROOT, State};
 use crate::change::end_of_write;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, OriginIdentity, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 
 /// Names in one piece of a listing.
@@ -31,6 +31,7 @@ const PAGE: usize = 1000;
 
 pub struct MemoryOrigin {
     state: Mutex<State>,
+    limits: Mutex<OriginLimits>,
 }
 
 /// Byte `offset` of the contents that `seed` stands for.
@@ -57,11 +58,16 @@ pub fn generated(seed: u64, range: ByteRange) -> Bytes {
 
 impl MemoryOrigin {
     pub fn new() -> Arc<MemoryOrigin> {
-        Arc::new(MemoryOrigin { state: Mutex::new(State::new()) })
+        Arc::new(MemoryOrigin { state: Mutex::new(State::new()), limits: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it says of itself from now on, and does not hold to.
+    pub fn set_limits(&self, limits: OriginLimits) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// Create a directory; its parents must exist. Paths are relative to the root, `/` between names.
@@ -204,6 +210,10 @@ impl Origin for MemoryOrigin {
 
     async fn is_empty(&self) -> Result<bool> {
         crate::identity::lists_nothing(self).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        Ok(*self.limits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn root(&self) -> Result<Object> {

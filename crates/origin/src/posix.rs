@@ -7,6 +7,7 @@
 
 mod change;
 mod handle;
+mod limits;
 mod path;
 mod root;
 mod set;
@@ -35,12 +36,13 @@ use types::{
     Version, XattrName,
 };
 
+pub use self::limits::demand_path;
 use self::path::{join, open_beneath};
 use self::root::Root;
 use crate::change::end_of_write;
 use crate::{
     Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, OriginIdentity,
-    REFERENCE_MAX, Reference, Written,
+    OriginLimits, REFERENCE_MAX, Reference, Written,
 };
 
 /// Metadata calls at the same time, reads, and writes: a thread each, because a far mount is waited for in them. Apart,
@@ -78,6 +80,8 @@ struct Inner {
     verifier: AtomicU64,
     stripes: Vec<Mutex<()>>,
     has_proc: bool,
+    /// Of the file system with this device and id; it costs some calls to find out.
+    file_size_max: Mutex<Option<((u64, u64), u64)>>,
 }
 
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
@@ -145,7 +149,16 @@ impl PosixOrigin {
         let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
         let has_proc = Path::new(&set::in_proc(&root.fd)).exists();
         let (path, root) = (path.to_owned(), RwLock::new(Arc::new(root)));
-        let inner = Inner { path, root, listings, next_listing, verifier, stripes, has_proc };
+        let inner = Inner {
+            path,
+            root,
+            listings,
+            next_listing,
+            verifier,
+            stripes,
+            has_proc,
+            file_size_max: Mutex::default(),
+        };
         inner.open_path(b"", OFlags::PATH).map_err(|e| match e {
             Errno::NOSYS => refuse("this kernel has no openat2; Linux 5.6 or later is needed"),
             e => explain(e),
@@ -514,6 +527,14 @@ impl Origin for PosixOrigin {
             inner.object(b"", &found)
         })
         .await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.run(&self.metadata, Inner::limits).await
+    }
+
+    fn demand_path(&self, path: &[u8], _is_dir: bool) -> Result<()> {
+        demand_path(path)
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {

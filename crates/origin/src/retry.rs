@@ -18,7 +18,8 @@ use types::{
 
 use crate::reconcile::{Seen, Verdict, judge, look};
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +212,14 @@ impl Origin for Retry {
 
     async fn is_empty(&self) -> Result<bool> {
         self.run(|| self.inner.is_empty()).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.run(|| self.inner.limits()).await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner.demand_path(path, is_dir)
     }
 
     async fn root(&self) -> Result<Object> {

@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
 use origin::{
     Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
-    Reference, Written,
+    OriginLimits, Reference, Written,
 };
 use types::{
     ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, WriteVerifier, XattrName,
@@ -395,6 +395,19 @@ impl Origin for Far {
     async fn is_empty(&self) -> Result<bool> {
         drop(self.gate.read().await);
         self.now().is_empty().await
+    }
+
+    /// Not counted either.
+    async fn limits(&self) -> Result<OriginLimits> {
+        drop(self.gate.read().await);
+        if self.down.load(Ordering::SeqCst) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "ask limits of",
+                "an origin that is switched off",
+            ));
+        }
+        self.now().limits().await
     }
 
     async fn root(&self) -> Result<Object> {

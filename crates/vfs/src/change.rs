@@ -157,6 +157,9 @@ impl Vfs {
         let node = self.object(id, Ask::Use).await?;
         self.demand_writable(id, node.junction)?;
         let asked = access::set_attributes(caller, &node.attr, &set)?;
+        if let Some(size) = set.size.filter(|_| node.attr.is_file()) {
+            self.demand_takes_size(&node, size).await?;
+        }
         if let Some(back) = self.back_of(&node) {
             return self.set_back(back, id, asked, guard).await;
         }

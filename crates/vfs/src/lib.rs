@@ -11,6 +11,7 @@ mod dir;
 mod dirty;
 mod follow;
 mod kept;
+mod limits;
 mod metrics;
 mod operate;
 mod pending;

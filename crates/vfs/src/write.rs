@@ -57,6 +57,7 @@ impl Vfs {
             let verifier = self.verifier_for(&node);
             return Ok(WriteOut { stability, verifier, before: Some(node.attr.weak()), node });
         }
+        self.demand_takes_size(&node, end).await?;
         if let Some(back) = self.back_of(&node) {
             return self.write_back(caller, back, id, (offset, data), stability).await;
         }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
@@ -56,6 +57,14 @@ impl Origin for Limited {
 
     async fn is_empty(&self) -> Result<bool> {
         self.inner.is_empty().await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.inner.limits().await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner.demand_path(path, is_dir)
     }
 
     /// Asked when it is put up, by nobody who is measured.
@@ -142,6 +151,15 @@ impl Origin for Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn it_tells_what_the_directory_behind_it_can_never_take() {
+        let dir = tempfile::tempdir().expect("directory");
+        let plain = Arc::new(origin::posix::PosixOrigin::open(dir.path()).expect("opened"));
+        let limited = Limited::new(plain.clone(), "file=2MiB/s".parse().expect("limits"));
+        assert_eq!(limited.limits().await.expect("told"), plain.limits().await.expect("told"));
+        assert!(limited.demand_path(&[b'x'; 20_000], false).is_err());
+    }
 
     /// How much slower it may be is this machine's business.
     #[tokio::test]

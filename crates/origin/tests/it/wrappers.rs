@@ -12,7 +12,8 @@ use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
+    Written,
 };
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
@@ -58,6 +59,17 @@ impl Origin for Troubled {
 
     async fn is_empty(&self) -> Result<bool> {
         self.memory.is_empty().await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.memory.limits().await
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        match (path, is_dir) {
+            (b"never", false) => Err(Error::new(ErrorKind::NameTooLong, "name", "never")),
+            _ => Ok(()),
+        }
     }
 
     async fn root(&self) -> Result<Object> {
@@ -119,6 +131,30 @@ impl Origin for Troubled {
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
         self.memory.commit(object, range).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrapper_tells_what_its_inner_can_never_take() {
+    let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::ZERO);
+    let limits = OriginLimits {
+        file_size_max: Some(1 << 44),
+        name_max: Some(143),
+        links_max: Some(1),
+        no_special_files: true,
+        read_only: true,
+    };
+    origin.memory.set_limits(limits);
+    let wrapped: [Arc<dyn Origin>; 4] = [
+        Retry::new(origin.clone(), RetryConfig::default()),
+        Limit::new(origin.clone(), LimitConfig::default()),
+        Count::new(origin.clone(), "/", OriginMetrics::default()),
+        origin::delay::Delay::new(origin.clone(), Duration::from_millis(1)),
+    ];
+    for (at, wrapper) in wrapped.iter().enumerate() {
+        assert_eq!(wrapper.limits().await.expect("told"), limits, "wrapper {at}");
+        assert!(wrapper.demand_path(b"never", false).is_err(), "wrapper {at}");
+        assert!(wrapper.demand_path(b"never", true).is_ok(), "wrapper {at}");
     }
 }
 

@@ -34,6 +34,7 @@ impl Vfs {
             New::Special { node, set } => (NewObject::Special(*node), *set),
             New::Link { file } => return self.link_back(back, *file, dir, name).await,
         };
+        let is_dir = what == NewObject::Directory;
         // Said, so that the origin does not choose otherwise later.
         set.mode = set.mode.or(match &what {
             NewObject::Symlink(_) => None,
@@ -43,7 +44,9 @@ impl Vfs {
         let _name = back.locks.names(&[(dir, name)]).await;
         let _dir = back.locks.objects(&[dir], &[]).await;
         let parent = self.living_dir(dir).await?;
+        self.demand_takes_new(&parent, new).await?;
         self.demand_free(dir, name).await?;
+        self.demand_takes_name(&parent, name, is_dir).await?;
         let (id, now) = (back.ids.give(parent.junction), back.stamp());
         let attributes = Attributes::resolve(&set, now);
         let action = Action::Make { dir, name: name.clone(), id, what: what.clone(), set: attributes };
@@ -87,8 +90,11 @@ impl Vfs {
         if node.attr.nlink == 0 {
             return Err(Error::new(ErrorKind::Stale, "link", file));
         }
+        self.demand_takes_new(&parent, &New::Link { file }).await?;
         self.demand_free(dir, name).await?;
+        self.demand_takes_name(&parent, name, false).await?;
         let (links, base) = (node.attr.nlink.saturating_add(1), back.base(file));
+        self.demand_takes_links(&node, links).await?;
         let action = Action::Link { file, dir, name: name.clone(), links, base };
         let recorded = back.record(parent.junction, (back.stamp(), action), Bytes::new(), &[dir]).await?;
         back.durable(recorded.sequence).await?;
@@ -104,6 +110,7 @@ impl Vfs {
     ) -> Result<Around> {
         let _name = back.locks.names(&[(dir, name)]).await;
         let parent = self.living_dir(dir).await?;
+        self.demand_takes_changes(parent.junction).await?;
         let object = self.named(dir, name).await?.id;
         let _objects = back.locks.objects(&[dir], &[object]).await;
         let node = self.object(object, Ask::Use).await?;
@@ -142,6 +149,7 @@ impl Vfs {
             self.hold_to_rename(back, (from_dir, to_dir), &moved, replaced.as_ref()).await?;
         self.living_dir(from_dir).await?;
         let parent = self.living_dir(to_dir).await?;
+        self.demand_takes_changes(parent.junction).await?;
         if replaced.as_ref().is_some_and(|replaced| replaced.id == moved.id) {
             return Ok((Around::default(), Around::default())); // two names of one file stay both
         }
@@ -149,6 +157,7 @@ impl Vfs {
         if moved.attr.is_dir() && from_dir != to_dir {
             self.demand_outside(moved.id, to_dir).await?;
         }
+        self.demand_takes_name(&parent, to, moved.attr.is_dir()).await?;
         let lost = replaced.map(|lost| {
             let links = if lost.attr.is_dir() { 0 } else { lost.attr.nlink.saturating_sub(1) };
             Replaced { object: lost.id, links, base: back.base(lost.id) }
@@ -226,6 +235,7 @@ impl Vfs {
         if guard.is_some_and(|guard| guard != node.attr.ctime) {
             return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", id));
         }
+        self.demand_takes_changes(node.junction).await?;
         let before: Option<WeakAttr> = Some(node.attr.weak());
         let mut sequence = None;
         if let Some(size) = set.size {
