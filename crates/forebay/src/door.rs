@@ -112,7 +112,7 @@ impl Door {
         let Some(socket) = self.made.first().and_then(|path| std::path::absolute(path).ok()) else { return };
         let made = link.parent().map_or(Ok(()), |dir| {
             DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-            sweep(dir);
+            sweep(dir, &own_suffix());
             match std::fs::remove_file(&link) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
                 _ => {}
@@ -165,8 +165,13 @@ pub fn connect(path: &Path) -> std::io::Result<UnixStream> {
 
 /// `/run/forebay/127.0.0.1:9420@4026531840.sock`
 fn link_of(address: SocketAddr) -> Option<PathBuf> {
+    Some(links_dir()?.join(format!("{}{}", Address(address).to_reach(), own_suffix())))
+}
+
+/// Of the links of this network namespace.
+fn own_suffix() -> String {
     let namespace = std::fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino());
-    Some(links_dir()?.join(format!("{}@{namespace}.sock", Address(address).to_reach())))
+    format!("@{namespace}.sock")
 }
 
 fn links_dir() -> Option<PathBuf> {
@@ -178,10 +183,12 @@ fn links_dir() -> Option<PathBuf> {
     runtime.or_else(|| absolute("HOME").map(|home| home.join(".local/state/forebay")))
 }
 
-/// Drops links to sockets at which nobody answers any more.
-fn sweep(dir: &Path) {
+/// Drops links to sockets at which nobody answers any more. Only those with this end of their names: sockets of tiers in
+/// another namespace (a container that shares the directory) may lie where we cannot see them.
+fn sweep(dir: &Path, suffix: &str) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    for link in entries.map(|entry| entry.path()).take(SWEPT_MAX) {
+    let ours = entries.map(|entry| entry.path()).filter(|link| link.to_string_lossy().ends_with(suffix));
+    for link in ours.take(SWEPT_MAX) {
         let is_link = link.symlink_metadata().is_ok_and(|found| found.is_symlink());
         if is_link && through(&link, |short| UnixStream::connect(short)).is_err() {
             let _ = std::fs::remove_file(&link);
@@ -226,6 +233,11 @@ mod tests {
         assert!(connect(&path).is_ok());
         drop(door);
         assert!(!path.exists());
+        let links = ["127.0.0.1:1@7.sock", "127.0.0.1:1@8.sock"].map(|name| base.path().join(name));
+        links.iter().for_each(|link| symlink(&path, link).expect("linked"));
+        sweep(base.path(), "@7.sock");
+        let left = links.map(|link| link.symlink_metadata().is_ok());
+        assert_eq!(left, [false, true], "links of another namespace are not ours to sweep");
         let (_listener, _door) = Door::open(&dir).expect("listens again");
     }
 }
