@@ -158,6 +158,9 @@ impl Ledger {
     /// Its place among those that wait for others, after anything of it has changed. Who waits for its own waits for nobody.
     fn rank(&mut self, account: Account) {
         let book = &self.books[account.0];
+        if book.waiting.is_empty() && book.head.is_none() {
+            return; // the usual case
+        }
         let first = book.waiting.front().filter(|(_, amount)| self.is_within_own(book, *amount));
         let head = first.map(|(ticket, amount)| Head { level: book.held + amount, ticket: *ticket, account });
         if head == book.head {
