@@ -6,6 +6,7 @@ mod audit;
 mod flush;
 mod guard;
 mod jobs;
+mod journal;
 mod listed;
 mod listen;
 mod paths;
@@ -35,11 +36,10 @@ use types::ErrorKind;
 use vfs::Vfs;
 
 use crate::quantity::Size;
-use guard::Who;
 use jobs::Jobs;
 
 pub use audit::Audit;
-pub use guard::{Guard, Refusals};
+pub use guard::{Guard, Refusals, Who};
 pub use listen::{Doors, bind};
 pub use ready::Phase;
 pub use report::status as status_of;
@@ -47,6 +47,8 @@ pub use report::status as status_of;
 pub use paths::{decode as decode_path, encode as encode_path};
 
 pub struct Admin {
+    /// The cache directory.
+    pub dir: PathBuf,
     pub vfs: Arc<Vfs>,
     pub cache: Arc<Cache>,
     pub registry: Registry,
@@ -157,6 +159,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/warm/{job}", get(warm::progress))
         .route("/v1/flush", post(flush::start))
         .route("/v1/flush/{job}", get(flush::progress))
+        .route("/v1/journal", get(journal::list))
+        .route("/v1/journal/{operation}", get(journal::show))
+        .route("/v1/journal/drop", post(journal::drop))
         .route("/v1/jobs", get(listed::all))
         .route("/v1/jobs/{job}/stop", post(listed::stop))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))

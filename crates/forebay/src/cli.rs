@@ -63,6 +63,9 @@ enum Verb {
     Junction(client::JunctionVerb),
     /// Send what is written back and still waits here to the origin, now
     Flush(client::FlushArgs),
+    /// Look at what waits for its origin, operation by operation, and give up what can never arrive
+    #[command(subcommand)]
+    Journal(client::JournalVerb),
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
@@ -244,6 +247,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Jobs(args) => client::jobs(&args),
         Verb::Junction(verb) => client::junction(&verb),
         Verb::Flush(args) => client::flush(&args),
+        Verb::Journal(verb) => client::journal(&verb),
         Verb::Demo(args) => {
             log_to_stderr("warn");
             runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)

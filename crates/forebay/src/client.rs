@@ -3,6 +3,7 @@
 mod connection;
 mod flush;
 mod jobs;
+mod journal;
 mod progress;
 mod status;
 mod warm;
@@ -25,6 +26,7 @@ use crate::quantity::Size;
 pub use connection::AdminAt;
 pub use flush::{FlushArgs, flush};
 pub use jobs::{JobsArgs, jobs};
+pub use journal::{JournalVerb, journal};
 pub use status::{StatusArgs, status, told};
 pub use warm::{WarmArgs, warm};
 

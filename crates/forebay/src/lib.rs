@@ -12,6 +12,7 @@ mod database_up;
 mod deferred;
 pub mod demo;
 mod door;
+mod dropped;
 mod junction_up;
 mod local_time;
 mod nas;

@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, Result};
 const OTHERS: u32 = 0o077;
 /// Directories that a tier makes in its own, and what a file system has at its root. A directory with another one in it
 /// is not the tier's alone (`/var/lib` was given, say), and keeps the mode that it has.
-const OWN_DIRECTORIES: [&str; 4] = ["blocks", "metadata", "journal", "lost+found"];
+const OWN_DIRECTORIES: [&str; 5] = ["blocks", "metadata", "journal", "dropped", "lost+found"];
 
 /// Make the tier's directories ours alone, before anything is read or made in them: `dir` and what is directly in it, and
 /// the journal's, if it is there. A cache that an older version left open is tightened here; what is below `blocks` is

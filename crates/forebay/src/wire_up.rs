@@ -146,6 +146,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
 
     let doors = doors(settings).await?;
     let admin = Arc::new(Admin {
+        dir: std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone()),
         vfs,
         cache: cache.clone(),
         registry,

@@ -49,7 +49,7 @@ pub use listing::{Listed, ListedEntry};
 pub use node::Node;
 pub use observe::Asked;
 pub use siblings::Siblings;
-pub use store::{NoteChange, knows_junction};
+pub use store::{NoteChange, known_junctions, knows_junction};
 pub use wrote::Wrote;
 
 use flights::Flights;

@@ -414,6 +414,15 @@ impl Store {
 
 /// Was this junction served from the database in `dir` before? Used to decide whether an origin that is down
 /// at start is an outage (go on) or a typing error (refuse).
+/// Ids and paths of all junctions that were ever served with this database; without the ids' file, none.
+pub fn known_junctions(dir: &Path) -> Vec<(u32, String)> {
+    let all = junctions::read(dir).unwrap_or_default().into_iter();
+    let path = |key: Vec<u8>| {
+        String::from_utf8_lossy(key.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned()
+    };
+    all.map(|(key, id)| (id, path(key))).collect()
+}
+
 pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
     let key = junction_key(path, url);
     if let Some(known) = junctions::read(dir) {

@@ -7,6 +7,7 @@
 
 mod alarms;
 mod bytes;
+mod dropping;
 mod home;
 mod journal;
 mod lay;
@@ -16,7 +17,9 @@ mod names;
 mod operate;
 pub(crate) mod place;
 pub(crate) mod shown;
+mod stopped;
 mod view;
+mod waiting;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,7 +27,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use writeback::{AlarmKind, FlushPolicy, Hook};
 
+pub use dropping::Dropping;
 pub use operate::Flushing;
+pub use stopped::{StoppedJournal, StoppedTier};
+pub use waiting::{WaitingFilter, WaitingOperation};
 
 pub(crate) use journal::Back;
 

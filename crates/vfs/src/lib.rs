@@ -33,7 +33,10 @@ use namespace::{Found, Namespace};
 use types::{Attr, FileId, JunctionId, Version};
 
 pub use access::Access;
-pub use back::{Flushing, JournalLoad, Journaling, JunctionLoad, Raised, Unflushed};
+pub use back::{
+    Dropping, Flushing, JournalLoad, Journaling, JunctionLoad, Raised, StoppedJournal, StoppedTier,
+    Unflushed, WaitingFilter, WaitingOperation,
+};
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};

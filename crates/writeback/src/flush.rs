@@ -10,6 +10,7 @@
 
 mod carry;
 mod clock;
+mod discard;
 mod entries;
 mod metrics;
 
@@ -23,6 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use types::{Error, ErrorKind, FileId, JunctionId, Result, Version};
 
 pub use clock::{Clock, SystemClock};
+pub use discard::{Listed, Waits, Withheld};
 pub use metrics::FlushMetrics;
 
 use carry::Carry;

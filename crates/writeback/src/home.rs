@@ -11,7 +11,7 @@ use types::{Attr, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
 use crate::operation::{Attributes, NewObject};
-use crate::plan::Content;
+use crate::plan::{Content, Pending};
 
 /// An object at the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,14 @@ pub struct Flushed {
     pub found: Option<Found>,
     /// What a rename took the name from, if it has others.
     pub replaced: Option<Found>,
+}
+
+/// Operations that never reach the origin because an operator gave them up.
+#[derive(Clone, Debug)]
+pub struct GivenUp {
+    pub gone: Vec<Pending>,
+    /// What else waits on their objects.
+    pub kept: Vec<Pending>,
 }
 
 #[async_trait]
@@ -167,6 +175,11 @@ pub trait Home: Send + Sync + 'static {
     /// Now is the time to show the origin's state instead of ours ([`crate::Names::flushed`]): the journal forgets the
     /// operations right after it.
     async fn flushed(&self, flushed: &Flushed);
+
+    /// They are gone from the journal: what was shown before them is to be shown again.
+    async fn given_up(&self, given_up: &GivenUp) {
+        let _ = given_up;
+    }
 
     /// What an operator must know, before it is done: once for each thing, after a crash in the same moment once more.
     fn alarm(&self, alarm: Alarm);

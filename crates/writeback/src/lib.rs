@@ -44,8 +44,10 @@ mod step;
 pub use bond::journal_is_owed;
 pub use conflict::{Alarm, AlarmKind, ConflictPolicy, conflict_name};
 pub use dirty::{Overlay, Piece};
-pub use flush::{Clock, FlushConfig, FlushMetrics, Flusher, Flushing, SystemClock, Waiting};
-pub use home::{Flushed, Found, Home, Own, Seen, Told};
+pub use flush::{
+    Clock, FlushConfig, FlushMetrics, Flusher, Flushing, Listed, SystemClock, Waiting, Waits, Withheld,
+};
+pub use home::{Flushed, Found, GivenUp, Home, Own, Seen, Told};
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};
 pub use local::{LocalIds, verifier_of};
@@ -53,7 +55,7 @@ pub use log::Compacted;
 pub use metrics::Metrics;
 pub use names::{Local, Lookup, Names};
 pub use operation::{Action, Attributes, NewObject, Operation, Rename, Replaced, TARGET_MAX};
-pub use plan::{Content, FlushPolicy, Moment, Parked, Scope, Window};
+pub use plan::{Content, FlushPolicy, Moment, Parked, Pending, Scope, Window};
 pub use recovery::Damage;
 pub use replica::{Entry, Replica};
 pub use segment::{DATA_MAX, HEAD_MAX};

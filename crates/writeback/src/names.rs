@@ -67,14 +67,12 @@ impl Names {
                 self.object(sequence, *id).made = Some((sequence, local));
                 self.bind(sequence, *dir, name, Some(*id), now, subdirs);
             }
-            Action::Write { file, offset, size_before, .. } => {
-                let object = self.object(sequence, *file);
-                object.laid_over(*size_before).write(*offset, position);
+            Action::Write { file, .. } => {
+                self.object(sequence, *file).lay(sequence, operation, position);
                 self.alter(sequence, *file, Alteration::written(now));
             }
-            Action::Truncate { file, size, size_before, .. } => {
-                let object = self.object(sequence, *file);
-                object.laid_over(*size_before).truncate(sequence, *size);
+            Action::Truncate { file, .. } => {
+                self.object(sequence, *file).lay(sequence, operation, position);
                 self.alter(sequence, *file, Alteration::written(now));
             }
             Action::Set { object, set, .. } => self.alter(sequence, *object, Alteration::set(*set, now)),
@@ -233,6 +231,36 @@ impl Names {
         }
     }
 
+    /// These never were; of what is `kept` the bytes are laid again, without those of them.
+    pub fn given_up(&mut self, gone: &[u64], kept: &[(u64, &Operation, Position)]) {
+        let mut touched: HashMap<FileId, bool> = HashMap::new();
+        for sequence in gone {
+            for trace in self.traces.remove(sequence).unwrap_or_default() {
+                match trace {
+                    Trace::Name(dir, name) => self.unbind(*sequence, dir, &name),
+                    Trace::Object(id) => *touched.entry(id).or_default() |= self.forget(*sequence, id),
+                }
+            }
+        }
+        for (id, bytes) in touched {
+            let Some(object) = self.objects.get_mut(&id) else { continue };
+            object.changes.settle();
+            if bytes {
+                object.overlay = None;
+                // What is at the origin already is not shown from here.
+                let of_it = kept.iter().filter(|(sequence, operation, _)| {
+                    operation.object() == id && self.traces.contains_key(sequence)
+                });
+                for (sequence, operation, position) in of_it {
+                    object.lay(*sequence, operation, *position);
+                }
+            }
+            if object.is_empty() {
+                self.objects.remove(&id);
+            }
+        }
+    }
+
     fn unbind(&mut self, sequence: u64, dir: FileId, name: &Name) {
         let Some(names) = self.dirs.get_mut(&dir) else { return };
         if let Some(history) = names.get_mut(name) {
@@ -256,6 +284,19 @@ impl Names {
 }
 
 impl Object {
+    /// What the operation does to the bytes, over all that came before.
+    fn lay(&mut self, sequence: u64, operation: &Operation, position: Position) {
+        match &operation.action {
+            Action::Write { offset, size_before, .. } => {
+                self.laid_over(*size_before).write(*offset, position);
+            }
+            Action::Truncate { size, size_before, .. } => {
+                self.laid_over(*size_before).truncate(sequence, *size);
+            }
+            _ => {}
+        }
+    }
+
     fn laid_over(&mut self, clean_size: u64) -> &mut Overlay {
         self.overlay.get_or_insert_with(|| Overlay::new(clean_size))
     }

@@ -204,6 +204,11 @@ impl Action {
 }
 
 impl Operation {
+    /// In which it gives or takes names.
+    pub fn dirs(&self) -> [Option<FileId>; 2] {
+        self.action.dirs()
+    }
+
     /// The head of its entry.
     pub fn encode(&self) -> Bytes {
         encode::encode(self)
@@ -239,7 +244,7 @@ impl Operation {
     }
 
     /// `object`, and what loses its name to it.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = FileId> + use<> {
+    pub fn objects(&self) -> impl Iterator<Item = FileId> + use<> {
         let replaced = match &self.action {
             Action::Rename(rename) => rename.replaced.map(|replaced| replaced.object),
             _ => None,

@@ -4,6 +4,7 @@
 //! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`.
 
 mod depend;
+mod hold;
 mod pace;
 mod unit;
 
@@ -91,6 +92,8 @@ pub struct Plan {
     running: HashSet<u64>,
     parked: BTreeMap<u64, Parked>,
     asked: HashSet<u64>,
+    /// Not to be taken up: somebody is about to give them up.
+    held: HashSet<u64>,
     sabotage: Sabotage,
 }
 
@@ -129,7 +132,9 @@ impl Plan {
     }
 
     fn make_ready(&mut self, sequence: u64) {
-        let Some(pending) = self.pending.get(&sequence) else { return };
+        let Some(pending) = self.pending.get(&sequence).filter(|_| !self.held.contains(&sequence)) else {
+            return;
+        };
         let queue = self.queues.entry(pending.operation.junction).or_default();
         queue.ready.insert(sequence);
         if self.asked.contains(&sequence) {
@@ -187,7 +192,7 @@ impl Plan {
                 .into_iter()
                 .flat_map(|chain| chain.range(first..))
                 .copied()
-                .take_while(|sequence| !self.pending[sequence].carried)
+                .take_while(|sequence| !self.pending[sequence].carried && !self.held.contains(sequence))
                 .take(most.operations)
                 .collect();
             let due = |pending: &Pending| self.is_due(pending, now, filling);

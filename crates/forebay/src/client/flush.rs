@@ -116,7 +116,10 @@ fn finish(args: &FlushArgs, last: &Value, seconds: f64) -> Result<ExitCode> {
         for refusal in refusals.iter().take(REFUSALS_SHOWN_MAX) {
             eprintln!("forebay: not flushed: {}", text(refusal));
         }
-        eprintln!("forebay: {refused} operations could not be flushed; they stay here and are tried again");
+        eprintln!(
+            "forebay: {refused} operations could not be flushed; they stay here and are tried again; forebay journal list \
+             --refused tells them all"
+        );
         return Ok(ExitCode::FAILURE);
     }
     if !args.client.json {

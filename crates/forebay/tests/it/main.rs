@@ -13,6 +13,7 @@ mod mount;
 mod objects;
 mod operator;
 mod overwritten;
+mod refused;
 mod rpcbind;
 mod s3;
 mod serve;

@@ -15,7 +15,8 @@ use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, Home, Journal, NewObject, Own, Seen, Told, verifier_of,
+    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told,
+    verifier_of,
 };
 
 use super::alarms::Alarms;
@@ -460,6 +461,35 @@ impl Home for BackHome {
         let now = now.map(|now| (now.version, now.attr));
         self.shown.flushed(id, &flushed.sequences, now, flushed.content.is_nothing());
         self.namespace.tell_changed(id);
+    }
+
+    async fn given_up(&self, given_up: &GivenUp) {
+        let namespace = &self.namespace;
+        let at_origin = |id| match namespace.getattr_known(id).ok()? {
+            namespace::Found::Node(node) => Some((node.parent(), Name::new(node.name().clone()).ok()?)),
+            namespace::Found::Virtual { .. } => None,
+        };
+        self.shown.given_up(given_up, at_origin);
+        for pending in &given_up.gone {
+            let (id, dirs) = (pending.operation.object(), pending.operation.dirs());
+            if pending.operation.is_content() {
+                self.layer.forget_ahead(id).await;
+                let cache = self.cache.clone();
+                let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
+            }
+            if pending.in_doubt && !self.shown.is_altered(id) {
+                // What of it arrived is the origin's now, and no half-done work of ours.
+                let forgotten = self.keep(id, |note| Note { version: None, begun: false, ..note }).await;
+                if let Err(e) = forgotten {
+                    tracing::warn!("what is kept of {id}, which was given up: {e}");
+                }
+                let namespace = self.namespace.clone();
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(DEADLINE, namespace.refresh_changed(id)).await;
+                });
+            }
+            dirs.into_iter().flatten().chain([id]).for_each(|it| self.namespace.tell_changed(it));
+        }
     }
 
     fn alarm(&self, alarm: Alarm) {

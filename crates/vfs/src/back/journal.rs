@@ -260,10 +260,27 @@ fn next_stamp(last: Timestamp, now: Timestamp) -> Timestamp {
 /// A clock that is slewed is not set back.
 const SET_BACK_S: i64 = 1;
 
-fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, Operation)> {
+pub(super) fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, Operation)> {
     let entry = entry?;
     let operation = Operation::decode(&entry.head)?;
     Ok((entry, operation))
+}
+
+/// For what no flush brings home.
+fn way_out(journaling: &Journaling) -> String {
+    let cache = journaling
+        .bond
+        .as_deref()
+        .and_then(std::path::Path::parent)
+        .filter(|dir| !dir.as_os_str().is_empty());
+    let cache = cache.unwrap_or(std::path::Path::new("."));
+    let at = match journaling.dir == cache.join("journal") {
+        true => cache.display().to_string(),
+        false => format!("{} --journal {}", cache.display(), journaling.dir.display()),
+    };
+    format!(
+        "or look at them with forebay journal list --cache {at}, and give them up (exported) with forebay journal drop --all --cache {at}"
+    )
 }
 
 /// What is owed to an origin must not be forgotten because nobody speaks of it any more.
@@ -281,16 +298,17 @@ fn check_junctions(
     owed.retain(|junction, _| policies.get(junction) != Some(&WritePolicy::Back));
     let Some((junction, count)) = owed.into_iter().next() else { return Ok(()) };
     let dir = journaling.dir.display();
+    let give_up = way_out(journaling);
     let known = namespace.junctions().into_iter().find(|known| known.id == junction);
     let message = match known {
         Some(known) => format!(
             "the journal in {dir} holds {count} operations that the origin of {} does not have yet; start with \
-             write = \"back\" for it, run forebay flush --wait, then change its policy",
+             write = \"back\" for it, run forebay flush --wait, then change its policy; {give_up}",
             known.path
         ),
         None => format!(
             "the journal in {dir} holds {count} operations for a junction that is not there any more; configure it as \
-             it was (the same path and URL) with write = \"back\", run forebay flush --wait, then take it away"
+             it was (the same path and URL) with write = \"back\", run forebay flush --wait, then take it away; {give_up}"
         ),
     };
     Err(Error::new(ErrorKind::Config, "write back:", message))
@@ -316,7 +334,7 @@ fn known_version(namespace: &Namespace, id: FileId) -> Option<Version> {
 
 /// What the objects of an operation are at the origin, as it found them; after a restart (`again`), some operations before
 /// it may have been flushed.
-fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(FileId, Altered)> {
+pub(super) fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(FileId, Altered)> {
     let replaced = match &operation.action {
         Action::Rename(rename) => rename.replaced.map(|replaced| (replaced.object, replaced.base)),
         _ => None,

@@ -10,8 +10,7 @@ use namespace::Namespace;
 use types::{FileId, Result};
 use writeback::{FlushPolicy, Parked, Scope};
 
-use super::place;
-use super::shown::Shown;
+use super::place::Places;
 use super::{Back, JournalLoad, Journaling, JunctionLoad, Unflushed};
 use crate::{Vfs, WritePolicy, Writing};
 
@@ -29,13 +28,6 @@ struct UnderWay {
     places: Places,
 }
 
-/// Knows where what is refused is.
-#[derive(Clone)]
-struct Places {
-    shown: Arc<Shown>,
-    namespace: Arc<Namespace>,
-}
-
 impl Flushing {
     /// Returns when all that was acknowledged before is at the origin, or is refused there: these, a sentence each.
     /// Waits for as long as an outage lasts.
@@ -47,8 +39,7 @@ impl Flushing {
 
 impl Places {
     fn refusal(&self, parked: &Parked) -> String {
-        let path = place::path_of(&self.shown, &self.namespace, parked.object);
-        format!("{path} (operation {}): {}", parked.sequence, parked.error)
+        format!("{} (operation {}): {}", self.path_of(parked.object), parked.sequence, parked.error)
     }
 }
 
@@ -88,7 +79,7 @@ impl Vfs {
         Ok(Flushing(Some(UnderWay { flushing, places: self.places(back) })))
     }
 
-    fn places(&self, back: &Back) -> Places {
+    pub(super) fn places(&self, back: &Back) -> Places {
         Places { shown: back.shown.clone(), namespace: self.namespace.clone() }
     }
 

@@ -1,5 +1,7 @@
 //! Where objects are: for the flush, and for a person who reads of them.
 
+use std::sync::Arc;
+
 use namespace::{Found, Namespace};
 use types::{FileId, Name};
 
@@ -7,6 +9,23 @@ use super::shown::Shown;
 
 /// Directories between an object and the root, at most.
 const DEPTH_MAX: usize = 512;
+
+/// Knows where objects are.
+#[derive(Clone)]
+pub struct Places {
+    pub shown: Arc<Shown>,
+    pub namespace: Arc<Namespace>,
+}
+
+impl Places {
+    pub fn path_of(&self, id: FileId) -> String {
+        path_of(&self.shown, &self.namespace, id)
+    }
+
+    pub fn path_in(&self, dir: FileId, name: &Name) -> String {
+        path_in(&self.shown, &self.namespace, dir, name)
+    }
+}
 
 /// The directory an object is in and its name there, as far as is known.
 pub fn place_of(shown: &Shown, namespace: &Namespace, id: FileId) -> Option<(FileId, Option<Name>)> {

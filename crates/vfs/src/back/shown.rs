@@ -8,7 +8,7 @@ use cache::CacheKey;
 use namespace::Renewed;
 use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
-use writeback::{Action, Lookup, Names, Operation, Piece, Position};
+use writeback::{Action, GivenUp, Lookup, Names, Operation, Piece, Position};
 
 use crate::successors::{Since, Successors};
 use crate::{Node, outward};
@@ -278,6 +278,39 @@ impl Shown {
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
                 state.forget_unaltered(touched);
+            }
+        }
+        self.progress.send_replace(());
+    }
+
+    /// These never were. `place`: where the origin has an object.
+    pub fn given_up(&self, given_up: &GivenUp, place: impl Fn(FileId) -> Option<(FileId, Name)>) {
+        {
+            let mut state = self.state();
+            let state = &mut *state;
+            let gone: Vec<u64> = given_up.gone.iter().map(|it| it.sequence).collect();
+            let kept: Vec<_> =
+                given_up.kept.iter().map(|it| (it.sequence, &it.operation, it.position)).collect();
+            state.names.given_up(&gone, &kept);
+            for pending in &given_up.gone {
+                let id = pending.operation.object();
+                state.replaced.remove(&pending.sequence);
+                let Some(altered) = state.altered.get_mut(&id) else { continue };
+                // Some of it may be at the origin.
+                if pending.in_doubt && matches!(altered.below, Below::Version(_)) {
+                    altered.below = Below::Unknown;
+                }
+                if matches!(pending.operation.action, Action::Rename(_)) {
+                    altered.place = place(id);
+                }
+            }
+            for (sequence, operation, _) in kept {
+                if state.names.is_altered(operation.object()) {
+                    state.follow(sequence, operation);
+                }
+            }
+            for id in given_up.gone.iter().flat_map(|it| it.operation.objects()) {
+                state.forget_unaltered(id);
             }
         }
         self.progress.send_replace(());

@@ -13,7 +13,9 @@ use origin::{Object, Origin};
 use testkit::far_origin::Far;
 use types::Timeline;
 use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
-use vfs::{AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WritePolicy, Writing};
+use vfs::{
+    AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WaitingFilter, WritePolicy, Writing,
+};
 
 use crate::copies::Copies;
 use crate::harness::{AFTER_TTL, kind, patiently};
@@ -501,4 +503,41 @@ async fn a_large_new_file_is_read_after_its_flush_without_the_origin() {
         assert_eq!(far.calls("read"), 0);
         assert!(bytes_of(&*far.memory, "/file").await == now);
     }
+}
+
+/// An operator holds operations back, and thinks better of it, or gives them up; the tier is killed either way.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_to_be_dropped_goes_on_if_it_is_not_and_is_gone_after_a_crash_if_it_is() {
+    let origin = MemoryOrigin::new();
+    origin.write_file(b"old", b"old bytes").unwrap();
+    let t = back_tier(origin.clone(), NEVER);
+    let (old, new) = (t.id("/old").await, t.create("/new").await);
+    t.write(new, 0, b"new bytes").await;
+    t.write(old, 0, b"OLD").await;
+    let all = t.vfs.waiting(0, 100, &WaitingFilter::default()).expect("listed");
+    let of = |path: &str| all.iter().filter(|it| it.path == path).map(|it| it.sequence).collect::<Vec<_>>();
+    assert_eq!((of("/new").len(), of("/old").len()), (2, 1), "{all:?}");
+    let refused = t.vfs.begin_drop(&of("/new")[..1], false).await.err().expect("the write needs it");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let dropping = t.vfs.begin_drop(&of("/new")[..1], true).await.expect("held");
+    assert_eq!(dropping.operations.len(), 2);
+    let written = dropping.operations.iter().find(|it| it.kind == "write").expect("it is of them");
+    assert_eq!(dropping.data(written).await.expect("read"), "new bytes");
+    drop(dropping);
+    let t = t.after_a_crash().await;
+    assert_eq!(t.read(t.id("/new").await).await, b"new bytes");
+
+    let dropping = t.vfs.begin_drop(&of("/old"), false).await.expect("held");
+    dropping.finish().await.expect("given up");
+    assert_eq!(t.read(t.id("/old").await).await, b"old bytes");
+    let dropping = t.vfs.begin_drop(&of("/new"), false).await.expect("held");
+    dropping.finish().await.expect("given up");
+    assert_eq!(names(&t.vfs, t.vfs.root()).await, ["old"]);
+    assert_eq!(kind(t.vfs.getattr(new).await), Some(ErrorKind::Stale));
+    let t = t.after_a_crash().await;
+    assert_eq!(names(&t.vfs, t.vfs.root()).await, ["old"]);
+    t.write(t.id("/old").await, 4, b"BYTES").await;
+    t.flush().await;
+    assert_eq!(bytes_of(&*origin, "/old").await, b"old BYTES");
+    assert_eq!(t.vfs.unflushed().journal.unwrap().operations, 0);
 }

@@ -1,9 +1,13 @@
 //! Names and attributes after single operations; whole histories are in flush/tests.
 
-use types::{FileKind, JunctionId};
+use std::time::Duration;
+
+use types::{ByteRange, FileKind, JunctionId};
 
 use super::*;
 use crate::operation::{Attributes, NewObject, Replaced};
+use crate::plan::{Pending, Plan};
+use crate::random::Random;
 
 const DIR: FileId = FileId([1; 16]);
 const FILE: FileId = FileId([2; 16]);
@@ -99,4 +103,96 @@ fn since_is_the_time_of_the_oldest_operation_that_is_not_flushed() {
     assert_eq!(names.since(FILE, now).seconds, 7);
     names.flushed(&[7], Some(10));
     assert_eq!(names.since(FILE, now).seconds, 8);
+}
+
+/// Files in one directory, changed at random.
+fn history(random: &mut Random, length: u64) -> Vec<(u64, Operation, Position)> {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let mut there: BTreeMap<&str, (FileId, u64)> = BTreeMap::from([("a", (OLD, 40))]);
+    let mut all = Vec::new();
+    for sequence in 1..=length {
+        let acknowledged = Timestamp { seconds: sequence as i64, nanos: 0 };
+        let (given, other) = (NAMES[random.below(4) as usize], NAMES[random.below(4) as usize]);
+        let action = match there.get(given).copied() {
+            None => {
+                let id = FileId([100 + sequence as u8; 16]);
+                there.insert(given, (id, 0));
+                make(given, id)
+            }
+            Some((object, _)) if random.below(6) == 0 => {
+                there.remove(given);
+                Action::Remove { dir: DIR, name: name(given), object, links: 0, base: None }
+            }
+            Some((object, _)) if random.below(5) == 0 && given != other => {
+                let replaced =
+                    there.get(other).map(|(object, _)| Replaced { object: *object, links: 0, base: None });
+                let moved = there.remove(given).expect("there");
+                there.insert(other, moved);
+                rename(given, other, object, replaced)
+            }
+            Some((file, size_before)) => match random.below(4) {
+                0 => {
+                    let size = random.below(60);
+                    there.insert(given, (file, size));
+                    Action::Truncate { file, size, size_before, base: None }
+                }
+                1 => {
+                    let set = Attributes { mode: Some(random.below(512) as u32), ..Attributes::default() };
+                    Action::Set { object: file, set, base: None }
+                }
+                _ => {
+                    let offset = random.below(50);
+                    there.insert(given, (file, size_before.max(offset + 10)));
+                    Action::Write { file, offset, size_before, base: None }
+                }
+            },
+        };
+        let operation = Operation { junction: JunctionId(1), acknowledged, since: acknowledged, action };
+        all.push((sequence, operation, position(sequence, 10)));
+    }
+    all
+}
+
+#[test]
+fn what_is_given_up_leaves_what_the_others_alone_would() {
+    let seed = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    for _ in 0..500 {
+        let length = 5 + random.below(40);
+        let all = history(&mut random, length);
+        let (mut names, mut plan) = (Names::default(), Plan::default());
+        for (sequence, operation, position) in &all {
+            names.apply(*sequence, operation, *position);
+            plan.add(Pending {
+                sequence: *sequence,
+                operation: operation.clone(),
+                position: *position,
+                acknowledged: Duration::ZERO,
+                in_doubt: false,
+                carried: false,
+            });
+        }
+        let gone = plan.with_dependents(&[1 + random.below(length), 1 + random.below(length)]);
+        let is_gone = |sequence: &u64| gone.contains(sequence);
+        let kept: Vec<_> = all.iter().filter(|(sequence, ..)| !is_gone(sequence)).collect();
+        let numbers: Vec<u64> = gone.iter().copied().collect();
+        let told: Vec<_> = kept.iter().map(|(sequence, operation, at)| (*sequence, operation, *at)).collect();
+        names.given_up(&numbers, &told);
+        let mut alone = Names::default();
+        kept.iter().for_each(|(sequence, operation, position)| alone.apply(*sequence, operation, *position));
+        for given in ["a", "b", "c", "d"] {
+            assert_eq!(names.lookup(DIR, &name(given)), alone.lookup(DIR, &name(given)), "{given}");
+        }
+        let origin = made(&NewObject::File, &Attributes::default(), Timestamp::default()).attr;
+        for id in all.iter().flat_map(|(_, operation, _)| operation.objects()).chain([DIR]) {
+            assert_eq!(names.attr(id, Some(&origin)), alone.attr(id, Some(&origin)), "{id} without {gone:?}");
+            assert_eq!(
+                (names.is_local(id), names.is_altered(id)),
+                (alone.is_local(id), alone.is_altered(id))
+            );
+            let bytes = |names: &Names| names.overlay(id).map(|overlay| overlay.plan(ByteRange::new(0, 100)));
+            assert_eq!(bytes(&names), bytes(&alone), "{id} without {gone:?}");
+        }
+    }
 }

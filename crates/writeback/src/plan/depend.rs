@@ -83,6 +83,13 @@ impl Depend {
         self.nodes.get(&sequence).into_iter().flat_map(|node| node.blockers.iter().copied())
     }
 
+    /// Those that wait for it, and perhaps for others.
+    pub fn followers(&self, sequence: u64) -> impl Iterator<Item = u64> {
+        let waiting = self.nodes.get(&sequence).into_iter().flat_map(|node| node.waiting.iter().copied());
+        waiting
+            .filter(move |later| self.nodes.get(later).is_some_and(|node| node.blockers.contains(&sequence)))
+    }
+
     pub fn is_free(&self, sequence: u64) -> bool {
         self.blockers(sequence).next().is_none()
     }
@@ -110,6 +117,16 @@ impl Depend {
         }
         free
     }
+}
+
+/// The later one is about what the earlier one altered, or alters what that one was done with: without it, it is another
+/// thing. Two moves of directories that merely come one after the other are not.
+pub fn leans_on(later: &Operation, earlier: &Operation) -> bool {
+    let ((altered, beside), (altered_before, beside_before)) =
+        (things(later, Sabotage::default()), things(earlier, Sabotage::default()));
+    let is_real = |thing: &&Thing| !matches!(thing, Thing::Tree(_));
+    altered_before.iter().filter(is_real).any(|thing| altered.contains(thing) || beside.contains(thing))
+        || beside_before.iter().any(|thing| altered.contains(thing))
 }
 
 /// What the operation alters, and what must be there for it and stay as it is.
