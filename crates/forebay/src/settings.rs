@@ -163,13 +163,15 @@ impl Settings {
         check_places(&junctions)?;
         check_mount(args.mount.as_deref(), &junctions)?;
         let exports = exports(file.nfs.export, &junctions)?;
+        let paths: Vec<&str> = junctions.iter().map(|junction| junction.path.as_str()).collect();
+        let s3 = S3Settings::build(file.s3, args.s3.map(|address| address.0), &paths)?;
         Ok(Settings {
             dir,
             cache,
             journal,
             junctions,
             exports,
-            s3: S3Settings::build(file.s3, args.s3.map(|address| address.0))?,
+            s3,
             nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,

@@ -26,8 +26,12 @@ pub struct S3Settings {
 }
 
 impl S3Settings {
-    /// `None`: no address is given, so S3 is not served.
-    pub fn build(typed: config::S3, listen: Option<SocketAddr>) -> Result<Option<S3Settings>> {
+    /// `None`: no address is given, so S3 is not served. `junctions`: their paths.
+    pub fn build(
+        typed: config::S3,
+        listen: Option<SocketAddr>,
+        junctions: &[&str],
+    ) -> Result<Option<S3Settings>> {
         let Some(listen) = listen.or(typed.listen.map(|address| address.0)) else { return Ok(None) };
         let mut keys = typed.key.into_iter().map(access_key).collect::<Result<Vec<_>>>()?;
         keys.extend(key_of_environment()?);
@@ -60,13 +64,9 @@ impl S3Settings {
         {
             return refuse(format!("\"{region}\" is no region; write one such as \"us-east-1\""));
         }
-        Ok(Some(S3Settings {
-            listen,
-            region,
-            keys: Keys::new(keys),
-            buckets: buckets(typed.bucket)?,
-            certificate,
-        }))
+        let buckets = buckets(typed.bucket)?;
+        check_rights(&keys, &buckets, junctions)?;
+        Ok(Some(S3Settings { listen, region, keys: Keys::new(keys), buckets, certificate }))
     }
 }
 
@@ -88,6 +88,38 @@ fn buckets(typed: Vec<config::Bucket>) -> Result<BucketMap> {
         }
     }
     Ok(BucketMap::Named(named))
+}
+
+/// Rights on a bucket that cannot be there are a spelling mistake. Where the top of the tree is an origin's, any name may be
+/// there some day.
+fn check_rights(keys: &[AccessKey], buckets: &BucketMap, junctions: &[&str]) -> Result<()> {
+    let first_part = |path: &str| path.split('/').nth(1).unwrap_or_default().to_owned();
+    let known: Option<Vec<String>> = match buckets {
+        BucketMap::Named(named) => Some(named.keys().cloned().collect()),
+        BucketMap::Top if junctions.contains(&"/") => None,
+        BucketMap::Top => Some(junctions.iter().map(|path| first_part(path)).collect()),
+    };
+    for key in keys {
+        let named = [&key.read, &key.write].into_iter().filter_map(|rights| match rights {
+            Buckets::All => None,
+            Buckets::These(names) => Some(names),
+        });
+        for name in named.flatten() {
+            let there = front_s3::is_bucket_name(name)
+                && known.as_ref().is_none_or(|known| known.iter().any(|bucket| bucket == name));
+            if !there {
+                let known = known.as_ref().filter(|known| !known.is_empty()).map(|known| known.join(", "));
+                return refuse(format!(
+                    "the S3 access key {} has rights on the bucket \"{name}\", which is not there; there are {}",
+                    key.id,
+                    known.unwrap_or_else(|| {
+                        "those of the origin, whose names have 3 to 63 lower-case letters".into()
+                    })
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn access_key(typed: config::S3Key) -> Result<AccessKey> {
@@ -113,7 +145,10 @@ fn access_key(typed: config::S3Key) -> Result<AccessKey> {
 
 fn secret_of_file(path: &Path) -> Result<String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => Ok(text.trim().to_owned()),
+        Ok(text) => {
+            origin_object::secret_file::warn_if_open(path);
+            Ok(text.trim().to_owned())
+        }
         Err(e) => {
             refuse(format!("the secret of an S3 access key: {}: {e}; name an existing file", path.display()))
         }
@@ -159,7 +194,32 @@ mod tests {
 
     fn build(text: &str) -> std::result::Result<Option<S3Settings>, String> {
         let file: config::File = toml::from_str(text).expect("TOML of the right shape");
-        S3Settings::build(file.s3, None).map_err(|e| e.to_string())
+        S3Settings::build(file.s3, None, &["/show"]).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn rights_on_a_bucket_that_is_not_there_are_refused() {
+        let of = |rights: &str, buckets: &str, junctions: &[&str]| {
+            let key = format!("[[s3.key]]\nid = \"AKID\"\nsecret = \"do-not-show-this-secret\"\n{rights}\n");
+            let text = format!("[s3]\nlisten = \"127.0.0.1:0\"\n{key}{buckets}");
+            let file: config::File = toml::from_str(&text).expect("TOML of the right shape");
+            S3Settings::build(file.s3, None, junctions).map(drop).map_err(|e| e.to_string())
+        };
+        let named = "[[s3.bucket]]\nname = \"films\"\npath = \"/show\"\n";
+        for (rights, buckets, junctions, is_right) in [
+            ("read = [\"films\"]", named, &["/show"][..], true),
+            ("read = [\"*\"]", named, &["/show"], true),
+            ("read = [\"films\", \"flims\"]", named, &["/show"], false),
+            ("read = [\"*\"]\nwrite = [\"show\"]", named, &["/show"], false),
+            ("write = [\"show\"]", "", &["/show/one", "/show/two"], true),
+            ("write = [\"shows\"]", "", &["/show/one", "/show/two"], false),
+            ("write = [\"any-name\"]", "", &["/"], true),
+            ("write = [\"No Name\"]", "", &["/"], false),
+        ] {
+            let told = of(rights, buckets, junctions);
+            assert_eq!(told.is_ok(), is_right, "{rights} {buckets} {junctions:?}: {told:?}");
+            assert!(told.is_ok() || told.unwrap_err().contains("which is not there; there are"));
+        }
     }
 
     #[test]

@@ -47,12 +47,31 @@ fn serve<'a>(cache: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
+fn a_log_level_that_nobody_has_is_said_and_not_followed() {
+    let mut command = forebay();
+    command.args(["serve", "--origin", "ftp://nas/export"]).env("FOREBAY_LOG", "debgu");
+    let output = command.output().expect("forebay runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("FOREBAY_LOG is ignored: \"debgu\" is no level"), "{said}");
+}
+
+#[test]
 fn every_wrong_line_says_what_would_be_right() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let cache = dir.path().join("cache");
     let here = format!("file://{}", dir.path().display());
     let (at_a, at_b) = (format!("/a={here}"), format!("/a/b={here}"));
+    let string = dir.path().join("azure");
+    std::fs::write(&string, "AZURE_STORAGE_CONNECTION_STRING=AccountName=farm01;Key=c2VjcmV0\n")
+        .expect("written");
+    let by_string = |origin: &str| format!("{origin}?credentials={}", string.display());
+    let (az, azfile) = (by_string("az://farm01/films"), by_string("azfile://farm01/films"));
     let table: &[(&[&str], &str)] = &[
+        (
+            &["--origin", &az],
+            "AZURE_STORAGE_CONNECTION_STRING: its part 2 has a name that no connection string has",
+        ),
+        (&["--origin", &azfile], "its part 2 has a name that no connection string has"),
         (&["--origin", "ftp://nas/export"], "nfs://"),
         (&["--origin", "gs://b"], "is no bucket"),
         (
