@@ -10,14 +10,17 @@ use types::{ByteRange, ErrorKind, Stability, Version};
 
 use crate::store::{create, name, root};
 
-type Answers = Arc<Mutex<Box<dyn FnMut(&str) -> Vec<u8> + Send>>>;
+pub type Answers = Arc<Mutex<Box<dyn FnMut(&str) -> Vec<u8> + Send>>>;
 
 /// Answers each request (its head is given) with what `answer` says, and closes the connection.
 async fn serve(answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config, Answers) {
     serve_as("s3://bucket", answer).await
 }
 
-async fn serve_as(place: &str, answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> (Config, Answers) {
+pub async fn serve_as(
+    place: &str,
+    answer: impl FnMut(&str) -> Vec<u8> + Send + 'static,
+) -> (Config, Answers) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let answers: Answers = Arc::new(Mutex::new(Box::new(answer)));
@@ -41,14 +44,14 @@ async fn serve_as(place: &str, answer: impl FnMut(&str) -> Vec<u8> + Send + 'sta
     (Config::from_url(&url).expect("a URL"), answers)
 }
 
-fn ok(body: &str) -> Vec<u8> {
+pub fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
         .into_bytes()
 }
 
 const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
 /// Each dialect's URL, and its listing of nothing.
-const DIALECTS: [(&str, &str); 3] = [
+pub const DIALECTS: [(&str, &str); 3] = [
     ("s3://bucket", EMPTY),
     ("az://account/bucket", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>"),
     ("gs://bucket", "{}"),

@@ -7,6 +7,7 @@ mod fake_gcs;
 mod gcs;
 mod hostile;
 mod lost;
+mod refused;
 mod store;
 mod tree;
 mod writes;
