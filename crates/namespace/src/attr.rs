@@ -119,7 +119,7 @@ impl Namespace {
         if junction.is_fresh(rule, ask, node.checked_ms(), now) {
             return true;
         }
-        if node.attr().is_dir() || node.checked_ms() == 0 {
+        if node.attr().is_dir() || node.checked_ms() <= freshness::DOUBTED_MS {
             return false; // a listing is about the names in a directory; evicted things are asked for
         }
         match self.listing_of(node.record.parent) {
@@ -136,6 +136,8 @@ impl Namespace {
 
     pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &Node) -> bool {
         match junction.rules.stale_if_error {
+            // That somebody is changing it just now is no outage.
+            None if node.checked_ms() == freshness::DOUBTED_MS => junction.is_failing(),
             None => node.checked_ms() != 0,
             Some(bound) => freshness::within(bound, node.checked_ms(), self.clock.now_ms()),
         }

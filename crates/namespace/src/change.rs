@@ -252,7 +252,7 @@ impl Namespace {
             && altered.as_ref().is_err_and(Error::may_have_happened)
             && let Ok(node) = self.load(id)
         {
-            node.distrust();
+            node.doubt();
         }
         altered
     }
@@ -274,7 +274,7 @@ impl Namespace {
         let altered = self.alter_known(id, build).await;
         if altered.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutcomeUnknown) {
             if let Ok(node) = self.load(id) {
-                node.distrust();
+                node.doubt();
             }
             let _ = self.refresh_changed(id).await;
         }
@@ -416,7 +416,7 @@ impl Namespace {
     async fn forget_names(&self, dir: FileId, name: &Name) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         if let Ok(node) = self.load(dir) {
-            node.distrust();
+            node.doubt();
         }
         let _order = self.in_order().await;
         self.ours().touch(dir, &name);

@@ -8,6 +8,9 @@ use crate::config::Freshness;
 /// with ticks of up to 10 ms (ext4 on old kernels), some with whole seconds, and clocks differ a little.
 const SETTLING: Duration = Duration::from_secs(3);
 
+/// When something was checked of which nobody knows any more whether it is so: no rule takes it for fresh.
+pub const DOUBTED_MS: u64 = 1;
+
 /// What the caller wants to know it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
@@ -20,7 +23,7 @@ pub enum Ask {
 /// Is knowledge from `checked_ms` good enough at `now_ms`? A time in the future (the clock was set back)
 /// counts as unknown.
 pub fn is_fresh(rule: Freshness, ask: Ask, checked_ms: u64, now_ms: u64) -> bool {
-    if checked_ms == 0 || checked_ms > now_ms {
+    if checked_ms <= DOUBTED_MS || checked_ms > now_ms {
         return false;
     }
     match (rule, ask) {
@@ -60,9 +63,12 @@ mod tests {
             (Freshness::Always, Ask::Open, 1_000, 1_000, false),
             (Freshness::Always, Ask::Use, 1_000, 1_000_000, true),
             (Freshness::Always, Ask::Use, 0, 1_000, false),
-            (Freshness::Immutable, Ask::Open, 1, u64::MAX, true),
+            (Freshness::Immutable, Ask::Open, 2, u64::MAX, true),
+            (Freshness::Immutable, Ask::Open, DOUBTED_MS, u64::MAX, false),
+            (Freshness::Always, Ask::Use, DOUBTED_MS, 1_000, false),
+            (ttl, Ask::Use, DOUBTED_MS, 2, false),
             (Freshness::Immutable, Ask::Open, 0, 1, false),
-            (Freshness::Immutable, Ask::Open, 2, 1, false),
+            (Freshness::Immutable, Ask::Open, 3, 2, false),
         ];
         for (rule, ask, checked, now, expected) in table {
             assert_eq!(is_fresh(rule, ask, checked, now), expected, "{rule} {ask:?} {checked} {now}");

@@ -429,7 +429,7 @@ impl Namespace {
         // Where only a listing tells that names came or went, the directory's times are to be asked for anew.
         let known = self.listing_of(dir.id)?.is_some();
         if !shown && known && (news || !before.is_subset(&seen)) {
-            self.load(dir.id)?.distrust();
+            self.load(dir.id)?.doubt();
         }
         let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         Ok(Some((seen, listing)))

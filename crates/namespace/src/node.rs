@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Attr, FileId, JunctionId, Version};
 
+use crate::freshness::DOUBTED_MS;
 use crate::record::Record;
 
 /// One object. Replaced as a whole when anything but the time of its last check changes.
@@ -71,7 +72,13 @@ impl Node {
         self.learnt.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// Trust it no more until the origin was asked.
+    /// Ask the origin before it is trusted again; until that can be done, it is served as what is known is in an outage.
+    pub fn doubt(&self) {
+        let doubted = |known| (known > DOUBTED_MS).then_some(DOUBTED_MS);
+        let _ = self.checked_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, doubted);
+    }
+
+    /// Trust it no more until the origin was asked, in an outage either.
     pub fn distrust(&self) {
         self.checked_ms.store(0, Ordering::Relaxed);
     }

@@ -8,6 +8,7 @@ use origin::{Around, Changed, Copied, Identity, Object, Reference};
 use types::{Error, FileId, Name, Result, Version};
 
 use crate::change::{New, Renewed, empty_listing};
+use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
 use crate::node::Node;
 use crate::observe::{Asked, DETACHED, InOrder, Place};
@@ -267,7 +268,7 @@ impl Namespace {
         {
             let mut record = old.record.clone();
             (record.parent, record.name) = (to.0, name.clone());
-            record.checked_ms = 0;
+            record.checked_ms = record.checked_ms.min(DOUBTED_MS);
             changes.push(self.replace(id, record));
         }
         if let Some(object) = &told.object {
@@ -366,7 +367,7 @@ impl Namespace {
     ) -> Result<Vec<Change>> {
         let old = self.load(dir)?;
         let Some(after) = around.after.as_ref().filter(|o| self.id_of_dir(junction, o) == dir) else {
-            old.distrust();
+            old.doubt();
             return Ok(Vec::new());
         };
         let before = around.before.map(|before| before.version);
@@ -419,7 +420,7 @@ impl Namespace {
                 Some(Change::RemoveName { dir, name: bytes })
             }
             Now::Unknown => {
-                node.distrust();
+                node.doubt();
                 self.singles.remove(&key);
                 Some(self.drop_listing(dir))
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use types::{FileId, Name};
 
 use crate::config::Freshness;
+use crate::freshness::DOUBTED_MS;
 use crate::listing;
 use crate::node::Node;
 use crate::{Found, Namespace};
@@ -21,7 +22,7 @@ impl Namespace {
         let Found::Node(node) = found else { return FOREVER };
         let Ok(junction) = self.junction(node.junction()) else { return Duration::ZERO };
         let vouched_ms = self.vouched_for(node);
-        if vouched_ms == 0 {
+        if vouched_ms <= DOUBTED_MS {
             return Duration::ZERO;
         }
         left(junction.rule_for(node), self.clock.now_ms().saturating_sub(vouched_ms))
@@ -30,7 +31,7 @@ impl Namespace {
     /// When the origin last told of this object: by itself, or in a listing of its directory.
     pub(crate) fn vouched_for(&self, node: &Node) -> u64 {
         let checked_ms = node.checked_ms();
-        if node.attr().is_dir() || checked_ms == 0 {
+        if node.attr().is_dir() || checked_ms <= DOUBTED_MS {
             return checked_ms;
         }
         match self.listing_of(node.record.parent) {

@@ -361,6 +361,58 @@ async fn an_outage_holds_up_the_flush_and_no_client() {
     assert_eq!(bytes_of(&*far.memory, "/file").await, b"written in the dark");
 }
 
+/// What the flush tried in vain is no reason to hide the file, or what else is in its directory.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_flush_tried_in_an_outage_is_shown_and_changed_on() {
+    let far = Far::new("far:one");
+    far.memory.mkdir(b"dir").unwrap();
+    for name in ["dir/cut", "dir/removed", "dir/renamed", "dir/other"] {
+        far.memory.write_file(name.as_bytes(), b"before").unwrap();
+    }
+    let t = back_tier(far.clone(), Duration::ZERO);
+    let (dir, caller) = (t.id("/dir").await, Caller::root());
+    let (cut, other) = (t.id("/dir/cut").await, t.id("/dir/other").await);
+    assert_eq!(names(&t.vfs, dir).await, ["cut", "other", "removed", "renamed"]);
+    assert_eq!((t.read(cut).await, t.read(other).await), (b"before".to_vec(), b"before".to_vec()));
+    // The outage begins in the middle of a flush.
+    for kind in ["set", "remove", "rename"] {
+        far.fail(kind, ErrorKind::Unavailable, u64::MAX);
+    }
+    let set = SetAttr { size: Some(0), ..SetAttr::default() };
+    t.vfs.setattr(&caller, cut, set, None).await.expect("cut");
+    t.vfs.remove(&caller, dir, &name("removed")).await.expect("removed");
+    t.vfs.rename(&caller, dir, &name("renamed"), dir, &name("elsewhere")).await.expect("renamed");
+    far.forget_calls();
+    let flushing = t.vfs.flush_home(None).await.unwrap();
+    for kind in ["set", "remove", "rename"] {
+        let begun = std::time::Instant::now();
+        while far.calls(kind) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the flush tries a {kind}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    far.set_down(true);
+    // What was known is out of date too.
+    t.clock.advance(Duration::from_secs(60));
+    for round in 0..3 {
+        let text = format!("round {round}");
+        t.write(cut, 0, text.as_bytes()).await;
+        assert_eq!(t.read(cut).await, text.as_bytes());
+        assert_eq!(t.id("/dir/cut").await, cut);
+        assert_eq!(t.read(t.id("/dir/other").await).await, b"before");
+        assert_eq!(names(&t.vfs, dir).await, ["cut", "elsewhere", "other"]);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for kind in ["set", "remove", "rename"] {
+        far.fail(kind, ErrorKind::Unavailable, 0);
+    }
+    far.set_down(false);
+    assert!(flushing.wait().await.is_empty());
+    t.flush().await;
+    assert_eq!(bytes_of(&*far.memory, "/dir/cut").await, b"round 2");
+    assert_eq!(bytes_of(&*far.memory, "/dir/elsewhere").await, b"before");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_create_that_comes_twice_finds_what_it_made() {
     let t = back_tier(MemoryOrigin::new(), NEVER);
