@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -53,7 +53,9 @@ pub struct StandIn {
 }
 
 struct Shared {
-    account: Account,
+    account: Mutex<Account>,
+    /// By the account's network rules.
+    forbidden: AtomicBool,
     shares: Mutex<HashMap<String, Share>>,
     gate: Option<Arc<dyn Gate>>,
     requests: AtomicU64,
@@ -73,10 +75,10 @@ impl StandIn {
         gate: Option<Arc<dyn Gate>>,
     ) -> std::io::Result<StandIn> {
         let listener = TcpListener::bind(address).await?;
-        let account = Account { name: ACCOUNT.to_owned(), key: KEY.to_owned() };
+        let account = Mutex::new(Account { name: ACCOUNT.to_owned(), key: KEY.to_owned() });
+        let (forbidden, requests) = (AtomicBool::new(false), AtomicU64::new(0));
         let shares = shares.iter().map(|name| ((*name).to_owned(), Share::new())).collect();
-        let shared =
-            Arc::new(Shared { account, shares: Mutex::new(shares), gate, requests: AtomicU64::new(0) });
+        let shared = Arc::new(Shared { account, forbidden, shares: Mutex::new(shares), gate, requests });
         let address = listener.local_addr()?;
         let task = tokio::spawn(serve(listener, shared.clone()));
         Ok(StandIn { address, shared, task })
@@ -90,6 +92,16 @@ impl StandIn {
     /// The URL of a junction; `more` begins with `&`.
     pub fn url(&self, place: &str, more: &str) -> String {
         format!("azfile://{ACCOUNT}/{place}?endpoint={}{more}", self.endpoint())
+    }
+
+    /// The account has this key (Base64) from now on, and no other one.
+    pub fn change_key(&self, key: &str) {
+        key.clone_into(&mut self.shared.account.lock().unwrap_or_else(PoisonError::into_inner).key);
+    }
+
+    /// Whether all requests are refused, whoever signed them.
+    pub fn forbid_all(&self, forbidden: bool) {
+        self.shared.forbidden.store(forbidden, Ordering::Relaxed);
     }
 
     /// Requests so far, refused ones too.
@@ -108,6 +120,9 @@ impl Drop for StandIn {
 pub fn environment() -> [(&'static str, &'static str); 2] {
     [("AZURE_STORAGE_ACCOUNT", ACCOUNT), ("AZURE_STORAGE_KEY", KEY)]
 }
+
+/// Another one.
+pub const NEW_KEY: &str = "YW5vdGhlciBzZW50ZW5jZSB0aGF0IGlzIGEga2V5IGZvciB0ZXN0cw==";
 
 /// A file in `dir` with the key, for `?credentials=`.
 pub fn credentials(dir: &std::path::Path) -> PathBuf {
@@ -157,7 +172,11 @@ impl Shared {
             return Err(request::MISSING);
         }
         let call = calls::call_of(&parts.method, &asked)?;
-        self.account.check(&parts, &asked, &call.needs())?;
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        account.check(&parts, &asked, &call.needs())?;
+        if self.forbidden.load(Ordering::Relaxed) {
+            return Err((403, "AuthorizationFailure"));
+        }
         if let Some(gate) = &self.gate {
             let read = request::range(&parts.headers).ok().flatten().filter(|_| call == calls::Call::Get);
             let read = read.and_then(|(first, last)| Some(last?.saturating_sub(first) + 1)).unwrap_or(0);

@@ -19,6 +19,10 @@ pub const ACCOUNT: &str = "forebaytest";
 pub const KEY: &str =
     "bm90LWEtc2VjcmV0LW9mLWFueWJvZHktLW5vdC1hLXNlY3JldC1vZi1hbnlib2R5LS1ub3QtYS1zZWNyZXQtb2YtYW55";
 
+/// Another one.
+pub const NEW_KEY: &str =
+    "YW5vdGhlci1zZWNyZXQtb2Ytbm9ib2R5LWFub3RoZXItc2VjcmV0LW9mLW5vYm9keS1hbm90aGVyLXNlY3JldC1vZi1ub2JvZHk=";
+
 pub struct Azurite(Process);
 
 fn program() -> Option<PathBuf> {
@@ -41,12 +45,20 @@ impl Azurite {
                     .arg(dir.join("data"))
                     .env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{KEY}"));
             },
-            |address| {
-                let listed = ask(address, "GET", &format!("/{ACCOUNT}?comp=list&{}", sas()));
-                listed.is_ok_and(|status| status == 200)
-            },
+            |address| takes(address, KEY),
         )?;
         Ok(Azurite(process))
+    }
+
+    /// The same data, of an account that has another key since.
+    pub fn change_key(&mut self, key: &str) {
+        let accounts = format!("{ACCOUNT}:{key}");
+        self.0.start_again(
+            |command| {
+                command.env("AZURITE_ACCOUNTS", accounts);
+            },
+            |address| takes(address, key),
+        );
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -70,6 +82,11 @@ impl Azurite {
     }
 }
 
+fn takes(address: SocketAddr, key: &str) -> bool {
+    let listed = ask(address, "GET", &format!("/{ACCOUNT}?comp=list&{}", sas_by(key)));
+    listed.is_ok_and(|status| status == 200)
+}
+
 /// For clients that look for their key in the environment.
 pub fn environment() -> [(&'static str, &'static str); 1] {
     [("AZURE_STORAGE_KEY", KEY)]
@@ -77,9 +94,13 @@ pub fn environment() -> [(&'static str, &'static str); 1] {
 
 /// An account SAS, encoded: everything in blob storage is allowed, for longer than any test takes.
 pub fn sas() -> String {
+    sas_by(KEY)
+}
+
+fn sas_by(key: &str) -> String {
     let (permissions, until, version) = ("rwdlac", "2099-01-01T00:00:00Z", "2021-12-02");
     let said = [ACCOUNT, permissions, "b", "sco", "", until, "", "", version, "", ""].join("\n");
-    let key = BASE64_STANDARD.decode(KEY).expect("Base64");
+    let key = BASE64_STANDARD.decode(key).expect("Base64");
     let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), said.as_bytes());
     let signature = BASE64_STANDARD.encode(signature);
     let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");

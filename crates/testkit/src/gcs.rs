@@ -15,7 +15,7 @@ mod token;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -50,6 +50,7 @@ pub struct Gcs {
 struct Shared {
     buckets: Mutex<Buckets>,
     issuer: Issuer,
+    forbidden: AtomicBool,
     requests: AtomicU64,
     received: AtomicU64,
 }
@@ -68,6 +69,7 @@ impl Gcs {
         let shared = Arc::new(Shared {
             buckets: Mutex::default(),
             issuer: Issuer::new(format!("http://{address}"))?,
+            forbidden: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             received: AtomicU64::new(0),
         });
@@ -141,6 +143,16 @@ impl Gcs {
         self.shared.issuer.revoke_all();
     }
 
+    /// The service account has this key from now on, and no token of it is good any more.
+    pub fn change_key(&self, key: &str) {
+        self.shared.issuer.change_key(key);
+    }
+
+    /// Whether all requests for what is in buckets are refused, whoever asks: the service account lost its roles.
+    pub fn forbid_all(&self, forbidden: bool) {
+        self.shared.forbidden.store(forbidden, Ordering::Relaxed);
+    }
+
     /// A file with a service account's key.
     pub fn credentials(&self) -> PathBuf {
         self.credentials_with("own", &key().expect("made already"))
@@ -211,6 +223,9 @@ impl Shared {
         }
         let asked = calls::Asked::of(&parts)?;
         self.issuer.check(&parts, &asked.bucket)?;
+        if self.forbidden.load(Ordering::Relaxed) {
+            return Err((403, "forbidden", format!("{EMAIL} does not have storage.objects access")));
+        }
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         asked.carry_out(&mut buckets, &parts.headers, &body)
     }

@@ -2,6 +2,8 @@
 //!
 //! No Debian package has it; `scripts/setup.sh test` builds it from its Go module.
 
+mod admin;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,9 +58,7 @@ impl Minio {
     /// A file of profiles with the keys.
     pub fn credentials(&self) -> PathBuf {
         let path = self.0.dir().join("credentials");
-        let text =
-            format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
-        std::fs::write(&path, text).expect("written");
+        std::fs::write(&path, profile(ACCESS_KEY, SECRET_KEY)).expect("written");
         path
     }
 
@@ -87,10 +87,40 @@ impl Minio {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
+    /// A user with a key of its own, who may do what this policy says: one of MinIO's, or one that was added.
+    pub fn add_user(&self, name: &str, secret: &str, policy: &str) {
+        let told = format!("{{\"secretKey\":\"{secret}\",\"status\":\"enabled\"}}");
+        let told = admin::encrypted(SECRET_KEY, told.as_bytes());
+        admin::put(self.address(), "add-user", &[("accessKey", name)], &told);
+        self.give_policy(name, policy);
+    }
+
+    /// In place of the ones that this user has.
+    pub fn give_policy(&self, user: &str, policy: &str) {
+        let query = [("isGroup", "false"), ("policyName", policy), ("userOrGroup", user)];
+        admin::put(self.address(), "set-user-or-group-policy", &query, b"");
+    }
+
+    /// What may be done, in the JSON of AWS.
+    pub fn add_policy(&self, name: &str, statements: &str) {
+        let policy = format!("{{\"Version\":\"2012-10-17\",\"Statement\":{statements}}}");
+        admin::put(self.address(), "add-canned-policy", &[("name", name)], policy.as_bytes());
+    }
+
+    pub fn enable_user(&self, name: &str, enabled: bool) {
+        let status = if enabled { "enabled" } else { "disabled" };
+        admin::put(self.address(), "set-user-status", &[("accessKey", name), ("status", status)], b"");
+    }
+
     /// A new bucket: on one disk it is a directory.
     pub fn make_bucket(&self, name: &str) {
         std::fs::create_dir(self.0.dir().join("data").join(name)).expect("a new bucket");
     }
+}
+
+/// A file of profiles with these keys.
+pub fn profile(key: &str, secret: &str) -> String {
+    format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
 }
 
 /// For clients that look for their keys in the environment.

@@ -11,7 +11,11 @@ use crate::lab::NotRun;
 use crate::ports::free_port;
 
 pub struct Process {
+    name: String,
     child: Child,
+    /// By which it is started again.
+    command: Command,
+    patience: Duration,
     dir: tempfile::TempDir,
     address: SocketAddr,
 }
@@ -25,17 +29,24 @@ pub fn tool(program: &str) -> Option<PathBuf> {
 }
 
 /// The status of the answer to a request; `more` are lines of its head.
-pub fn ask(address: SocketAddr, method: &str, path: &str, more: &str, body: &str) -> std::io::Result<u16> {
+pub fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    more: &str,
+    body: impl AsRef<[u8]>,
+) -> std::io::Result<u16> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let body = body.as_ref();
     let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n\
-         {body}"
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    stream.write_all(&[head.as_bytes(), body].concat())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     status.ok_or_else(|| std::io::Error::other(format!("no HTTP: {answer:?}")))
 }
@@ -65,16 +76,30 @@ impl Process {
             // Killed with the test's own group when that is interrupted.
             .process_group(0);
         let child = command.spawn().map_err(|e| NotRun(format!("{name}: {e}")))?;
-        let process = Process { child, dir, address };
+        let process = Process { name: name.to_owned(), child, command, patience, dir, address };
+        process.wait_until(is_ready);
+        Ok(process)
+    }
+
+    /// It ends as SIGTERM ends it, and starts at the same address with what `given` changes.
+    pub fn start_again(&mut self, given: impl FnOnce(&mut Command), is_ready: impl Fn(SocketAddr) -> bool) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it was running");
+        self.child.wait().expect("our child");
+        given(&mut self.command);
+        self.child = self.command.spawn().expect("started before");
+        self.wait_until(is_ready);
+    }
+
+    fn wait_until(&self, is_ready: impl Fn(SocketAddr) -> bool) {
         let begun = Instant::now();
-        while !is_ready(address) {
-            if begun.elapsed() > patience {
-                let log = std::fs::read_to_string(process.dir().join("log")).unwrap_or_default();
-                panic!("{name} does not come up: {log}");
+        while !is_ready(self.address) {
+            if begun.elapsed() > self.patience {
+                let log = std::fs::read_to_string(self.dir().join("log")).unwrap_or_default();
+                panic!("{} does not come up: {log}", self.name);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Ok(process)
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -5,6 +5,7 @@ mod bench;
 mod churn;
 mod clocks;
 mod crash;
+mod credentials;
 mod lab;
 mod lab_figures;
 mod lab_write;

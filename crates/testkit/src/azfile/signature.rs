@@ -37,6 +37,7 @@ pub struct Needs {
     pub resource: char,
 }
 
+#[derive(Clone)]
 pub struct Account {
     pub name: String,
     /// Base64.

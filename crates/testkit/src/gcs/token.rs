@@ -33,7 +33,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 pub struct Issuer {
     /// Of this server.
     url: String,
-    public: Vec<u8>,
+    public: Mutex<Vec<u8>>,
     seconds: AtomicU64,
     issued: AtomicU64,
     good: Mutex<HashSet<String>>,
@@ -71,7 +71,7 @@ fn refused(code: &str, why: &str) -> Answer {
 
 impl Issuer {
     pub fn new(url: String) -> Result<Issuer, NotRun> {
-        let public = public_of(&key()?);
+        let public = Mutex::new(public_of(&key()?));
         let (seconds, issued) = (AtomicU64::new(3599), AtomicU64::new(0));
         Ok(Issuer { url, public, seconds, issued, good: Mutex::default() })
     }
@@ -82,6 +82,12 @@ impl Issuer {
 
     pub fn issued(&self) -> u64 {
         self.issued.load(Ordering::Relaxed)
+    }
+
+    /// The service account has this key (PEM) from now on, and no other one.
+    pub fn change_key(&self, pem: &str) {
+        *self.public.lock().unwrap_or_else(PoisonError::into_inner) = public_of(pem);
+        self.revoke_all();
     }
 
     pub fn revoke_all(&self) {
@@ -164,7 +170,8 @@ impl Issuer {
         let (head, claims) = said.split_once('.').ok_or("Invalid JWT")?;
         let bytes = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|e| e.to_string());
         let value = |text: &str| serde_json::from_slice::<Value>(&bytes(text)?).map_err(|e| e.to_string());
-        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &self.public);
+        let public = self.public.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public);
         public.verify(said.as_bytes(), &bytes(signature)?).map_err(|_| "Invalid JWT Signature.")?;
         let (head, claims) = (value(head)?, value(claims)?);
         let now = now().timestamp();
