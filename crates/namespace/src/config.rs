@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use origin::Origin;
 
-/// A name takes about 20 bytes of memory while its directory is listed, and some hundred in the database.
+/// A name takes about 20 bytes of memory while its directory is listed, and some 360 in the database.
 pub const DIRECTORY_NAMES_MAX: u64 = 5_000_000;
 
 /// How long what was learnt of an object counts as true.
