@@ -104,9 +104,9 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("--mount", old.mount == new.mount);
     let of_s3 = |settings: &Settings| {
         let s3 = settings.s3.as_ref()?;
-        Some(format!("{:?}", (s3.listen, &s3.region, &s3.buckets, &s3.certificate)))
+        Some(format!("{:?}", (s3.listen, &s3.region, &s3.domain, &s3.buckets, &s3.certificate)))
     };
-    compare("[s3] listen, region, certificate, [[s3.bucket]]", of_s3(old) == of_s3(new));
+    compare("[s3] listen, region, domain, certificate, [[s3.bucket]]", of_s3(old) == of_s3(new));
     for junction in &new.junctions {
         match old.junctions.iter().find(|known| known.path == junction.path) {
             None => keys.push(format!("[[junction]] {} (added)", junction.path)),

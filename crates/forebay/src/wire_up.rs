@@ -284,6 +284,7 @@ async fn s3_server(
         listen: s3.listen,
         region: s3.region.clone(),
         keys: s3.keys.clone(),
+        domain: s3.domain.clone(),
         buckets: s3.buckets.clone(),
         certificate: s3.certificate.clone(),
         facts: settings.dir.join("s3.redb"),

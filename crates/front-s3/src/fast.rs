@@ -4,6 +4,7 @@
 //!
 //! The signature is verified by the same `verify`, the object found and its answer headed by the same functions as there.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +87,9 @@ pub async fn serve(
         peer.slot.is_active();
         wait = shared.config.head_timeout;
         let begun = Instant::now();
-        let Some(asked) = Asked::parse(&buffer[..length]) else { return Some((buffer, stream)) };
+        let Some(asked) = Asked::parse(&buffer[..length], shared.config.domain.as_deref()) else {
+            return Some((buffer, stream));
+        };
         let Some(answer) = answer(shared, peer, &asked).await else { return Some((buffer, stream)) };
         buffer.advance(length);
         let method = if asked.method == Method::HEAD { "HEAD" } else { "GET" };
@@ -144,7 +147,7 @@ struct Asked {
 
 impl Asked {
     /// `None`: something else, or not understood.
-    fn parse(bytes: &[u8]) -> Option<Asked> {
+    fn parse(bytes: &[u8], domain: Option<&str>) -> Option<Asked> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         // Bare line feeds may end it earlier: what comes behind is another request's, or a body.
@@ -182,7 +185,11 @@ impl Asked {
         if map.get_all(HOST).iter().count() != 1 || map.get_all(RANGE).iter().count() > 1 {
             return None;
         }
-        let decoded = String::from_utf8(decode(path)).ok()?;
+        let place = match crate::vhost::bucket_of(map.get(HOST)?.to_str().ok()?, domain) {
+            Some(bucket) => Cow::from(crate::vhost::with_bucket(&bucket, path)),
+            None => Cow::from(path),
+        };
+        let decoded = String::from_utf8(decode(&place)).ok()?;
         let (bucket, key) = decoded.strip_prefix('/')?.split_once('/')?;
         let is_object = !key.is_empty() && !key.ends_with('/') && crate::is_bucket_name(bucket);
         is_object.then(|| Asked {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use fair::Room;
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, RANGE,
-    TRANSFER_ENCODING,
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HOST,
+    RANGE, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as HttpBody;
@@ -30,7 +30,8 @@ use crate::peer::Peer;
 use crate::rest;
 use crate::route::{self, Judged, Level, Unset};
 use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, decode, is_auth_parameter, verify};
-use crate::{range, tree};
+use crate::{Config, Shared};
+use crate::{range, tree, vhost};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
@@ -63,7 +64,8 @@ where
     peer.slot.is_active();
     let begun = Instant::now();
     // An answer that is made as a whole takes room before it is.
-    let room = match is_listing(&request) {
+    let path = addressed(&shared.config, request.headers(), request.uri());
+    let room = match is_listing(&request, &path) {
         true => peer.replies.take(LISTING_BYTES).await,
         false => Room::default(),
     };
@@ -71,7 +73,7 @@ where
     let waits = request.headers().contains_key(EXPECT);
     let (parts, body) = request.into_parts();
     let (body, rest) = rest::lend(body, waits);
-    let admitted = admit(shared, peer, Request::from_parts(parts, body)).await;
+    let admitted = admit(shared, peer, Request::from_parts(parts, body), &path).await;
     let answered = match admitted {
         Ok(request) => protocol.call(request).await.map_err(|e| {
             debug!("an answer could not be written: {e:?}");
@@ -98,9 +100,18 @@ where
 }
 
 /// Of what is not an object: names of buckets, keys, uploads or parts.
-fn is_listing<B>(request: &Request<B>) -> bool {
+fn is_listing<B>(request: &Request<B>, path: &str) -> bool {
     let is_of_parts = || Query::parse(request.uri().query().unwrap_or_default()).has("uploadId");
-    *request.method() == Method::GET && (Level::of(request.uri().path()) != Level::Object || is_of_parts())
+    *request.method() == Method::GET && (Level::of(path) != Level::Object || is_of_parts())
+}
+
+/// The path, with the bucket also where the host names it.
+fn addressed(config: &Config, headers: &HeaderMap, uri: &Uri) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    match vhost::bucket_of(host, config.domain.as_deref()) {
+        Some(bucket) => vhost::with_bucket(&bucket, uri.path()),
+        None => uri.path().to_owned(),
+    }
 }
 
 fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
@@ -150,7 +161,13 @@ pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, R
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
-async fn admit<B>(shared: &Arc<Shared>, peer: &Arc<Peer>, request: Request<B>) -> Result<Request<Body>>
+/// `path`: where it goes; what is signed is the path as it was sent.
+async fn admit<B>(
+    shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
+    request: Request<B>,
+    path: &str,
+) -> Result<Request<Body>>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
@@ -162,10 +179,10 @@ where
     let query = Query::parse(query);
     take_headers(&query, &mut parts.headers)?;
     refuse_wishes(&parts.headers)?;
-    let level = Level::of(parts.uri.path());
+    let level = Level::of(path);
     match route::judge(&parts.method, level, &query) {
         Judged::Offered => {}
-        Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, parts.uri.path(), unset).await),
+        Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, path, unset).await),
         Judged::Twice(name) => {
             let message = format!("the parameter {name} is there twice");
             return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, message));
@@ -204,7 +221,7 @@ where
         let (bytes, room) = whole(checked, length, sums).await?;
         (Body::from(bytes), Some(Arc::new(room)))
     };
-    parts.uri = without_signature(&parts.uri, &query)?;
+    parts.uri = without_signature(path, &query)?;
     strip(&mut parts.headers, length);
     parts.extensions.insert(Asker { key: verified.key, trailer, peer: peer.clone(), _room: room });
     Ok(Request::from_parts(parts, body))
@@ -313,9 +330,8 @@ where
     Ok((bytes.into(), body.take_room()))
 }
 
-fn without_signature(uri: &Uri, query: &Query) -> Result<Uri> {
+fn without_signature(path: &str, query: &Query) -> Result<Uri> {
     let kept = query.without(|name| is_auth_parameter(name) || is_header(name));
-    let path = uri.path();
     let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") };
     Uri::try_from(text).map_err(|_| S3ErrorCode::InvalidURI.into())
 }

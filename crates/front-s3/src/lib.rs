@@ -35,6 +35,7 @@ mod tls;
 mod tree;
 pub mod verify;
 mod walk;
+mod vhost;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -62,6 +63,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// That requests must be signed for.
     pub region: String,
+    /// Hosts below it name buckets; in lower case.
+    pub domain: Option<String>,
     pub keys: Keys,
     pub buckets: BucketMap,
     /// Absent: plain HTTP.
@@ -85,6 +88,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             region: "us-east-1".to_owned(),
+            domain: None,
             keys: Keys::default(),
             buckets: BucketMap::Top,
             certificate: None,

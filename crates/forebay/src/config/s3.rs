@@ -12,6 +12,8 @@ pub struct S3 {
     pub listen: Option<Address>,
     /// That clients sign for.
     pub region: Option<String>,
+    /// Hosts below it name buckets.
+    pub domain: Option<String>,
     /// Files in PEM; both or neither.
     pub certificate: Option<PathBuf>,
     pub private_key: Option<PathBuf>,

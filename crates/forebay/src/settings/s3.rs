@@ -1,7 +1,7 @@
 //! From `[s3]` and `--s3` to what the S3 front takes.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use front_s3::{AccessKey, BucketMap, Buckets, Certificate, Keys, Secret};
@@ -23,6 +23,7 @@ pub struct S3Settings {
     pub keys: Keys,
     pub buckets: BucketMap,
     pub certificate: Option<Certificate>,
+    pub domain: Option<String>,
 }
 
 impl S3Settings {
@@ -66,8 +67,24 @@ impl S3Settings {
         }
         let buckets = buckets(typed.bucket)?;
         check_rights(&keys, &buckets, junctions)?;
-        Ok(Some(S3Settings { listen, region, keys: Keys::new(keys), buckets, certificate }))
+        let domain = typed.domain.map(domain).transpose()?;
+        Ok(Some(S3Settings { listen, region, keys: Keys::new(keys), buckets, certificate, domain }))
     }
+}
+
+/// In lower case.
+fn domain(typed: String) -> Result<String> {
+    let is_label = |label: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_letter)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if typed.len() > 253 || !typed.split('.').all(is_label) || typed.parse::<IpAddr>().is_ok() {
+        return refuse(format!("\"{typed}\" is no domain; write a name such as \"s3.example\""));
+    }
+    Ok(typed.to_ascii_lowercase())
 }
 
 fn buckets(typed: Vec<config::Bucket>) -> Result<BucketMap> {
@@ -234,6 +251,8 @@ mod tests {
             (format!("{listen}{key}{key}"), "twice"),
             (format!("{listen}certificate = \"x\"\n{key}"), "private_key"),
             (format!("{listen}region = \"\"\n{key}"), "us-east-1"),
+            (format!("{listen}domain = \"10.0.0.1\"\n{key}"), "s3.example"),
+            (format!("{listen}domain = \".s3.example\"\n{key}"), "s3.example"),
             (format!("{listen}{key}[[s3.bucket]]\nname = \"A\"\npath = \"/a\"\n"), "lower-case"),
             (format!("{listen}{key}[[s3.bucket]]\nname = \"abc\"\npath = \"a\"\n"), "absolute"),
             (format!("{listen}[[s3.key]]\nid = \"AKID\"\n"), "secret_file"),

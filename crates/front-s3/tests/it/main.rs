@@ -14,3 +14,4 @@ mod part_sums;
 mod served;
 mod sign;
 mod signatures;
+mod virtual_hosts;
