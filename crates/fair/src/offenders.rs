@@ -39,6 +39,11 @@ pub enum Offence {
     Malformed,
     /// No TLS was agreed on.
     Handshake,
+    /// Its requests are not signed, or not rightly; they are refused, its connections stay.
+    Unsigned,
+    UnknownKey,
+    WrongSignature,
+    WrongClock,
 }
 
 impl Offence {
@@ -50,6 +55,10 @@ impl Offence {
             Offence::SlowReader => "slow_reader",
             Offence::Malformed => "malformed",
             Offence::Handshake => "handshake",
+            Offence::Unsigned => "unsigned",
+            Offence::UnknownKey => "unknown_key",
+            Offence::WrongSignature => "wrong_signature",
+            Offence::WrongClock => "wrong_clock",
         }
     }
 
@@ -62,6 +71,12 @@ impl Offence {
             Offence::SlowReader => "it does not take its answers; its connections are closed",
             Offence::Malformed => "what it sends is no request; its connections are closed",
             Offence::Handshake => "it opens connections and agrees on no TLS; they are closed",
+            Offence::Unsigned => "its requests are not signed; they are refused",
+            Offence::UnknownKey => "it signs with an access key that is not known; its requests are refused",
+            Offence::WrongSignature => {
+                "its signatures are wrong (secret key, region or form); its requests are refused"
+            }
+            Offence::WrongClock => "its clock differs by too much; its requests are refused",
         }
     }
 }

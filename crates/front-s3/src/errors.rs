@@ -106,6 +106,9 @@ pub fn refusal(refusal: &Refusal) -> S3Error {
             (Code::InvalidRequest, "sign with AWS4-HMAC-SHA256 (signature version 4)".into())
         }
         Refusal::Malformed(what) => (Code::AuthorizationHeaderMalformed, format!("the signature: {what}")),
+        Refusal::SecurityToken => {
+            (Code::InvalidToken, "access keys have no security token here; send none".to_owned())
+        }
         Refusal::UnknownKey => (Code::InvalidAccessKeyId, "this access key is not known here".to_owned()),
         Refusal::WrongRegion { expected } => {
             let message = format!("the region of the signature is wrong; expecting '{expected}'");

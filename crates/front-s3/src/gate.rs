@@ -20,13 +20,14 @@ use tracing::debug;
 use crate::Shared;
 use crate::body::{BodyError, CheckedBody, Trailer};
 use crate::checksums::{self, Sums};
+use crate::explained::explain;
 use crate::errors::{self, Result, not_offered};
 use crate::intake::Intake;
 use crate::keys::{AccessKey, Right};
 use crate::listed::Listed;
 use crate::metrics::{MethodLabels, StatusLabels};
 use crate::ops::Asker;
-use crate::peer::Peer;
+use crate::peer::{FRONT, Peer};
 use crate::rest;
 use crate::route::{self, Judged, Level, Unset};
 use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, decode, is_auth_parameter, verify};
@@ -87,6 +88,7 @@ where
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     let id = HeaderValue::try_from(shared.unique.next()).expect("hexadecimal digits");
+    response = explain(response, &id, method == "HEAD");
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
     rest.take_in().await;
@@ -147,8 +149,8 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Who asks, if the signature says so. Who is refused is counted.
-fn verified(shared: &Shared, head: &Head<'_>) -> Result<Verified> {
+/// Who asks, if the signature says so. Who is refused is counted, and named in the log.
+fn verified(shared: &Shared, peer: &Peer, head: &Head<'_>) -> Result<Verified> {
     look(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
         errors::refusal(&refused)
@@ -156,6 +158,7 @@ fn verified(shared: &Shared, head: &Head<'_>) -> Result<Verified> {
 }
 
 pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, Refusal> {
+        shared.refusals.note(FRONT, peer.address, refused.offence());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let expected = Expected { region: shared.config.region.clone() };
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
@@ -175,7 +178,7 @@ where
     refuse_forms(&parts.method, &parts.headers)?;
     let query = parts.uri.query().unwrap_or_default();
     let head = Head { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers };
-    let verified = verified(shared, &head)?;
+    let verified = verified(shared, peer, &head)?;
     let query = Query::parse(query);
     take_headers(&query, &mut parts.headers)?;
     refuse_wishes(&parts.headers)?;
@@ -184,6 +187,7 @@ where
         Judged::Offered => {}
         Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, path, unset).await),
         Judged::Twice(name) => {
+    demand_owner(&parts.headers, &verified.key)?;
             let message = format!("the parameter {name} is there twice");
             return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, message));
         }
@@ -290,15 +294,31 @@ fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
             || name.starts_with("x-amz-server-side-encryption")
             || name.starts_with("x-amz-copy-source-server-side-encryption")
     };
-    match headers.keys().map(HeaderName::as_str).find(is_wish) {
-        Some(name) => Err(errors::header_not_offered(name)),
-        None => Ok(()),
+    if let Some(name) = headers.keys().map(HeaderName::as_str).find(is_wish) {
+        return Err(errors::header_not_offered(name));
+    }
+    if headers.get_all("x-amz-storage-class").iter().any(|class| class != "STANDARD") {
+        let message = "there is one storage class here: STANDARD";
+        return Err(S3Error::with_message(S3ErrorCode::InvalidStorageClass, message));
     }
 }
 
 /// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
 async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) -> S3Error {
     let path = String::from_utf8_lossy(&decode(path)).into_owned();
+    Ok(())
+}
+
+/// Who says whose bucket it must be. All buckets are owned by who asks, as listings tell: by the id of the access key.
+fn demand_owner(headers: &HeaderMap, key: &AccessKey) -> Result<()> {
+    let names = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
+    let mut expected = names.iter().flat_map(|name| headers.get_all(*name));
+    if expected.any(|owner| owner.as_bytes() != key.id.as_bytes()) {
+        let message =
+            "the owner of the bucket is not the one that was expected; here it is the access key's id";
+        return Err(S3Error::with_message(S3ErrorCode::AccessDenied, message));
+    }
+    Ok(())
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     let found = tree::bucket(&shared.vfs, &shared.config.buckets, key, name, Right::Read).await;
     if let Err(error) = found {

@@ -11,6 +11,7 @@ mod completed;
 mod date;
 mod draft;
 mod errors;
+mod explained;
 mod facts;
 mod fast;
 mod gate;
@@ -42,7 +43,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Common, Slots};
+use fair::{Common, Offenders, Slots};
 use s3s::service::S3Service;
 use vfs::Vfs;
 
@@ -112,6 +113,8 @@ struct Shared {
     locks: NameLocks,
     uploads: ops::Uploads,
     metrics: Arc<Metrics>,
+    /// Who signs wrongly: for the log, which it keeps bounded. Nobody else suffers by it, so it raises no alarm.
+    refusals: Offenders,
     slots: Arc<Slots>,
     /// Of connections that have not agreed on TLS yet.
     handshakes: Arc<Slots>,

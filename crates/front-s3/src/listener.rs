@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Admission, Limits, Offence, Slots};
+use fair::{Admission, Limits, Offence, Offenders, Slots};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -65,6 +65,7 @@ impl S3Server {
             metrics: Arc::new(Metrics::default()),
             slots: Slots::new(limits(&config)),
             handshakes: Slots::new(HANDSHAKES),
+            refusals: Offenders::default(),
             config,
         });
         Ok(S3Server { listener, tls, shared })

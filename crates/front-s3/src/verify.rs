@@ -11,6 +11,7 @@ mod scope;
 
 use std::sync::Arc;
 
+use fair::Offence;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, Method};
 use sha2::{Digest, Sha256};
@@ -18,6 +19,7 @@ use subtle::ConstantTimeEq;
 
 use crate::keys::{AccessKey, Keys, Secret};
 
+use canonical::Blanks;
 pub use canonical::{Query, decode, encode};
 pub use request::{Claim, is_auth_parameter};
 pub use scope::{AmzDate, Scope};
@@ -78,6 +80,8 @@ pub enum Refusal {
     /// More than one way to sign, or one that is not understood: what is wrong with it.
     Malformed(&'static str),
     UnknownKey,
+    /// A token of a temporary key came with it; there are none here.
+    SecurityToken,
     /// Signed for another region than this.
     WrongRegion {
         expected: String,
@@ -91,6 +95,18 @@ pub enum Refusal {
     UnsignedHeader(String),
     /// A kind of signed body that is not known.
     UnknownPayload,
+}
+
+impl Refusal {
+    /// As the log and the metrics have it.
+    pub fn offence(&self) -> Offence {
+        match self {
+            Refusal::Anonymous => Offence::Unsigned,
+            Refusal::UnknownKey => Offence::UnknownKey,
+            Refusal::Skewed => Offence::WrongClock,
+            _ => Offence::WrongSignature,
+        }
+    }
 }
 
 /// `now`: seconds since 1970.
@@ -110,11 +126,19 @@ pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Re
     claim.demand_time(now)?;
     claim.demand_covered(head)?;
     let key = keys.get(&claim.key_id).ok_or(Refusal::UnknownKey)?;
-    let canonical = canonical::request(head, &query, &claim).ok_or(Refusal::WrongSignature)?;
     let signing_key = signing_key(&key.secret, scope);
-    let text = string_to_sign("AWS4-HMAC-SHA256", &claim.date, scope, &[&hex(&Sha256::digest(canonical))]);
-    if !matches(&signing_key, &text, &claim.signature) {
+    let is_right = |blanks: Blanks| {
+        let Some(canonical) = canonical::request(head, &query, &claim, blanks) else { return false };
+        let hash = hex(&Sha256::digest(canonical));
+        let text = string_to_sign("AWS4-HMAC-SHA256", &claim.date, scope, &[&hash]);
+        matches(&signing_key, &text, &claim.signature)
+    };
+    let is_signed = is_right(Blanks::Spaces) || claim.has_tab(head) && is_right(Blanks::All);
+    if !is_signed {
         return Err(Refusal::WrongSignature);
+    }
+    if claim.has_token(head, &query) {
+        return Err(Refusal::SecurityToken);
     }
     let signer = ChunkSigner {
         key: signing_key,

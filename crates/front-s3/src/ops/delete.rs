@@ -13,6 +13,7 @@ use types::ErrorKind;
 use super::{Work, demand_version};
 use crate::errors::{Result, s3};
 use crate::keys::Right;
+use crate::explained::message_of;
 use crate::object::Conditions;
 use crate::tree::{self, Bucket};
 
@@ -108,7 +109,7 @@ fn failure(key: String, version_id: Option<String>, error: &S3Error) -> Failure 
     Failure {
         key: Some(key),
         code: Some(error.code().as_str().to_owned()),
-        message: error.message().map(str::to_owned),
+        message: Some(error.message().unwrap_or_else(|| message_of(error.code().as_str())).to_owned()),
         version_id,
     }
 }

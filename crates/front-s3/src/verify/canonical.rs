@@ -94,8 +94,17 @@ fn encode_onto(text: &mut String, bytes: &[u8], keep_slashes: bool) {
     }
 }
 
+/// What of a header's value is written as one space when it is signed, however long. Signers differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blanks {
+    /// As the specification has it, and Amazon's own SDK for Go.
+    Spaces,
+    /// Tabs too: botocore and MinIO's SDKs.
+    All,
+}
+
 /// `None` if a signed header is not there.
-pub fn request(head: &Head<'_>, query: &Query, claim: &Claim) -> Option<String> {
+pub fn request(head: &Head<'_>, query: &Query, claim: &Claim, blanks: Blanks) -> Option<String> {
     let mut text = String::with_capacity(1024);
     text.push_str(head.method.as_str());
     text.push('\n');
@@ -106,7 +115,7 @@ pub fn request(head: &Head<'_>, query: &Query, claim: &Claim) -> Option<String> 
     for name in &claim.signed_headers {
         text.push_str(name);
         text.push(':');
-        put_values(&mut text, head.headers, name)?;
+        put_values(&mut text, head.headers, name, blanks)?;
         text.push('\n');
     }
     text.push('\n');
@@ -135,16 +144,17 @@ fn put_query(text: &mut String, query: &Query) {
     }
 }
 
-/// Of a header that comes more than once: in their order, with commas. Runs of spaces are one. `None` if there is none, or
+/// Of a header that comes more than once: in their order, with commas. Runs of blanks are one. `None` if there is none, or
 /// one is no text.
-fn put_values(text: &mut String, headers: &HeaderMap, name: &str) -> Option<()> {
+fn put_values(text: &mut String, headers: &HeaderMap, name: &str, blanks: Blanks) -> Option<()> {
+    let is_blank = |c: char| c == ' ' || c == '\t' && blanks == Blanks::All;
     let mut is_there = false;
     for value in headers.get_all(name) {
         let value = std::str::from_utf8(value.as_bytes()).ok()?;
         if std::mem::replace(&mut is_there, true) {
             text.push(',');
         }
-        for (count, word) in value.split(' ').filter(|word| !word.is_empty()).enumerate() {
+        for (count, word) in value.split(is_blank).filter(|word| !word.is_empty()).enumerate() {
             text.extend([if count > 0 { " " } else { "" }, word]);
         }
     }

@@ -143,6 +143,18 @@ impl Claim {
         }
     }
 
+    /// A value that is signed has a tab, which signers write in two ways.
+    pub fn has_tab(&self, head: &Head<'_>) -> bool {
+        let values = self.signed_headers.iter().flat_map(|name| head.headers.get_all(name.as_str()));
+        values.into_iter().any(|value| value.as_bytes().contains(&b'\t'))
+    }
+
+    /// A client without one may send an empty one.
+    pub fn has_token(&self, head: &Head<'_>, query: &Query) -> bool {
+        let by_header = head.headers.get_all("x-amz-security-token").iter().any(|value| !value.is_empty());
+        by_header || query.0.iter().any(|(name, value)| name == b"X-Amz-Security-Token" && !value.is_empty())
+    }
+
     /// Where it goes, and all that S3 gives a meaning of its own.
     pub fn demand_covered(&self, head: &Head<'_>) -> Result<(), Refusal> {
         let covered = |name: &str| self.signed_headers.iter().any(|signed| signed == name);

@@ -12,6 +12,7 @@ mod objects;
 mod offered;
 mod part_sums;
 mod served;
+mod refusals;
 mod sign;
 mod signatures;
 mod virtual_hosts;

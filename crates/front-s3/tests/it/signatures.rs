@@ -12,7 +12,13 @@ const REQUESTS: usize = 1_050;
 
 /// All that is logged, at every level.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("not poisoned")).into_owned()
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -271,7 +277,7 @@ async fn whatever_is_altered_is_refused_and_changes_nothing_and_no_log_tells_a_s
         anonymous.set("host", &client.address.to_string());
         assert_eq!(client.send_raw(&anonymous).await.code(), "AccessDenied");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("s3s") || log.len() > 1000, "something was logged");
     assert!(!log.contains(SECRET));
     for right in right_ones {
