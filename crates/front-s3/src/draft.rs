@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -28,6 +28,8 @@ const PUBLISHED_PAUSES_MS: [u64; 4] = [50, 200, 800, 3200];
 pub struct Unique {
     key: [u8; 16],
     count: AtomicU64,
+    /// Of the last that was made to be in order.
+    last: AtomicU64,
 }
 
 impl Unique {
@@ -35,7 +37,7 @@ impl Unique {
         let mut key = [0; 16];
         let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key));
         read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
-        Ok(Unique { key, count: AtomicU64::new(0) })
+        Ok(Unique { key, count: AtomicU64::new(0), last: AtomicU64::new(0) })
     }
 
     /// 32 hexadecimal digits.
@@ -44,6 +46,20 @@ impl Unique {
         hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
         hex(&hasher.finish128().as_bytes())
     }
+
+    /// The same, in the order in which they are made, at this time (nanoseconds since 1970) and those after.
+    pub fn next_in_order(&self, now: u64) -> String {
+        let next = |last: u64| Some(now.max(last.saturating_add(1)));
+        let (Ok(last) | Err(last)) = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let rest = self.next();
+        format!("{:016x}{}", now.max(last.saturating_add(1)), &rest[..16])
+    }
+}
+
+/// Since 1970.
+pub fn now_nanos() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// In which way a draft takes its name.

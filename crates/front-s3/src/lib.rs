@@ -35,8 +35,8 @@ mod route;
 mod tls;
 mod tree;
 pub mod verify;
-mod walk;
 mod vhost;
+mod walk;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,9 +49,8 @@ use vfs::Vfs;
 
 pub use keys::{AccessKey, Buckets, Keys, Secret};
 pub use listener::S3Server;
-pub use s3s::path::check_bucket_name as is_bucket_name;
 pub use tls::Certificate;
-pub use tree::BucketMap;
+pub use tree::{BucketMap, is_bucket_name};
 
 use date::Dates;
 use draft::Unique;
@@ -113,9 +112,9 @@ struct Shared {
     locks: NameLocks,
     uploads: ops::Uploads,
     metrics: Arc<Metrics>,
+    slots: Arc<Slots>,
     /// Who signs wrongly: for the log, which it keeps bounded. Nobody else suffers by it, so it raises no alarm.
     refusals: Offenders,
-    slots: Arc<Slots>,
     /// Of connections that have not agreed on TLS yet.
     handshakes: Arc<Slots>,
 }

@@ -2,6 +2,7 @@
 //! asked for; who asks was verified before it (`gate.rs`) and travels with the request.
 
 mod attributes;
+mod buckets;
 mod copy;
 mod delete;
 mod get;
@@ -9,6 +10,7 @@ mod list;
 mod multipart;
 mod put;
 mod tags;
+mod versions;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,15 +21,15 @@ use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response};
 use tokio::sync::{Mutex, MutexGuard};
-use types::{Caller, FileId, Name, SetAttr};
+use types::{Caller, FileId, Name};
 
 use crate::Shared;
 use crate::body::Trailer;
-use crate::errors::{Result, s3};
+use crate::errors::Result;
 use crate::facts::Headers;
 use crate::kept;
 use crate::keys::{AccessKey, Right};
-use crate::object::{Object, last_modified};
+use crate::object::Object;
 use crate::peer::Peer;
 use crate::tree::{self, Bucket};
 
@@ -88,6 +90,11 @@ impl Work {
         let key = tree::parse_key(key)?;
         let node = tree::find(&self.shared.vfs, self.caller(), bucket, &key).await?;
         Ok(self.object_of(node))
+    }
+
+    /// Of all that there is, for who asks.
+    fn owner(&self) -> Owner {
+        Owner { id: Some(self.asker.key.id.clone()), display_name: Some(self.asker.key.id.clone()) }
     }
 
     fn object_of(&self, node: vfs::Node) -> Object {
@@ -160,19 +167,7 @@ impl S3 for Service {
         request: S3Request<ListBucketsInput>,
     ) -> s3s::S3Result<S3Response<ListBucketsOutput>> {
         let work = Work::of(self, &request)?;
-        let (vfs, map) = (&work.shared.vfs, &work.shared.config.buckets);
-        let found = tree::buckets(vfs, map, &work.asker.key).await?;
-        let buckets = found.into_iter().map(|bucket| s3s::dto::Bucket {
-            name: Some(bucket.name),
-            creation_date: Some(last_modified(&bucket.root)),
-            bucket_region: None,
-        });
-        let owner = Owner { id: Some(work.asker.key.id.clone()), display_name: None };
-        answer(ListBucketsOutput {
-            buckets: Some(buckets.collect()),
-            owner: Some(owner),
-            ..ListBucketsOutput::default()
-        })
+        answer(work.list_buckets(request.input).await?)
     }
 
     async fn head_bucket(
@@ -227,8 +222,8 @@ impl S3 for Service {
         request: S3Request<DeleteBucketInput>,
     ) -> s3s::S3Result<S3Response<DeleteBucketOutput>> {
         let work = Work::of(self, &request)?;
-        work.bucket(&request.input.bucket, Right::Write).await?;
-        work.remove_bucket(&request.input.bucket).await?;
+        let bucket = work.bucket(&request.input.bucket, Right::Write).await?;
+        to_its_end(async move { work.remove_bucket(&bucket).await }).await?;
         answer(DeleteBucketOutput {})
     }
 
@@ -246,6 +241,14 @@ impl S3 for Service {
     ) -> s3s::S3Result<S3Response<ListObjectsV2Output>> {
         let work = Work::of(self, &request)?;
         answer(work.list_objects_v2(request.input).await?)
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> s3s::S3Result<S3Response<ListObjectVersionsOutput>> {
+        let work = Work::of(self, &request)?;
+        answer(work.list_versions(request.input).await?)
     }
 
     async fn get_object(
@@ -388,34 +391,5 @@ impl S3 for Service {
     ) -> s3s::S3Result<S3Response<ListMultipartUploadsOutput>> {
         let work = Work::of(self, &request)?;
         answer(work.list_uploads(request.input).await?)
-    }
-}
-
-impl Work {
-    /// Where every directory at the top is a bucket, a new one makes a bucket.
-    async fn make_bucket(&self, name: &str) -> Result<()> {
-        let name = self.bucket_name(name)?;
-        let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-        let vfs = &self.shared.vfs;
-        vfs.mkdir(self.caller(), vfs.root(), &name, set).await.map_err(s3)?;
-        Ok(())
-    }
-
-    async fn remove_bucket(&self, name: &str) -> Result<()> {
-        let name = self.bucket_name(name)?;
-        let vfs = &self.shared.vfs;
-        self.remove_upload_directory(&name).await;
-        vfs.rmdir(self.caller(), vfs.root(), &name).await.map_err(s3)?;
-        Ok(())
-    }
-
-    fn bucket_name(&self, name: &str) -> Result<Name> {
-        match self.shared.config.buckets {
-            tree::BucketMap::Top => Name::new(name.as_bytes().to_vec()).map_err(s3),
-            tree::BucketMap::Named(_) => Err(S3Error::with_message(
-                S3ErrorCode::AccessDenied,
-                "the buckets are those of the configuration; none is made or removed by requests",
-            )),
-        }
     }
 }

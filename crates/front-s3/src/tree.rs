@@ -13,8 +13,6 @@ use crate::keys::{AccessKey, Right};
 
 /// Directories that come and go while a key is put below them: tried so often.
 pub const TRIES_MAX: usize = 4;
-/// Buckets that are listed.
-const BUCKETS_MAX: usize = 10_000;
 
 /// Which directories are buckets.
 #[derive(Clone, Debug)]
@@ -31,8 +29,16 @@ pub struct Bucket {
     pub root: Node,
 }
 
+/// S3's own rules. (The protocol crate overlooks hyphens beside periods.)
+pub fn is_bucket_name(name: &str) -> bool {
+    s3s::path::check_bucket_name(name) && !name.contains(".-") && !name.contains("-.")
+}
+
 /// Opens the bucket for `key`, if it may.
 pub async fn bucket(vfs: &Vfs, map: &BucketMap, key: &AccessKey, name: &str, right: Right) -> Result<Bucket> {
+    if !is_bucket_name(name) {
+        return Err(S3ErrorCode::InvalidBucketName.into());
+    }
     if !key.may(right, name) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
@@ -54,14 +60,38 @@ fn bucket_error(error: types::Error) -> S3Error {
     }
 }
 
-/// Names of the buckets that `key` sees, with their directories, in order.
-pub async fn buckets(vfs: &Vfs, map: &BucketMap, key: &AccessKey) -> Result<Vec<Bucket>> {
-    let mut found = Vec::new();
+/// Which buckets are listed.
+#[derive(Clone, Debug)]
+pub struct WantedBuckets {
+    pub prefix: String,
+    /// The first name that may be told.
+    pub from: Vec<u8>,
+    pub max: usize,
+}
+
+impl WantedBuckets {
+    fn has(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix) && name.as_bytes() >= self.from.as_slice()
+    }
+}
+
+/// The first buckets of those that are wanted and that `key` sees, with their directories, in order; one more than `max`
+/// if there are more.
+pub async fn buckets(
+    vfs: &Vfs,
+    map: &BucketMap,
+    key: &AccessKey,
+    wanted: &WantedBuckets,
+) -> Result<Vec<Bucket>> {
+    let mut found = BTreeMap::new();
     match map {
         BucketMap::Named(named) => {
-            for (name, path) in named.iter().filter(|(name, _)| key.sees(name)) {
+            for (name, path) in named.iter().filter(|(name, _)| key.sees(name) && wanted.has(name)) {
+                if found.len() > wanted.max {
+                    break;
+                }
                 match vfs.resolve(path.as_bytes()).await {
-                    Ok(root) => found.push(Bucket { name: name.clone(), root }),
+                    Ok(root) => drop(found.insert(name.clone(), root)),
                     // The others are there.
                     Err(e) => tracing::warn!("bucket {name}: {e}"),
                 }
@@ -76,20 +106,24 @@ pub async fn buckets(vfs: &Vfs, map: &BucketMap, key: &AccessKey) -> Result<Vec<
                     if let Ok(name) = std::str::from_utf8(&item.name)
                         && let Some(root) = &item.node
                         && root.attr.is_dir()
-                        && s3s::path::check_bucket_name(name)
+                        && is_bucket_name(name)
                         && key.sees(name)
+                        && wanted.has(name)
                     {
-                        found.push(Bucket { name: name.to_owned(), root: root.clone() });
+                        found.insert(name.to_owned(), root.clone());
+                    }
+                    // They come in any order.
+                    if found.len() > wanted.max + 1 {
+                        found.pop_last();
                     }
                 }
-                if listing.eof || found.len() >= BUCKETS_MAX {
+                if listing.eof {
                     break;
                 }
             }
-            found.sort_by(|one, other| one.name.cmp(&other.name));
         }
     }
-    Ok(found)
+    Ok(found.into_iter().map(|(name, root)| Bucket { name, root }).collect())
 }
 
 pub fn parse_key(text: &str) -> Result<Key> {

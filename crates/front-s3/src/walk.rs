@@ -350,15 +350,27 @@ fn is_never_reached(kind: ErrorKind) -> bool {
     )
 }
 
-/// Keys are UTF-8, and in XML without control characters.
+/// Keys are UTF-8, and in XML without control characters, but for tab, line feed and carriage return.
 fn can_be_told(name: &[u8], as_xml: bool) -> bool {
-    let has_no_way = |c: char| matches!(c, '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+    let has_no_way =
+        |c: char| matches!(c, '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}') && !matches!(c, '\t' | '\n' | '\r');
     std::str::from_utf8(name).is_ok_and(|name| !as_xml || !name.contains(has_no_way))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tabs_and_line_ends_can_be_told_in_xml_and_other_control_characters_in_urls_alone() {
+        for (name, in_xml) in
+            [("a\tb\nc\rd", true), ("a\x1fb", false), ("a\x0bb", false), ("a\u{ffff}", false)]
+        {
+            assert_eq!(can_be_told(name.as_bytes(), true), in_xml, "{name:?}");
+            assert!(can_be_told(name.as_bytes(), false), "{name:?}");
+        }
+        assert!(!can_be_told(b"\xff", false));
+    }
 
     #[test]
     fn what_comes_after_all_that_begin_so() {

@@ -15,43 +15,39 @@ use crate::walk::{Listed, Page, Walk, Wanted, after_prefix, common_prefix};
 pub const KEYS_MAX: i32 = 1000;
 
 /// What both versions have in common.
-struct Question {
-    bucket: String,
-    prefix: Option<String>,
-    delimiter: Option<String>,
-    encoding: Option<EncodingType>,
-    max_keys: Option<i32>,
+pub struct Question {
+    pub bucket: String,
+    pub prefix: Option<String>,
+    pub delimiter: Option<String>,
+    pub encoding: Option<EncodingType>,
+    pub max_keys: Option<i32>,
     /// The first key that may be told.
-    from: Vec<u8>,
+    pub from: Vec<u8>,
+    pub with_owner: bool,
 }
 
 /// Its answer, in the words of both.
-struct Told {
-    contents: ObjectList,
-    prefixes: CommonPrefixList,
+pub struct Told {
+    pub contents: ObjectList,
+    pub prefixes: CommonPrefixList,
     /// Of the next page, and the last that is told on this one.
-    next: Option<(Vec<u8>, String)>,
-    max_keys: i32,
+    pub next: Option<(Vec<u8>, String)>,
+    pub max_keys: i32,
 }
 
 impl Work {
     pub async fn list_objects(&self, input: ListObjectsInput) -> Result<ListObjectsOutput> {
         let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
         let marker = input.marker.clone().unwrap_or_default();
-        let is_common = delimiter.as_ref().is_some_and(|delimiter| {
-            let prefix = input.prefix.as_deref().unwrap_or_default();
-            common_prefix(marker.as_bytes(), prefix.as_bytes(), delimiter.as_bytes()).as_deref()
-                == Some(marker.as_bytes())
-        });
-        // A page that ended with a common prefix goes on behind all that it stands for.
-        let from = if is_common { after_prefix(marker.as_bytes()) } else { None };
+        let from = from_marker(&marker, input.prefix.as_deref(), delimiter.as_deref());
         let question = Question {
             bucket: input.bucket,
             prefix: input.prefix,
             delimiter,
             encoding: input.encoding_type,
             max_keys: input.max_keys,
-            from: from.unwrap_or_else(|| after(&marker)),
+            from,
+            with_owner: true,
         };
         let told = self.list(&question).await?;
         let encoded = |text: String| encoded(&question, text);
@@ -84,6 +80,7 @@ impl Work {
             encoding: input.encoding_type,
             max_keys: input.max_keys,
             from,
+            with_owner: input.fetch_owner.unwrap_or(false),
         };
         let told = self.list(&question).await?;
         let encoded = |text: String| encoded(&question, text);
@@ -104,7 +101,7 @@ impl Work {
         })
     }
 
-    async fn list(&self, question: &Question) -> Result<Told> {
+    pub async fn list(&self, question: &Question) -> Result<Told> {
         let bucket = self.bucket(&question.bucket, Right::Read).await?;
         let max_keys = question.max_keys.unwrap_or(KEYS_MAX);
         if max_keys < 0 {
@@ -154,6 +151,7 @@ impl Work {
                         e_tag: Some(object.etag()),
                         last_modified: Some(last_modified(&object.node)),
                         storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+                        owner: question.with_owner.then(|| self.owner()),
                         ..Object::default()
                     });
                 }
@@ -163,21 +161,33 @@ impl Work {
     }
 }
 
+/// Where a page begins that comes after this key or common prefix.
+pub fn from_marker(marker: &str, prefix: Option<&str>, delimiter: Option<&str>) -> Vec<u8> {
+    let is_common = delimiter.is_some_and(|delimiter| {
+        let prefix = prefix.unwrap_or_default();
+        common_prefix(marker.as_bytes(), prefix.as_bytes(), delimiter.as_bytes()).as_deref()
+            == Some(marker.as_bytes())
+    });
+    // A page that ended with a common prefix goes on behind all that it stands for.
+    let from = if is_common { after_prefix(marker.as_bytes()) } else { None };
+    from.unwrap_or_else(|| after(marker))
+}
+
 /// The first text after this one.
 fn after(text: &str) -> Vec<u8> {
     if text.is_empty() { Vec::new() } else { [text.as_bytes(), b"\0"].concat() }
 }
 
-fn encoded(question: &Question, text: String) -> String {
+pub fn encoded(question: &Question, text: String) -> String {
     if question.encoding.is_some() { encode(text.as_bytes(), true) } else { text }
 }
 
 /// Its bytes in hexadecimal digits: nothing has to be remembered.
-fn token_of(from: &[u8]) -> String {
+pub fn token_of(from: &[u8]) -> String {
     crate::verify::hex(from)
 }
 
-fn from_token(token: &str) -> Option<Vec<u8>> {
+pub fn from_token(token: &str) -> Option<Vec<u8>> {
     if !token.len().is_multiple_of(2) || token.len() > 2 * (KEY_MAX + 1) {
         return None;
     }

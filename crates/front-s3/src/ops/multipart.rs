@@ -14,13 +14,14 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode};
 use tokio::sync::RwLockReadGuard;
 use types::{CreateHow, ErrorKind, FileId, Name, SetAttr};
-use vfs::Node;
+use vfs::{Access, Node};
 
 use super::get::Source;
 use super::{Work, headers_to_keep, to_its_end};
-use crate::draft::{Draft, Ending};
+use crate::draft::{Draft, Ending, now_nanos};
 use crate::errors::{self, Result, invalid, s3};
 use crate::facts::{Headers, decode_texts, encode_texts, pairs};
+use crate::key::is_hidden;
 use crate::keys::Right;
 use crate::layout::{Layout, NUMBER_MAX, Part};
 use crate::object::last_modified;
@@ -99,7 +100,8 @@ impl Work {
             return Err(invalid("a key with a slash at its end is a directory here, and has no bytes"));
         }
         let summing = summing_of(&input)?;
-        let id = self.shared.unique.next();
+        // S3 lists the uploads of a key by the time that they began.
+        let id = self.shared.unique.next_in_order(now_nanos());
         let mut kept = headers_to_keep(headers)?;
         if let Some(summing) = summing {
             kept.push((ALGORITHM.to_owned(), summing.algorithm.name().to_owned()));
@@ -155,7 +157,7 @@ impl Work {
         shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
         tokio::spawn(to_its_end(async move {
-            let names = names_in(&shared.vfs, &caller, upload.dir).await?;
+            let names = names_in(&shared.vfs, &caller, upload.dir).await.map_err(s3)?;
             for name in names {
                 if let Err(e) = shared.vfs.remove(&caller, upload.dir, &name).await {
                     tracing::debug!("remove {name} of an upload that ended: {e}");
@@ -167,13 +169,66 @@ impl Work {
         }));
     }
 
-    /// With its bucket; not if uploads are under way.
-    pub async fn remove_upload_directory(&self, bucket: &Name) {
+    /// With its bucket, if there is nothing else in it: its uploads, under way or ended, and objects that were not finished.
+    pub async fn remove_hidden(&self, bucket: &Bucket) -> Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let names = [bucket.clone(), own_name(UPLOADS)];
-        if let Ok(dir) = tree::find_dir(vfs, caller, vfs.root(), &names[..1]).await {
-            let _ = vfs.rmdir(caller, dir, &names[1]).await; // not there, or not empty
+        let root = vfs.getattr(vfs.root()).await.map_err(s3)?;
+        let (granted, _) = vfs.access(caller, vfs.root(), Access::DELETE).await.map_err(s3)?;
+        // A junction's own directory stays whatever is in it, and so does what the caller may not remove.
+        if root.junction != bucket.root.junction || !granted.contains(Access::DELETE) {
+            return Ok(());
         }
+        let Some(names) = self.hidden_alone(bucket).await? else { return Ok(()) };
+        for name in names {
+            let removed = match name == own_name(UPLOADS) {
+                true => self.remove_uploads(bucket).await,
+                false => vfs.remove(caller, bucket.root.id, &name).await.map(drop).or_else(unless_gone),
+            };
+            removed.map_err(s3)?;
+        }
+        Ok(())
+    }
+
+    /// The names in the bucket's directory, if all of them are ours.
+    async fn hidden_alone(&self, bucket: &Bucket) -> Result<Option<Vec<Name>>> {
+        let mut names = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let listing =
+                self.shared.vfs.readdir(self.caller(), bucket.root.id, cookie, 1024).await.map_err(s3)?;
+            for item in listing.items {
+                cookie = item.cookie;
+                let Ok(name) = Name::new(item.name) else { continue }; // of the directory itself and of its parent
+                if !is_hidden(name.as_bytes()) {
+                    return Ok(None);
+                }
+                names.push(name);
+            }
+            if listing.eof {
+                return Ok(Some(names));
+            }
+        }
+    }
+
+    async fn remove_uploads(&self, bucket: &Bucket) -> types::Result<()> {
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
+        let uploads = own_name(UPLOADS);
+        let dir = match vfs.lookup(caller, bucket.root.id, &uploads).await {
+            Ok(dir) => dir.id,
+            Err(e) => return unless_gone(e),
+        };
+        for name in names_in(vfs, caller, dir).await? {
+            let id = String::from_utf8_lossy(name.as_bytes()).into_owned();
+            let ongoing = self.shared.uploads.get(&id);
+            // Parts that are on their way are refused from here on. One that has ended is being removed already.
+            if let Some(mut has_ended) = ongoing.ending.alone().await {
+                *has_ended = true;
+            }
+            let removed = remove_upload(vfs, caller, (dir, &name)).await;
+            self.shared.uploads.forget(&id);
+            removed?;
+        }
+        vfs.rmdir(caller, bucket.root.id, &uploads).await.map(drop).or_else(unless_gone)
     }
 
     async fn upload(&self, bucket: &Bucket, id: &str, key: &str) -> Result<Upload> {
@@ -254,11 +309,33 @@ fn own_name(text: &str) -> Name {
     name_of(text.to_owned())
 }
 
-async fn names_in(vfs: &vfs::Vfs, caller: &types::Caller, dir: FileId) -> Result<Vec<Name>> {
+/// Its record first: then it is no upload any more.
+async fn remove_upload(
+    vfs: &vfs::Vfs,
+    caller: &types::Caller,
+    (above, name): (FileId, &Name),
+) -> types::Result<()> {
+    let dir = match vfs.lookup(caller, above, name).await {
+        Ok(dir) => dir.id,
+        Err(e) => return unless_gone(e),
+    };
+    vfs.remove(caller, dir, &own_name(RECORD)).await.map(drop).or_else(unless_gone)?;
+    for inner in names_in(vfs, caller, dir).await.or_else(|e| unless_gone(e).map(|()| Vec::new()))? {
+        vfs.remove(caller, dir, &inner).await.map(drop).or_else(unless_gone)?;
+    }
+    vfs.rmdir(caller, above, name).await.map(drop).or_else(unless_gone)
+}
+
+/// What somebody else has removed is removed.
+fn unless_gone(error: types::Error) -> types::Result<()> {
+    if tree::is_gone(&error) { Ok(()) } else { Err(error) }
+}
+
+async fn names_in(vfs: &vfs::Vfs, caller: &types::Caller, dir: FileId) -> types::Result<Vec<Name>> {
     let mut names = Vec::new();
     let mut cookie = 0;
     loop {
-        let listing = vfs.readdir(caller, dir, cookie, 1024).await.map_err(s3)?;
+        let listing = vfs.readdir(caller, dir, cookie, 1024).await?;
         for item in listing.items {
             cookie = item.cookie;
             names.extend(Name::new(item.name)); // not those of the directory itself and of its parent

@@ -54,8 +54,15 @@ impl Answer {
 }
 
 fn unescape(text: &str) -> String {
-    let pairs =
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&#34;", "\""), ("&amp;", "&")];
+    let pairs = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&#34;", "\""),
+        ("&#13;", "\r"),
+        ("&amp;", "&"),
+    ];
     pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 

@@ -137,6 +137,113 @@ async fn encoded_as_a_url_keys_are_told_so() {
     assert_eq!(answer.all("EncodingType"), ["url"]);
 }
 
+/// XML can carry them; only other control characters it cannot.
+#[tokio::test]
+async fn keys_with_tabs_and_line_ends_are_listed_and_deleted_by_what_a_listing_tells() {
+    let served = serve_with(|_| {}, |_| {}).await;
+    let client = served.client();
+    let keys = ["a\tb", "c\nd", "e\r\nf", "g\rh/i\tj"];
+    for key in keys {
+        client.put(&format!("/data/{key}"), "x").await.ok();
+    }
+    client.put("/data/k\u{1}l", "x").await.ok();
+    for request in [
+        Request::new("GET", "/data"),
+        Request::new("GET", "/data").query("list-type", "2"),
+        Request::new("GET", "/data").query("versions", ""),
+    ] {
+        assert_eq!(client.send(request.clone()).await.ok().all("Key"), keys, "{request:?}");
+        let encoded = client.send(request.clone().query("encoding-type", "url")).await.ok().all("Key");
+        assert_eq!(encoded.len(), 5, "{request:?}");
+        assert_eq!(encoded[2], "e%0D%0Af", "{request:?}");
+        for size in ["1", "2"] {
+            let page = client.send(request.clone().query("max-keys", size)).await.ok();
+            assert_eq!(page.all("Key"), keys[..size.parse::<usize>().expect("a number")], "{request:?}");
+        }
+    }
+    let told = client.send(Request::new("GET", "/data").query("delimiter", "/")).await.ok();
+    assert!(told.text().contains("<Prefix>g&#13;h/</Prefix>"), "{}", told.text());
+    assert!(!told.text().contains('\r'), "a parser would take it for a line feed");
+    let begun = client.send(Request::new("POST", "/data/m\rn").query("uploads", "")).await.ok();
+    assert_eq!(begun.all("Key"), ["m\rn"]);
+    let uploads = client.send(Request::new("GET", "/data").query("uploads", "")).await.ok();
+    assert_eq!(uploads.all("Key"), ["m\rn"]);
+    let objects: String = keys
+        .iter()
+        .map(|key| {
+            format!("<Object><Key>{}</Key></Object>", key.replace('\r', "&#13;").replace('\n', "&#10;"))
+        })
+        .collect();
+    let body = format!("<Delete>{objects}</Delete>");
+    let answer = client.send(Request::new("POST", "/data").query("delete", "").body(body)).await.ok();
+    assert_eq!(answer.all("Key"), keys, "{}", answer.text());
+    assert!(client.get("/data").await.ok().all("Key").is_empty());
+}
+
+#[tokio::test]
+async fn listings_tell_the_owner_where_they_are_asked_to() {
+    let (_served, client) = filled().await;
+    let owners = async |name: &str, value: &str| {
+        let request = Request::new("GET", "/data").query(name, value).query("prefix", "b/");
+        let answer = client.send(request).await.ok();
+        assert_eq!(answer.all("Key").len(), 3);
+        (answer.all("Owner").len(), answer.all("ID"))
+    };
+    let key = crate::served::KEY.to_owned();
+    assert_eq!(owners("list-type", "2").await, (0, Vec::new()));
+    assert_eq!(owners("versions", "").await, (3, vec![key.clone(); 3]));
+    assert_eq!(owners("marker", "").await, (3, vec![key.clone(); 3]), "the first version always does");
+    let request = Request::new("GET", "/data").query("list-type", "2").query("fetch-owner", "true");
+    assert_eq!(client.send(request.query("prefix", "b/")).await.ok().all("ID"), vec![key; 3]);
+}
+
+/// Tools that clean up ask for it, whether a bucket has versions or not.
+#[tokio::test]
+async fn each_object_is_listed_as_its_only_version() {
+    let (_served, client) = filled().await;
+    let mut keys: BTreeSet<String> = KEYS.iter().map(|key| (*key).to_owned()).collect();
+    keys.insert("empty/".to_owned());
+    for (prefix, delimiter) in [("", ""), ("", "/"), ("b", "/"), ("b/", ""), ("", "-"), ("none", "")] {
+        let expected = model(&keys, prefix, delimiter, "");
+        for size in [1, 2, 3, 1000] {
+            let (mut told, mut marker) = (Vec::new(), None::<(String, String)>);
+            loop {
+                let mut request = Request::new("GET", "/data").query("versions", "").query("prefix", prefix);
+                request = request.query("max-keys", &size.to_string());
+                if !delimiter.is_empty() {
+                    request = request.query("delimiter", delimiter);
+                }
+                if let Some((key, version)) = &marker {
+                    request = request.query("key-marker", key);
+                    if !version.is_empty() {
+                        request = request.query("version-id-marker", version);
+                    }
+                }
+                let answer = client.send(request).await.ok();
+                let mut page = answer.all("Key");
+                assert_eq!(answer.all("VersionId"), vec!["null"; page.len()]);
+                assert_eq!(answer.all("IsLatest"), vec!["true"; page.len()]);
+                page.extend(answer.text().split("<CommonPrefixes>").skip(1).filter_map(|part| {
+                    let (_, rest) = part.split_once("<Prefix>")?;
+                    rest.split_once("</Prefix>").map(|(prefix, _)| prefix.to_owned())
+                }));
+                page.sort();
+                told.extend(page);
+                if answer.all("IsTruncated") != ["true"] {
+                    break;
+                }
+                let version = answer.all("NextVersionIdMarker").pop().unwrap_or_default();
+                marker = Some((answer.all("NextKeyMarker").remove(0), version));
+            }
+            assert_eq!(told, expected, "prefix {prefix:?}, delimiter {delimiter:?}, {size}");
+        }
+    }
+    let null = Request::new("GET", "/data/a").query("versionId", "null");
+    assert_eq!(client.send(null).await.ok().text(), "a");
+    let without = Request::new("GET", "/data").query("versions", "").query("version-id-marker", "null");
+    assert_eq!(client.send(without).await.code(), "InvalidArgument");
+}
+
 #[tokio::test]
 async fn a_wrong_question_is_told_so() {
     let (_served, client) = filled().await;

@@ -1,6 +1,7 @@
 //! The S3 front as its clients meet it: over TCP, with a file system over an origin in memory.
 
 mod boto3;
+mod buckets;
 mod client;
 mod fairness;
 mod kept;

@@ -58,6 +58,9 @@ impl Work {
                 .summing
                 .map(|summing| ChecksumAlgorithm::from_static(summing.algorithm.name())),
             checksum_type: upload.summing.map(|summing| ChecksumType::from_static(summing.kind.name())),
+            initiator: Some(self.initiator()),
+            owner: Some(self.owner()),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
             parts: Some(parts.collect()),
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -68,6 +71,11 @@ impl Work {
             is_truncated: Some(is_truncated),
             ..ListPartsOutput::default()
         })
+    }
+
+    fn initiator(&self) -> Initiator {
+        let Owner { id, display_name } = self.owner();
+        Initiator { id, display_name }
     }
 
     pub async fn list_uploads(&self, input: ListMultipartUploadsInput) -> Result<ListMultipartUploadsOutput> {
@@ -107,6 +115,9 @@ impl Work {
                     key: Some(told(upload.key)),
                     upload_id: Some(upload.id),
                     initiated: Some(upload.begun),
+                    initiator: Some(self.initiator()),
+                    owner: Some(self.owner()),
+                    storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
                     ..MultipartUpload::default()
                 }),
             }
@@ -139,7 +150,7 @@ impl Work {
             Err(e) => return Err(s3(e)),
         };
         let mut uploads = Vec::new();
-        for name in names_in(vfs, caller, dir).await?.into_iter().take(UPLOADS_MAX) {
+        for name in names_in(vfs, caller, dir).await.map_err(s3)?.into_iter().take(UPLOADS_MAX) {
             let Ok(id) = std::str::from_utf8(name.as_bytes()) else { continue };
             match self.find_upload(bucket, id).await {
                 Ok(upload) => uploads.push(upload),

@@ -1,7 +1,5 @@
 //! Taking parts: from a body, or from a range of another object.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
@@ -10,7 +8,7 @@ use vfs::Node;
 
 use super::{DATA, Upload, no_upload, own_name, part_number};
 use crate::checksums::{Summed, Sums};
-use crate::draft::Draft;
+use crate::draft::{Draft, now_nanos};
 use crate::errors::{Result, invalid};
 use crate::keys::Right;
 use crate::layout::{Layout, Part, Place};
@@ -158,9 +156,4 @@ impl Work {
             layout.give_back(number);
         }
     }
-}
-
-fn now_nanos() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

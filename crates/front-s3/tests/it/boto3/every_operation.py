@@ -21,7 +21,8 @@ OFFERED_CHANGES = {
 }
 OFFERED_READS = {
     "GetBucketLocation", "GetBucketVersioning", "GetObject", "GetObjectTagging", "GetObjectAttributes", "HeadBucket",
-    "HeadObject", "ListBuckets", "ListMultipartUploads", "ListObjects", "ListObjectsV2",
+    "HeadObject", "ListBuckets", "ListMultipartUploads", "ListObjects", "ListObjectVersions",
+    "ListObjectsV2",
 }
 NOT_SET = {
     "GetBucketPolicy": "NoSuchBucketPolicy", "GetBucketPolicyStatus": "NoSuchBucketPolicy",

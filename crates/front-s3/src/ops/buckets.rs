@@ -1,0 +1,84 @@
+//! Making, removing and listing buckets.
+
+use s3s::dto::{Bucket, ListBucketsInput, ListBucketsOutput};
+use s3s::{S3Error, S3ErrorCode};
+use types::{Name, SetAttr};
+
+use super::Work;
+use super::list::{from_token, token_of};
+use crate::errors::{Result, invalid, s3};
+use crate::object::last_modified;
+use crate::tree::{self, WantedBuckets};
+
+/// Of one page: S3's own.
+const LISTED_MAX: usize = 10_000;
+
+impl Work {
+    pub async fn list_buckets(&self, input: ListBucketsInput) -> Result<ListBucketsOutput> {
+        let (vfs, config) = (&self.shared.vfs, &self.shared.config);
+        let max = match input.max_buckets {
+            None => LISTED_MAX,
+            Some(max) => {
+                let max = usize::try_from(max).ok().filter(|max| (1..=LISTED_MAX).contains(max));
+                max.ok_or_else(|| invalid("max-buckets is between 1 and 10000"))?
+            }
+        };
+        let token = input.continuation_token.as_deref().filter(|token| !token.is_empty());
+        let from = token
+            .map(|token| from_token(token).ok_or_else(|| invalid("the continuation token is none of ours")));
+        let from = from.transpose()?.unwrap_or_default();
+        let region = config.region.as_str();
+        let is_elsewhere = input.bucket_region.as_ref().is_some_and(|asked| asked != region);
+        let is_narrowed = input.max_buckets.is_some()
+            || input.prefix.is_some()
+            || input.bucket_region.is_some()
+            || token.is_some();
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let wanted = WantedBuckets { prefix, from, max };
+        let mut found = match is_elsewhere {
+            true => Vec::new(),
+            false => tree::buckets(vfs, &config.buckets, &self.asker.key, &wanted).await?,
+        };
+        let next = found.get(max).map(|bucket| token_of(bucket.name.as_bytes()));
+        found.truncate(max);
+        let buckets = found.into_iter().map(|bucket| Bucket {
+            creation_date: Some(last_modified(&bucket.root)),
+            name: Some(bucket.name),
+            bucket_region: is_narrowed.then(|| region.to_owned()),
+        });
+        Ok(ListBucketsOutput {
+            buckets: Some(buckets.collect()),
+            owner: Some(self.owner()),
+            prefix: input.prefix,
+            continuation_token: next,
+        })
+    }
+
+    /// Where every directory at the top is a bucket, a new one makes a bucket.
+    pub async fn make_bucket(&self, name: &str) -> Result<()> {
+        let name = self.bucket_name(name)?;
+        let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+        let vfs = &self.shared.vfs;
+        vfs.mkdir(self.caller(), vfs.root(), &name, set).await.map_err(s3)?;
+        Ok(())
+    }
+
+    /// What is hidden in it goes with it, if there is nothing else: no listing would tell what keeps it.
+    pub async fn remove_bucket(&self, bucket: &tree::Bucket) -> Result<()> {
+        let name = self.bucket_name(&bucket.name)?;
+        let vfs = &self.shared.vfs;
+        self.remove_hidden(bucket).await?;
+        vfs.rmdir(self.caller(), vfs.root(), &name).await.map_err(s3)?;
+        Ok(())
+    }
+
+    fn bucket_name(&self, name: &str) -> Result<Name> {
+        match self.shared.config.buckets {
+            tree::BucketMap::Top => Name::new(name.as_bytes().to_vec()).map_err(s3),
+            tree::BucketMap::Named(_) => Err(S3Error::with_message(
+                S3ErrorCode::AccessDenied,
+                "the buckets are those of the configuration; none is made or removed by requests",
+            )),
+        }
+    }
+}
