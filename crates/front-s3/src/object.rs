@@ -3,10 +3,12 @@
 use std::hash::Hasher as _;
 use std::time::{Duration, SystemTime};
 
+use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use s3s::dto::{ETag, ETagCondition, Timestamp};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use vfs::{Node, Vfs, WritePolicy};
 
+use crate::errors::{Result, invalid};
 use crate::facts::{Facts, Headers, Known};
 use crate::verify::hex;
 
@@ -74,6 +76,29 @@ pub enum Verdict {
 }
 
 impl Conditions {
+    /// Of a request that writes or removes: on what has the key's name now.
+    pub fn of_headers(headers: &HeaderMap) -> Result<Conditions> {
+        let condition = |name: HeaderName| {
+            let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
+            parsed.transpose().map_err(|_| invalid("a condition is no ETag"))
+        };
+        Ok(Conditions {
+            if_match: condition(IF_MATCH)?,
+            if_none_match: condition(IF_NONE_MATCH)?,
+            ..Conditions::default()
+        })
+    }
+
+    /// They ask for an object that is there.
+    pub fn need_one(&self) -> bool {
+        self.if_match.is_some() || self.if_size.is_some() || self.if_modified_at.is_some()
+    }
+
+    /// Nothing may have the name: this can be decided with the taking of the name, also against others than us.
+    pub fn is_absent(&self) -> bool {
+        self.if_none_match == Some(ETagCondition::Any)
+    }
+
     pub fn are_none(&self) -> bool {
         let Conditions {
             if_match: None,

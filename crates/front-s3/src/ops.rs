@@ -324,7 +324,7 @@ impl S3 for Service {
         request: S3Request<DeleteObjectInput>,
     ) -> s3s::S3Result<S3Response<DeleteObjectOutput>> {
         let work = Work::of(self, &request)?;
-        to_its_end(async move { work.delete_object(request.input).await }).await?;
+        to_its_end(async move { work.delete_object(request.input, &request.headers).await }).await?;
         answer(DeleteObjectOutput::default())
     }
 

@@ -1,19 +1,18 @@
 //! CopyObject: the bytes are read and written here, by the same way as a GET and a PUT.
 
-use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::HeaderMap;
 use s3s::dto::{
-    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETagCondition, MetadataDirective,
-    TaggingDirective,
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, MetadataDirective, TaggingDirective,
 };
 use s3s::{S3Error, S3ErrorCode};
 
 use super::get::{Source, demand, size_of};
-use super::put::{PUT_BYTES_MAX, refuse_other_conditions};
+use super::put::PUT_BYTES_MAX;
 use super::{Work, demand_version, headers_to_keep, signed, tags};
 use crate::body::Trailer;
 use crate::checksums::{Summed, Sums};
 use crate::draft::Draft;
-use crate::errors::{Result, invalid, not_offered, s3};
+use crate::errors::{Result, not_offered, s3};
 use crate::facts::Headers;
 use crate::kept;
 use crate::keys::Right;
@@ -57,8 +56,8 @@ impl Work {
                 false => kept::tags(&source.headers).map(str::to_owned),
             },
         );
-        let target = target_conditions(headers)?;
-        refuse_other_conditions(&target)?;
+        let target = Conditions::of_headers(headers)?;
+        self.demand(&bucket, &key, &target).await?;
         let root = (bucket.root.id, key.dirs.as_slice());
         let mut draft =
             Draft::begin(&self.shared.vfs, self.caller(), root, &self.shared.unique).await.map_err(s3)?;
@@ -99,19 +98,6 @@ impl Work {
             Verdict::Failed => demand(&object, conditions).map(|()| object),
         }
     }
-}
-
-/// On what is there now under the name of the copy. The protocol crate does not know these of a copy.
-fn target_conditions(headers: &HeaderMap) -> Result<Conditions> {
-    let condition = |name: HeaderName| {
-        let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
-        parsed.transpose().map_err(|_| invalid("a condition is no ETag"))
-    };
-    Ok(Conditions {
-        if_match: condition(IF_MATCH)?,
-        if_none_match: condition(IF_NONE_MATCH)?,
-        ..Conditions::default()
-    })
 }
 
 /// All of `source` into `draft`, stored; summed by this algorithm too.

@@ -3,6 +3,7 @@
 //! S3 has no empty directories: with its last object a directory goes too, whoever made it. A key that is not there is
 //! deleted already.
 
+use http::HeaderMap;
 use s3s::dto::{
     DeleteObjectInput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETagCondition,
     Error as Failure, ObjectIdentifier,
@@ -12,8 +13,8 @@ use types::ErrorKind;
 
 use super::{Work, demand_version};
 use crate::errors::{Result, s3};
-use crate::keys::Right;
 use crate::explained::message_of;
+use crate::keys::Right;
 use crate::object::Conditions;
 use crate::tree::{self, Bucket};
 
@@ -21,14 +22,13 @@ use crate::tree::{self, Bucket};
 const KEYS_MAX: usize = 1000;
 
 impl Work {
-    pub async fn delete_object(&self, input: DeleteObjectInput) -> Result<()> {
+    pub async fn delete_object(&self, input: DeleteObjectInput, headers: &HeaderMap) -> Result<()> {
         demand_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let conditions = Conditions {
-            if_match: input.if_match,
             if_size: input.if_match_size,
             if_modified_at: input.if_match_last_modified_time,
-            ..Conditions::default()
+            ..Conditions::of_headers(headers)?
         };
         self.delete(&bucket, &input.key, &conditions).await
     }
@@ -102,7 +102,7 @@ fn is_absent(error: &types::Error) -> bool {
 }
 
 fn absent(conditions: &Conditions) -> Result<()> {
-    if conditions.are_none() { Ok(()) } else { Err(S3ErrorCode::NoSuchKey.into()) }
+    if conditions.need_one() { Err(S3ErrorCode::NoSuchKey.into()) } else { Ok(()) }
 }
 
 fn failure(key: String, version_id: Option<String>, error: &S3Error) -> Failure {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use http::HeaderMap;
-use s3s::dto::{ETag, ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
+use s3s::dto::{ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Response, StdError};
 use types::{ErrorKind, Name};
 use vfs::Node;
@@ -41,12 +41,7 @@ impl Work {
             Some(length) if length > PUT_BYTES_MAX => return Err(S3ErrorCode::EntityTooLarge.into()),
             Some(_) => {}
         }
-        let conditions = Conditions {
-            if_match: input.if_match,
-            if_none_match: input.if_none_match,
-            ..Conditions::default()
-        };
-        refuse_other_conditions(&conditions)?;
+        let conditions = Conditions::of_headers(headers)?;
         let sums = Sums::new(headers, self.asker.trailer.clone())?;
         if key.is_dir {
             if kept::tags(&kept).is_some() {
@@ -54,7 +49,7 @@ impl Work {
                     "a key with a slash at its end is a directory here, and has no tags",
                 ));
             }
-            return self.put_directory(&bucket, &key, input.body, sums).await;
+            return self.put_directory(&bucket, &key, &conditions, input.body, sums).await;
         }
         // Before the body comes: what can be refused at once need not travel.
         self.demand(&bucket, &key, &conditions).await?;
@@ -83,6 +78,7 @@ impl Work {
         &self,
         bucket: &Bucket,
         key: &Key,
+        conditions: &Conditions,
         body: Option<StreamingBlob>,
         mut sums: Sums,
     ) -> Result<S3Response<PutObjectOutput>> {
@@ -95,6 +91,7 @@ impl Work {
             sums.update(&data);
         }
         sums.check()?;
+        self.demand(bucket, key, conditions).await?;
         let names: Vec<Name> = key.dirs.iter().chain([&key.name]).cloned().collect();
         let made = tree::make_dirs(&self.shared.vfs, self.caller(), bucket.root.id, &names).await;
         made.map_err(s3)?;
@@ -117,10 +114,10 @@ impl Work {
             return Ok(());
         }
         let there = self.there(bucket, key).await?;
-        match (there, &conditions.if_match) {
-            (None, Some(_)) => Err(S3ErrorCode::NoSuchKey.into()),
-            (None, None) => Ok(()),
-            (Some(object), _) => match conditions.judge(&object) {
+        match there {
+            None if conditions.need_one() => Err(S3ErrorCode::NoSuchKey.into()),
+            None => Ok(()),
+            Some(object) => match conditions.judge(&object) {
                 Verdict::Proceed => Ok(()),
                 _ => Err(S3ErrorCode::PreconditionFailed.into()),
             },
@@ -140,7 +137,7 @@ impl Work {
             draft.discard().await;
             return Err(e);
         }
-        let how = if conditions.if_none_match.is_some() { Publish::IfAbsent } else { Publish::Replace };
+        let how = if conditions.is_absent() { Publish::IfAbsent } else { Publish::Replace };
         draft.publish(&key.name, how).await.map_err(|e| match e.kind() {
             ErrorKind::Exists => S3ErrorCode::PreconditionFailed.into(),
             _ => s3(e),
@@ -159,15 +156,6 @@ impl Work {
     pub async fn remove_empty(&self, bucket: &Bucket, key: &Key) {
         tree::remove_empty(&self.shared.vfs, self.caller(), bucket.root.id, &key.dirs).await;
     }
-}
-
-/// Of a write there are two: only if the object is not there, and only if it is this one.
-pub fn refuse_other_conditions(conditions: &Conditions) -> Result<()> {
-    let none_match = conditions.if_none_match.as_ref();
-    if none_match.is_some_and(|condition| *condition != ETagCondition::Any) {
-        return Err(errors::not_offered("of If-None-Match, only \"*\" is offered with writes"));
-    }
-    Ok(())
 }
 
 /// Returns when all of the body is stored, and is what its sender said it is.

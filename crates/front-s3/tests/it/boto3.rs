@@ -35,6 +35,13 @@ async fn runs(test: &str, script: &str, served: &Served) {
     eprintln!("{told}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn boto3_lists_writes_under_conditions_and_removes_as_s3_documents_it() {
+    let served = serve().await;
+    let test = "boto3_lists_writes_under_conditions_and_removes_as_s3_documents_it";
+    runs(test, include_str!("boto3/behaviour.py"), &served).await;
+}
+
 /// One that is overlooked deletes or replaces what it was sent to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_operation_that_botocore_knows_is_offered_or_refused_and_changes_nothing() {

@@ -132,6 +132,77 @@ async fn futures_all<T: Send + 'static>(all: Vec<impl Future<Output = T> + Send 
     for task in tasks {
         done.push(task.await.expect("no panic"));
     }
+/// Of PUT, copy, CompleteMultipartUpload and DELETE.
+#[tokio::test]
+async fn writes_and_deletes_take_if_match_and_if_none_match_with_etags() {
+    let served = serve().await;
+    let client = served.client();
+    let of = |etag: &str| format!("\"{etag}\"");
+    let other = of("00000000000000000000000000000000");
+    let etag = client.put("/data/x", "one").await.ok().etag();
+    client.put("/data/source", "copied").await.ok();
+    let complete = async |path: &str, name: &str, value: &str| {
+        let id =
+            client.send(Request::new("POST", path).query("uploads", "")).await.ok().all("UploadId").remove(0);
+        let part = Request::new("PUT", path).query("partNumber", "1").query("uploadId", &id).body("parts");
+        let part = client.send(part).await.ok().etag();
+        let body = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part>\
+             </CompleteMultipartUpload>"
+        );
+        let request = Request::new("POST", path).query("uploadId", &id).header(name, value).body(body);
+        client.send(request).await.status
+    };
+    let put = async |path: &str, name: &str, value: &str| {
+        client.send(Request::new("PUT", path).header(name, value).body("two")).await.status
+    };
+    let copy = async |path: &str, name: &str, value: &str| {
+        let request = Request::new("PUT", path).header("x-amz-copy-source", "/data/source");
+        client.send(request.header(name, value)).await.status
+    };
+    let delete = async |path: &str, name: &str, value: &str| {
+        client.send(Request::new("DELETE", path).header(name, value)).await.status
+    };
+    // Nothing is written that must not be.
+    for (name, value) in
+        [("if-match", &other), ("if-none-match", &of(&etag)), ("if-none-match", &"*".to_owned())]
+    {
+        assert_eq!(put("/data/x", name, value).await, 412, "PUT {name}: {value}");
+        assert_eq!(copy("/data/x", name, value).await, 412, "copy {name}: {value}");
+        assert_eq!(complete("/data/x", name, value).await, 412, "complete {name}: {value}");
+        assert_eq!(delete("/data/x", name, value).await, 412, "DELETE {name}: {value}");
+        assert_eq!(client.get("/data/x").await.ok().text(), "one");
+    }
+    // Of a key that is not there.
+    for value in [other.as_str(), "*"] {
+        assert_eq!(put("/data/none", "if-match", value).await, 404);
+        assert_eq!(copy("/data/none", "if-match", value).await, 404);
+        assert_eq!(complete("/data/none", "if-match", value).await, 404);
+        assert_eq!(delete("/data/none", "if-match", value).await, 404);
+        assert_eq!(delete("/data/none/below", "if-match", value).await, 404);
+    }
+    assert_eq!(delete("/data/none", "if-none-match", &other).await, 204, "as without it");
+    assert_eq!(client.get("/data/none").await.status, 404);
+    // What holds.
+    assert_eq!(put("/data/fresh", "if-none-match", &other).await, 200);
+    assert_eq!(put("/data/x", "if-none-match", &other).await, 200);
+    let now = client.get("/data/x").await.ok();
+    assert_eq!(now.text(), "two");
+    assert_eq!(copy("/data/x", "if-match", &now.etag()).await, 200, "without quotes, as SDKs send it");
+    assert_eq!(complete("/data/x", "if-none-match", &other).await, 200);
+    let now = client.get("/data/x").await.ok();
+    assert_eq!(now.text(), "parts");
+    assert_eq!(complete("/data/x", "if-match", &of(&now.etag())).await, 200);
+    let now = client.get("/data/x").await.ok();
+    assert_eq!(delete("/data/x", "if-match", &of(&now.etag())).await, 204);
+    assert_eq!(client.get("/data/x").await.status, 404);
+    // A key with a slash at its end.
+    assert_eq!(client.put("/data/dir/", "").await.status, 200);
+    let refused = Request::new("PUT", "/data/dir/").header("if-none-match", "*");
+    assert_eq!(client.send(refused).await.status, 412);
+    assert_eq!(put("/data/x", "if-match", "no \" tag").await, 400);
+}
+
     done
 }
 

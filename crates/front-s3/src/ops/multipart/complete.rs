@@ -20,7 +20,6 @@ use crate::layout::{PART_BYTES_MIN, Part, Place, is_in_place, newest};
 use crate::object::Conditions;
 use crate::ops::copy::pour;
 use crate::ops::get::Source;
-use crate::ops::put::refuse_other_conditions;
 use crate::ops::{Work, signed};
 use crate::partsums::{Algorithm, PartSum, SumFields, Summing};
 use crate::tree::{self, Bucket};
@@ -60,7 +59,6 @@ impl Work {
             if_none_match: input.if_none_match,
             ..Conditions::default()
         };
-        refuse_other_conditions(&conditions)?;
         let input_sums = SumFields {
             crc32: input.checksum_crc32,
             crc32c: input.checksum_crc32c,
@@ -217,7 +215,7 @@ impl Work {
         let dir = tree::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3)?;
         let _lock = self.shared.locks.lock(dir, &key.name).await;
         self.demand(bucket, key, conditions).await?;
-        if conditions.if_none_match.is_none() {
+        if !conditions.is_absent() {
             return Ok(vfs.rename(caller, from_dir, from, dir, &key.name).await.map(|_| ()));
         }
         let linked = vfs.link(caller, id, dir, &key.name).await;
