@@ -17,11 +17,10 @@ use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode};
 use tracing::debug;
 
-use crate::Shared;
 use crate::body::{BodyError, CheckedBody, Trailer};
 use crate::checksums::{self, Sums};
-use crate::explained::explain;
 use crate::errors::{self, Result, not_offered};
+use crate::explained::explain;
 use crate::intake::Intake;
 use crate::keys::{AccessKey, Right};
 use crate::listed::Listed;
@@ -72,6 +71,7 @@ where
     };
     let method = method_label(request.method());
     let waits = request.headers().contains_key(EXPECT);
+    let has_no_body = request.body().is_end_stream();
     let (parts, body) = request.into_parts();
     let (body, rest) = rest::lend(body, waits);
     let admitted = admit(shared, peer, Request::from_parts(parts, body), &path).await;
@@ -92,7 +92,10 @@ where
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
     rest.take_in().await;
-    if peer.is_cut() {
+    // With no body there is nothing to go on with, and the answer comes at once. On a connection that has answered so, some
+    // botocores take its status for that of the next answer too, and wait for its end until the connection is closed.
+    let is_early = waits && has_no_body;
+    if is_early || peer.is_cut() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     match room.is_empty() {
@@ -153,12 +156,12 @@ fn method_label(method: &Method) -> &'static str {
 fn verified(shared: &Shared, peer: &Peer, head: &Head<'_>) -> Result<Verified> {
     look(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
+        shared.refusals.note(FRONT, peer.address, refused.offence());
         errors::refusal(&refused)
     })
 }
 
 pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, Refusal> {
-        shared.refusals.note(FRONT, peer.address, refused.offence());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let expected = Expected { region: shared.config.region.clone() };
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
@@ -182,12 +185,12 @@ where
     let query = Query::parse(query);
     take_headers(&query, &mut parts.headers)?;
     refuse_wishes(&parts.headers)?;
+    demand_owner(&parts.headers, &verified.key)?;
     let level = Level::of(path);
     match route::judge(&parts.method, level, &query) {
         Judged::Offered => {}
         Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, path, unset).await),
         Judged::Twice(name) => {
-    demand_owner(&parts.headers, &verified.key)?;
             let message = format!("the parameter {name} is there twice");
             return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, message));
         }
@@ -301,11 +304,6 @@ fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
         let message = "there is one storage class here: STANDARD";
         return Err(S3Error::with_message(S3ErrorCode::InvalidStorageClass, message));
     }
-}
-
-/// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
-async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) -> S3Error {
-    let path = String::from_utf8_lossy(&decode(path)).into_owned();
     Ok(())
 }
 
@@ -319,6 +317,11 @@ fn demand_owner(headers: &HeaderMap, key: &AccessKey) -> Result<()> {
         return Err(S3Error::with_message(S3ErrorCode::AccessDenied, message));
     }
     Ok(())
+}
+
+/// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
+async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) -> S3Error {
+    let path = String::from_utf8_lossy(&decode(path)).into_owned();
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     let found = tree::bucket(&shared.vfs, &shared.config.buckets, key, name, Right::Read).await;
     if let Err(error) = found {

@@ -1,5 +1,11 @@
 //! Single objects: written, read in parts and under conditions, copied, deleted.
 
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{bytes_of, parse};
 use crate::served::{serve, serve_with};
 use crate::sign::{Request, Signer, sha256};
 
@@ -126,12 +132,6 @@ async fn conditions_of_writes_are_kept() {
     assert_eq!(won, 1, "one of many makes it");
 }
 
-async fn futures_all<T: Send + 'static>(all: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
-    let tasks: Vec<_> = all.into_iter().map(tokio::spawn).collect();
-    let mut done = Vec::new();
-    for task in tasks {
-        done.push(task.await.expect("no panic"));
-    }
 /// Of PUT, copy, CompleteMultipartUpload and DELETE.
 #[tokio::test]
 async fn writes_and_deletes_take_if_match_and_if_none_match_with_etags() {
@@ -203,6 +203,12 @@ async fn writes_and_deletes_take_if_match_and_if_none_match_with_etags() {
     assert_eq!(put("/data/x", "if-match", "no \" tag").await, 400);
 }
 
+async fn futures_all<T: Send + 'static>(all: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
+    let tasks: Vec<_> = all.into_iter().map(tokio::spawn).collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.expect("no panic"));
+    }
     done
 }
 
@@ -389,6 +395,89 @@ async fn several_objects_are_deleted_at_once() {
     let answer = client.send(wrong.body("<Delete><Object><Key>b/d</Key></Object></Delete>")).await;
     assert_eq!(answer.code(), "BadDigest");
     assert_eq!(client.get("/data/b/d").await.status, 200);
+}
+
+/// Some versions of botocore send nothing any more on a connection that has answered so.
+#[tokio::test]
+async fn an_empty_put_that_expects_to_be_told_to_go_on_is_answered_and_its_connection_closed() {
+    let served = serve().await;
+    let client = served.client();
+    for (length, is_closed) in [(0, true), (3, false)] {
+        let mut request =
+            Request::new("PUT", "/data/x").header("expect", "100-continue").body(vec![b'x'; length]);
+        request.set("host", &client.address.to_string());
+        let hash = sha256(&request.body);
+        client.signer.sign(&mut request, &hash);
+        let text = String::from_utf8(bytes_of(&request)).expect("text");
+        let kept = text.replace("connection: close\r\n", "");
+        let mut stream = TcpStream::connect(served.address).await.expect("it listens");
+        stream.write_all(kept.as_bytes()).await.expect("taken");
+        let mut all = Vec::new();
+        let answer = loop {
+            assert!(stream.read_buf(&mut all).await.expect("read") > 0, "{}", String::from_utf8_lossy(&all));
+            if let Some(answer) = parse(&all, true) {
+                break answer;
+            }
+        };
+        assert_eq!(
+            (answer.status, answer.header("connection") == Some("close")),
+            (200, is_closed),
+            "{length}"
+        );
+        if is_closed {
+            let end = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all));
+            end.await.expect("closed in time").expect("closed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_a_slash_at_its_end_has_no_bytes() {
+    let served = serve().await;
+    let client = served.client();
+    let answer = client.put("/data/dir/", "bytes").await;
+    assert_eq!((answer.status, answer.code().as_str()), (400, "InvalidRequest"), "{}", answer.text());
+    assert_eq!(client.send(Request::new("POST", "/data/dir/").query("uploads", "")).await.status, 400);
+    client.put("/data/x", "bytes").await.ok();
+    let copy = Request::new("PUT", "/data/dir/").header("x-amz-copy-source", "/data/x");
+    assert_eq!(client.send(copy).await.status, 400);
+    assert_eq!(client.get("/data").await.ok().all("Key"), ["x"], "nothing is made");
+    client.put("/data/dir/", "").await.ok();
+    assert_eq!(client.put("/data/dir/", "bytes").await.status, 400);
+    assert_eq!(client.get("/data/dir/").await.ok().text(), "");
+}
+
+#[tokio::test]
+async fn an_object_beside_objects_below_it_is_refused_and_the_first_stays() {
+    let served = serve().await;
+    let client = served.client();
+    client.put("/data/a/b", "below").await.ok();
+    client.put("/data/c", "above").await.ok();
+    let list = async |path: &str| {
+        let begun = client.send(Request::new("POST", path).query("uploads", "")).await.ok();
+        let id = begun.all("UploadId").remove(0);
+        let part = Request::new("PUT", path).query("partNumber", "1").query("uploadId", &id).body("part");
+        let etag = client.send(part).await.ok().etag();
+        let body = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>\
+             </CompleteMultipartUpload>"
+        );
+        client.send(Request::new("POST", path).query("uploadId", &id).body(body)).await
+    };
+    for path in ["/data/a", "/data/c/d", "/data/c/d/e"] {
+        let copy = Request::new("PUT", path).header("x-amz-copy-source", "/data/c");
+        for answer in [client.put(path, "second").await, client.send(copy).await, list(path).await] {
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (400, "InvalidRequest"),
+                "{path}: {}",
+                answer.text()
+            );
+        }
+    }
+    assert_eq!(client.get("/data").await.ok().all("Key"), ["a/b", "c"]);
+    assert_eq!(client.get("/data/a/b").await.ok().text(), "below");
+    assert_eq!(client.get("/data/c").await.ok().text(), "above");
 }
 
 #[tokio::test]
