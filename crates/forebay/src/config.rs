@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use front_nfs::{Network, Squash};
 use namespace::Freshness;
+use origin_object::secret_file;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
@@ -235,11 +236,15 @@ pub fn read(path: &Path) -> Result<File> {
     let refuse = |message: String| Error::new(ErrorKind::Config, "configuration", message);
     let text = std::fs::read_to_string(path)
         .map_err(|e| refuse(format!("{}: {e}; name an existing file with --config", path.display())))?;
-    toml::from_str(&text).map_err(|e| {
+    let file: File = toml::from_str(&text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
         let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         refuse(format!("{}:{line}: {}", path.display(), e.message().replace('\n', " ")))
-    })
+    })?;
+    if file.s3.key.iter().any(|key| key.secret.is_some()) {
+        secret_file::warn_if_open(path);
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -283,8 +283,8 @@ async fn s3_server(
     let config = front_s3::Config {
         listen: s3.listen,
         region: s3.region.clone(),
-        keys: s3.keys.clone(),
         domain: s3.domain.clone(),
+        keys: s3.keys.clone(),
         buckets: s3.buckets.clone(),
         certificate: s3.certificate.clone(),
         facts: settings.dir.join("s3.redb"),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use front_s3::{AccessKey, BucketMap, Buckets, Certificate, Keys, Secret};
+use origin_object::secret_file;
 use types::{Caller, Result};
 
 use super::{normal_path, refuse};
@@ -51,7 +52,10 @@ impl S3Settings {
             ));
         }
         let certificate = match (typed.certificate, typed.private_key) {
-            (Some(chain), Some(key)) => Some(Certificate { chain, key }),
+            (Some(chain), Some(key)) => {
+                secret_file::warn_if_open(&key);
+                Some(Certificate { chain, key })
+            }
             (None, None) => None,
             _ => {
                 return refuse(
@@ -163,7 +167,7 @@ fn access_key(typed: config::S3Key) -> Result<AccessKey> {
 fn secret_of_file(path: &Path) -> Result<String> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
-            origin_object::secret_file::warn_if_open(path);
+            secret_file::warn_if_open(path);
             Ok(text.trim().to_owned())
         }
         Err(e) => {
@@ -212,6 +216,13 @@ mod tests {
     fn build(text: &str) -> std::result::Result<Option<S3Settings>, String> {
         let file: config::File = toml::from_str(text).expect("TOML of the right shape");
         S3Settings::build(file.s3, None, &["/show"]).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_domain_is_a_name_in_lower_case() {
+        let key = "[[s3.key]]\nid = \"AKID\"\nsecret = \"do-not-show-this-secret\"\n";
+        let settings = build(&format!("[s3]\nlisten = \"127.0.0.1:0\"\ndomain = \"S3.Example\"\n{key}"));
+        assert_eq!(settings.expect("right").expect("served").domain.as_deref(), Some("s3.example"));
     }
 
     #[test]

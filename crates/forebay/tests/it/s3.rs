@@ -176,6 +176,39 @@ fn aws_cli_works_with_what_is_served() {
 }
 
 #[test]
+fn a_secret_that_everybody_may_read_is_named_at_the_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    fs::create_dir(dir.path().join("origin")).expect("made");
+    let config = |extra: &str| {
+        format!(
+            "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n[s3]\nlisten = \"127.0.0.1:0\"\n{extra}",
+            dir.path().join("origin").display()
+        )
+    };
+    let lines = |config: &str, mode: u32| {
+        let place = tempfile::tempdir_in(dir.path()).expect("temporary directory");
+        let secret = place.path().join("secret");
+        fs::write(&secret, SECRET).expect("written");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).expect("set");
+        let tier = Tier::start(place.path(), &config.replace("SECRET-FILE", &secret.display().to_string()));
+        let log = tier.log_tail();
+        assert!(!log.contains(SECRET), "{log}");
+        log.lines()
+            .filter(|line| line.contains("may be read by others"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let by_file = config(&format!("[[s3.key]]\nid = \"{ID}\"\nsecret_file = \"SECRET-FILE\"\n"));
+    let told = lines(&by_file, 0o644);
+    assert!(told.len() == 1 && told[0].contains("/secret") && told[0].contains("chmod 600"), "{told:?}");
+    assert!(lines(&by_file, 0o600).is_empty());
+    let inline = config(&format!("[[s3.key]]\nid = \"{ID}\"\nsecret = \"{SECRET}\"\n"));
+    let told = lines(&inline, 0o600);
+    assert!(told.len() == 1 && told[0].contains(".toml"), "the configuration itself: {told:?}");
+}
+
+#[test]
 fn s3cmd_works_with_what_is_served() {
     let name = "s3cmd_works_with_what_is_served";
     let Some(s3cmd) = installed(name, "s3cmd", "s3cmd") else { return };
