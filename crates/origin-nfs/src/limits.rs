@@ -22,7 +22,7 @@ impl NfsOrigin {
         );
         let info = taken(what, self.place(), info?)?;
         // A server need not have PATHCONF.
-        let name_max = names?.ok().map(|told| told.name_max).filter(|max| *max > 0);
+        let name_max = names.ok().and_then(|told| told.ok()).map(|told| told.name_max).filter(|max| *max > 0);
         let file_size_max = Some(info.file_size_max).filter(|max| *max > 0);
         Ok(OriginLimits { file_size_max, name_max, read_only: read_only?, ..OriginLimits::default() })
     }

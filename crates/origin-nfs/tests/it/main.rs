@@ -5,6 +5,7 @@ mod calls;
 mod changes;
 mod connections;
 mod hostile;
+mod limits;
 mod lost_answers;
 mod nested;
 mod server;
