@@ -113,6 +113,10 @@ impl Origin for Deferred {
         self.connected().await?.set_at_commit(object, set).await
     }
 
+    fn connections(&self) -> u64 {
+        self.origin.get().map_or(0, |origin| origin.connections())
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.connected().await?.identity().await
     }

@@ -7,7 +7,9 @@
 //! right one is back or the operator accepts what is there.
 //!
 //! An answer is checked after it came: at that moment the storage is the right one, so it was when it answered. The cost
-//! is one question for all who wait at the same time, and none for reads and for what is found.
+//! is one question for all who wait at the same time, and none for reads and for what is found. A change is preceded by a
+//! look of the last seconds, and followed by one if the storage may have been exchanged meanwhile, which shows by
+//! connections that had to be opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,6 +80,8 @@ struct Look {
     began: u64,
     ended: u64,
     at: Instant,
+    /// Opened before it began.
+    connections: u64,
     result: Result<()>,
 }
 
@@ -113,6 +117,14 @@ impl OriginGuard {
         self.0.look(Wanted::New).await
     }
 
+    /// The same of the answers so far, if some may have come from another one: costs nothing while no connection is opened.
+    pub async fn vouch_for_answers(&self) -> Result<()> {
+        let connections = self.0.inner.connections();
+        let proves = |last: &Look| last.result.is_ok() && last.connections == connections;
+        let is_proven = self.0.standing().last.as_ref().is_some_and(proves);
+        if is_proven { Ok(()) } else { self.vouch().await }
+    }
+
     /// What is there now is the right one from now on, durably. What was known of the one before is the caller's to give
     /// up; an empty root is an outage until that has happened.
     pub async fn accept(&self) -> Result<OriginIdentity> {
@@ -141,6 +153,14 @@ impl OriginGuard {
         };
         self.0.look(wanted).await?;
         result
+    }
+
+    /// An answer to what changed something. Over a connection that was opened since the last look it may have come from
+    /// another storage.
+    async fn made<T>(&self, result: Result<T>) -> Result<T> {
+        let made = self.heard(result, Wanted::New).await?;
+        self.vouch_for_answers().await?;
+        Ok(made)
     }
 
     async fn ready(&self, wanted: Wanted) -> Result<&dyn Origin> {
@@ -196,7 +216,7 @@ impl Shared {
     }
 
     async fn look_now(&self) -> Result<()> {
-        let (began, at) = (self.turn(), Instant::now());
+        let (began, at, connections) = (self.turn(), Instant::now(), self.inner.connections());
         let result = self.compare().await;
         let mut standing = self.standing();
         let was_replaced =
@@ -208,7 +228,7 @@ impl Shared {
             }
             _ => {}
         }
-        standing.last = Some(Look { began, ended: self.turn(), at, result: result.clone() });
+        standing.last = Some(Look { began, ended: self.turn(), at, connections, result: result.clone() });
         result
     }
 
@@ -334,11 +354,15 @@ impl Origin for OriginGuard {
 
     async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
         let result = self.ready(Wanted::Recent).await?.set_at_commit(object, set).await;
-        self.heard(result, Wanted::New).await
+        self.made(result).await
     }
 
     fn distance(&self) -> Option<types::Distance> {
         self.0.inner.distance()
+    }
+
+    fn connections(&self) -> u64 {
+        self.0.inner.connections()
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -414,7 +438,11 @@ impl Origin for OriginGuard {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         let result = self.ready(Wanted::Recent).await?.change(change).await;
-        self.heard(result, Wanted::New).await
+        let changed = self.heard(result, Wanted::New).await?;
+        // Bytes can be sent again; this is in doubt, if nobody vouches for it.
+        let doubtful = |e| Error::doubtful(change.kind(), self.0.inner.url(), e);
+        self.vouch_for_answers().await.map_err(doubtful)?;
+        Ok(changed)
     }
 
     fn write_max(&self) -> u32 {
@@ -429,12 +457,12 @@ impl Origin for OriginGuard {
         stability: Stability,
     ) -> Result<Written> {
         let result = self.ready(Wanted::Recent).await?.write(object, offset, data, stability).await;
-        self.heard(result, Wanted::New).await
+        self.made(result).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
         let result = self.ready(Wanted::Recent).await?.commit(object, range).await;
-        self.heard(result, Wanted::New).await
+        self.made(result).await
     }
 
     async fn turn(&self) -> Turn {

@@ -274,6 +274,12 @@ impl Namespace {
         self.vouch_for(self.junction(junction)?).await
     }
 
+    /// The same of what this junction's origin answered so far.
+    pub async fn vouch_for_answers_of(&self, junction: JunctionId) -> Result<()> {
+        let junction = self.junction(junction)?;
+        junction.note(junction.guard.vouch_for_answers().await, self.clock.now_ms())
+    }
+
     async fn vouch_for(&self, junction: &Grafted) -> Result<()> {
         junction.note(junction.guard.vouch().await, self.clock.now_ms())
     }

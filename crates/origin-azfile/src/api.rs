@@ -124,6 +124,10 @@ pub fn metadata_of(headers: &HeaderMap) -> Metadata {
 }
 
 impl Api {
+    pub fn connections(&self) -> u64 {
+        self.http.connections()
+    }
+
     pub fn new(config: &Config, http: Http, environment: Option<Environment>) -> Result<Api> {
         let (endpoint, signer) = sign::find(config, environment.as_ref())?;
         let root = format!("{endpoint}/{}", config.share);

@@ -140,6 +140,10 @@ impl Origin for AzFileOrigin {
         false
     }
 
+    fn connections(&self) -> u64 {
+        self.api.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.share_identity().await
     }

@@ -120,6 +120,10 @@ impl Store for Azure {
         COPY_AT_ONCE
     }
 
+    fn connections(&self) -> u64 {
+        self.rest.connections()
+    }
+
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
         self.rest.head(key).await
     }

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub struct Dialler<D: Service<Uri>> {
     dial: D,
     /// Of each store.
     stores: Arc<Stores<D::Response>>,
+    /// Connections that were asked for.
+    needed: Arc<AtomicU64>,
 }
 
 type Place = (Option<Scheme>, Option<Authority>);
@@ -89,7 +92,7 @@ fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<Place, Spares<L>>> {
 
 impl<D: Service<Uri> + Clone> Clone for Dialler<D> {
     fn clone(&self) -> Dialler<D> {
-        Dialler { dial: self.dial.clone(), stores: self.stores.clone() }
+        Dialler { dial: self.dial.clone(), stores: self.stores.clone(), needed: self.needed.clone() }
     }
 }
 
@@ -98,7 +101,12 @@ where
     D: Service<Uri, Response: Line, Future: Send> + Clone + Send + 'static,
 {
     pub fn new(dial: D) -> Dialler<D> {
-        Dialler { dial, stores: Arc::default() }
+        Dialler { dial, stores: Arc::default(), needed: Arc::default() }
+    }
+
+    /// Connections that were needed so far, and not there.
+    pub fn needed(&self) -> u64 {
+        self.needed.load(Ordering::SeqCst)
     }
 
     /// A request is about to go to this store.
@@ -221,6 +229,7 @@ where
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
+        self.needed.fetch_add(1, Ordering::SeqCst);
         let spare = lock(&self.stores).get_mut(&place_of(&to)).and_then(Spares::take);
         self.dial_ahead(&to);
         let mut dial = self.dial.clone();
@@ -235,7 +244,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     use super::*;
 

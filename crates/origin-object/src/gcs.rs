@@ -212,6 +212,10 @@ impl Store for Gcs {
         self.bucket.made().await
     }
 
+    fn connections(&self) -> u64 {
+        self.bucket.connections()
+    }
+
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
         self.bucket.head(key).await
     }

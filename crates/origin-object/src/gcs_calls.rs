@@ -181,6 +181,10 @@ impl Bucket {
         }
     }
 
+    pub fn connections(&self) -> u64 {
+        self.rest.connections()
+    }
+
     /// When the bucket was made, for who may see what is stored of it.
     pub async fn made(&self) -> Result<Option<String>> {
         let path = format!("/storage/v1/b/{}", utf8_percent_encode(&self.name, QUERY));

@@ -100,6 +100,11 @@ impl Http {
         Ok(Http { client, dialler })
     }
 
+    /// How often a connection was needed that was not open: behind it there may be another store.
+    pub fn connections(&self) -> u64 {
+        self.dialler.needed()
+    }
+
     /// To the store itself, where there will be more to ask for.
     pub async fn send_to_store(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let (to, began) = (request.uri().clone(), Instant::now());

@@ -171,6 +171,10 @@ impl Origin for ObjectOrigin {
         }
     }
 
+    fn connections(&self) -> u64 {
+        self.store.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.store_identity().await
     }

@@ -125,6 +125,10 @@ impl<'a> Ask<'a> {
 }
 
 impl Rest {
+    pub fn connections(&self) -> u64 {
+        self.http.connections()
+    }
+
     pub fn place(&self, key: &str) -> String {
         if key.is_empty() { self.url.clone() } else { format!("{key} in {}", self.url) }
     }

@@ -140,6 +140,10 @@ impl Store for S3 {
         }
     }
 
+    fn connections(&self) -> u64 {
+        self.rest.connections()
+    }
+
     async fn head(&self, key: &str) -> Result<Option<Stat>> {
         self.rest.head(key).await
     }

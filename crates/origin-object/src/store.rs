@@ -42,6 +42,11 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
+    /// How often a connection was opened; 0 for ever where that is not told.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// `None`: nothing has this key.
     async fn head(&self, key: &str) -> Result<Option<Stat>>;
 

@@ -235,6 +235,10 @@ impl Origin for Count {
         self.inner.distance()
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.run("identity", self.inner.identity()).await
     }

@@ -42,6 +42,10 @@ impl Origin for Delay {
         self.inner.distance()
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.travel().await.identity().await
     }

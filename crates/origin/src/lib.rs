@@ -104,6 +104,12 @@ pub trait Origin: Send + Sync + 'static {
         false
     }
 
+    /// How often a connection to the storage was opened so far, of one whose references are names: behind the next one there
+    /// may be another storage, where the same names are good.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// Whether answers to reads that are under way together come side by side, each the slower for the others, and not one
     /// after the other.
     fn answers_side_by_side(&self) -> bool {

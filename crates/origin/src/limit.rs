@@ -380,6 +380,10 @@ impl Origin for Limit {
         state.odometer.knows().then(|| state.odometer.distance())
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.ask(self.inner.identity()).await
     }

@@ -204,6 +204,10 @@ impl Origin for Retry {
         self.inner.distance()
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         let identity = self.run(|| self.inner.identity()).await?;
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());

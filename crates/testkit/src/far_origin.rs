@@ -18,8 +18,10 @@ use types::{
 
 pub struct Far {
     pub memory: Arc<MemoryOrigin>,
-    /// Answers instead of it, and whether it says that it is the same storage.
-    another: Mutex<Option<(Arc<MemoryOrigin>, bool)>>,
+    /// Answers instead of it.
+    another: Mutex<Option<(Arc<MemoryOrigin>, Replaced)>>,
+    /// A new one for each storage that answers.
+    connections: AtomicU64,
     url: String,
     down: AtomicBool,
     /// Milliseconds that answers to questions about names are on their way.
@@ -56,6 +58,17 @@ pub struct Far {
     pub gate: tokio::sync::RwLock<()>,
 }
 
+/// What is the same of a storage that answers in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Nothing: no reference and no identity of before is any of its.
+    Wholly,
+    /// Its references: names in a bucket, which are good in each.
+    Bucket,
+    /// That, and what it says to be.
+    InSilence,
+}
+
 type Theirs = Box<dyn FnOnce() + Send>;
 type Lie = Box<dyn FnMut(&Reference, DirCursor) -> Option<DirPage> + Send>;
 
@@ -82,6 +95,7 @@ impl Far {
         Arc::new(Far {
             memory: MemoryOrigin::new(),
             another: Mutex::default(),
+            connections: AtomicU64::new(0),
             url: url.to_owned(),
             down: AtomicBool::new(false),
             way_ms: AtomicU64::new(0),
@@ -164,15 +178,16 @@ impl Far {
         self.answers_to_lose.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// From now on another storage answers: none of the references and identities of before is any of its. With `true`
-    /// it says to be the same one, and all references hold, as of an object store.
-    pub fn replace_with(&self, another: Arc<MemoryOrigin>, says_to_be_the_same: bool) {
-        *self.another.lock().expect("no panic holds it") = Some((another, says_to_be_the_same));
+    /// From now on another storage answers.
+    pub fn replace_with(&self, another: Arc<MemoryOrigin>, how: Replaced) {
+        *self.another.lock().expect("no panic holds it") = Some((another, how));
+        self.connections.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The one that it was answers again.
     pub fn bring_back(&self) {
         *self.another.lock().expect("no panic holds it") = None;
+        self.connections.fetch_add(1, Ordering::SeqCst);
     }
 
     fn now(&self) -> Arc<MemoryOrigin> {
@@ -180,8 +195,12 @@ impl Far {
         another.as_ref().map_or_else(|| self.memory.clone(), |(another, _)| another.clone())
     }
 
+    fn replaced(&self) -> Option<Replaced> {
+        self.another.lock().expect("no panic holds it").as_ref().map(|(_, how)| *how)
+    }
+
     fn is_another(&self) -> bool {
-        self.another.lock().expect("no panic holds it").as_ref().is_some_and(|(_, same)| !same)
+        self.replaced() == Some(Replaced::Wholly)
     }
 
     /// Part of every reference.
@@ -381,6 +400,10 @@ impl Origin for Far {
         *self.distance.lock().expect("no panic holds it")
     }
 
+    fn connections(&self) -> u64 {
+        self.connections.load(Ordering::SeqCst)
+    }
+
     /// Not counted: who asks that is no client.
     async fn identity(&self) -> Result<OriginIdentity> {
         self.identified.fetch_add(1, Ordering::SeqCst);
@@ -388,7 +411,10 @@ impl Origin for Far {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "identify", "an origin that is switched off"));
         }
-        let shown = if self.is_another() { "another tree in memory" } else { "the tree in memory" };
+        let shown = match self.replaced() {
+            Some(Replaced::Wholly | Replaced::Bucket) => "another tree in memory",
+            Some(Replaced::InSilence) | None => "the tree in memory",
+        };
         Ok(OriginIdentity { bytes: shown.into(), shown: shown.into() })
     }
 

@@ -51,6 +51,10 @@ impl Origin for Limited {
         self.inner.distance()
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     async fn identity(&self) -> Result<OriginIdentity> {
         self.inner.identity().await
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use namespace::{Junction, JunctionStatus, Namespace};
 use origin::memory::MemoryOrigin;
+use testkit::far_origin::Replaced;
 use types::{ErrorKind, OutageReason};
 
 use crate::harness::{AFTER_TTL, Tier, kind, reopen, tier};
@@ -63,7 +64,7 @@ async fn another_storage_at_the_same_place_is_an_outage_that_ends_by_itself() {
     let t = filled().await;
     let another = MemoryOrigin::new();
     another.write_file(b"three", b"another's").unwrap();
-    t.far.replace_with(another, false);
+    t.far.replace_with(another, Replaced::Wholly);
     holds_out(&t).await;
     let told = status(&t.ns).outage.unwrap().error;
     assert!(told.contains("expected the tree in memory; found another tree in memory"), "{told}");
@@ -76,7 +77,7 @@ async fn another_storage_at_the_same_place_is_an_outage_that_ends_by_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_that_became_empty_at_once_is_an_outage_that_ends_by_itself() {
     let t = filled().await;
-    t.far.replace_with(MemoryOrigin::new(), true);
+    t.far.replace_with(MemoryOrigin::new(), Replaced::InSilence);
     holds_out(&t).await;
     t.far.bring_back();
     until_it_is_over(&t).await;
@@ -85,9 +86,9 @@ async fn a_tree_that_became_empty_at_once_is_an_outage_that_ends_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_on_another_storage_or_an_empty_one_serves_what_is_cached() {
-    for is_same in [false, true] {
+    for how in [Replaced::Wholly, Replaced::InSilence] {
         let t = filled().await;
-        t.far.replace_with(MemoryOrigin::new(), is_same);
+        t.far.replace_with(MemoryOrigin::new(), how);
         let t = t.after_a_restart().await;
         holds_out(&t).await;
         t.far.bring_back();
@@ -99,7 +100,7 @@ async fn a_start_on_another_storage_or_an_empty_one_serves_what_is_cached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_on_another_storage_is_told_though_nobody_asks() {
     let t = filled().await;
-    t.far.replace_with(MemoryOrigin::new(), false);
+    t.far.replace_with(MemoryOrigin::new(), Replaced::Wholly);
     let t = t.after_a_restart().await;
     assert!(!is_replaced(&t));
     t.ns.look_at_roots();
@@ -117,7 +118,7 @@ async fn an_accepted_storage_is_the_right_one_from_then_on() {
     let t = filled().await;
     let another = MemoryOrigin::new();
     another.write_file(b"three", b"another's").unwrap();
-    t.far.replace_with(another, false);
+    t.far.replace_with(another, Replaced::Wholly);
     holds_out(&t).await;
     assert_eq!(kind(t.ns.accept_origin("/elsewhere", |_| {}).await), Some(ErrorKind::NotFound));
     assert_eq!(t.ns.accept_origin("/", |_| {}).await.unwrap().shown, "another tree in memory");
@@ -137,7 +138,7 @@ async fn an_accepted_storage_is_the_right_one_from_then_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_empty_tree_is_empty() {
     let t = filled().await;
-    t.far.replace_with(MemoryOrigin::new(), true);
+    t.far.replace_with(MemoryOrigin::new(), Replaced::InSilence);
     holds_out(&t).await;
     t.ns.accept_origin("/", |_| {}).await.unwrap();
     assert_eq!(t.names(t.ns.root()).await.unwrap(), Vec::<Vec<u8>>::new());
@@ -153,7 +154,7 @@ async fn what_the_origin_is_outlives_a_database_that_is_begun_anew() {
     let t = filled().await;
     let another = MemoryOrigin::new();
     another.write_file(b"three", b"another's").unwrap();
-    t.far.replace_with(another, false);
+    t.far.replace_with(another, Replaced::Wholly);
     let Tier { ns, far, clock, dir } = t;
     ns.shutdown().await;
     drop(ns);

@@ -12,7 +12,8 @@ use namespace::{Ask, Asked, Namespace, New, Node, NoteChange, Old, Renewed};
 use origin::{Object, Origin, Reference};
 use tokio::sync::watch;
 use types::{
-    ByteRange, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
+    ByteRange, CreateHow, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, Stability, Version,
+    WriteVerifier,
 };
 use writeback::{
     Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told,
@@ -237,15 +238,8 @@ impl BackHome {
             None => Err(Error::new(ErrorKind::Unavailable, "store the copy of", base.file)),
         }
     }
-}
 
-fn is_not_there(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound)
-}
-
-#[async_trait]
-impl Home for BackHome {
-    async fn look(&self, object: FileId) -> Result<Seen> {
+    async fn look_there(&self, object: FileId) -> Result<Seen> {
         match self.namespace.refresh_changed(object).await {
             Ok(found) => Ok(Seen::Found(self.found(&found).await?)),
             Err(e) if is_not_there(&e) && object.is_made_here() && !self.note(object)?.made => {
@@ -258,17 +252,41 @@ impl Home for BackHome {
         }
     }
 
+    fn junction_of(&self, object: FileId) -> Result<JunctionId> {
+        match self.shown.altered(object) {
+            Some(altered) => Ok(altered.junction),
+            None => Ok(self.namespace.getattr_known(object)?.junction()),
+        }
+    }
+
+    /// What the origin said was said by the storage that it always was.
+    async fn vouch_for_answers(&self, object: FileId) -> Result<()> {
+        let Ok(junction) = self.junction_of(object) else { return Ok(()) }; // it never was at one
+        self.namespace.vouch_for_answers_of(junction).await
+    }
+}
+
+fn is_not_there(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound)
+}
+
+#[async_trait]
+impl Home for BackHome {
+    async fn look(&self, object: FileId) -> Result<Seen> {
+        let seen = self.look_there(object).await?;
+        self.vouch_for_answers(object).await?;
+        Ok(seen)
+    }
+
     async fn vouch(&self, object: FileId) -> Result<()> {
-        let junction = match self.shown.altered(object) {
-            Some(altered) => altered.junction,
-            None => self.namespace.getattr_known(object)?.junction(),
-        };
-        self.namespace.vouch_for_junction(junction).await
+        self.namespace.vouch_for_junction(self.junction_of(object)?).await
     }
 
     async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
         let found = self.namespace.lookup_now(dir, name).await;
-        match self.if_gone(dir, found).await? {
+        let found = self.if_gone(dir, found).await?;
+        self.vouch_for_answers(dir).await?;
+        match found {
             Some(node) => Ok(Some(self.found_node(&node).await)),
             None => Ok(None),
         }

@@ -1,17 +1,18 @@
 //! The origin is not the one it was, while something waits for it: nothing is dropped, nothing goes to the wrong place.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use origin::Origin;
 use origin::memory::MemoryOrigin;
-use testkit::far_origin::Far;
-use types::{Caller, ErrorKind, OutageReason};
+use testkit::far_origin::{Far, Replaced};
+use types::{Caller, CreateHow, ErrorKind, OutageReason, Stability, Timeline};
 use vfs::AlarmKind;
 
 use crate::back::{BackTier, NEVER, back_tier, bytes_of, find};
 use crate::harness::{AFTER_TTL, kind};
-use crate::writable::name;
+use crate::writable::{name, with_mode, writable};
 
 const OLD: &[u8] = b"old contents";
 
@@ -108,10 +109,10 @@ async fn comes_back(t: &BackTier, far: &Far, another: &MemoryOrigin, flushing: v
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_flushed_to_another_origin_and_all_of_it_when_the_right_one_is_back() {
-    for says_to_be_the_same in [false, true] {
+    for how in [Replaced::Wholly, Replaced::InSilence] {
         let (far, another) = (Far::new("far:one"), MemoryOrigin::new());
         let t = dirty(&far).await;
-        far.replace_with(another.clone(), says_to_be_the_same);
+        far.replace_with(another.clone(), how);
         // As a connection that was lost is noticed.
         far.fail("getattr", ErrorKind::Unavailable, 1);
         let clean = t.id("/dir/clean").await;
@@ -123,10 +124,10 @@ async fn nothing_is_flushed_to_another_origin_and_all_of_it_when_the_right_one_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_flushed_after_a_start_on_another_origin_until_the_right_one_is_back() {
-    for says_to_be_the_same in [false, true] {
+    for how in [Replaced::Wholly, Replaced::InSilence] {
         let (far, another) = (Far::new("far:one"), MemoryOrigin::new());
         let t = dirty(&far).await;
-        far.replace_with(another.clone(), says_to_be_the_same);
+        far.replace_with(another.clone(), how);
         let t = t.after_a_restart().await;
         gets_home(&t, &far, &another).await;
     }
@@ -138,10 +139,37 @@ async fn an_origin_that_is_replaced_in_the_middle_of_a_flush_is_noticed_before_a
         let (far, another) = (Far::new("far:one"), MemoryOrigin::new());
         let t = dirty(&far).await;
         let (now, then) = (far.clone(), another.clone());
-        far.before(call, move || now.replace_with(then, false));
+        far.before(call, move || now.replace_with(then, Replaced::Wholly));
         let flushing = t.vfs.flush_home(None).await.unwrap();
         until_it_is_noticed(&t).await;
         comes_back(&t, &far, &another, flushing).await;
+    }
+}
+
+/// A server that comes back with another disk, between a look and the changes that follow it: its keys are names, and so
+/// they are good in any bucket.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_into_another_bucket_before_it_was_noticed_gets_into_the_right_one_too() {
+    for call in ["create", "remove", "rename", "write", "commit", "set"] {
+        let (far, another) = (Far::new("far:one"), MemoryOrigin::new());
+        another.mkdir(b"dir").unwrap();
+        for path in [&b"dir/changed"[..], b"dir/moved", b"dir/removed", b"dir/clean"] {
+            another.write_file(path, OLD).unwrap();
+        }
+        let t = dirty(&far).await;
+        let (now, then) = (far.clone(), another.clone());
+        far.before(call, move || now.replace_with(then, Replaced::Bucket));
+        let flushing = t.vfs.flush_home(None).await.unwrap();
+        until_it_is_noticed(&t).await;
+        far.bring_back();
+        let refused = flushing.wait().await;
+        assert!(refused.is_empty(), "{call}: {refused:?}");
+        has_all(&*far.memory).await;
+        t.clock.advance(AFTER_TTL);
+        shows_all(&t).await;
+        let alarms = t.vfs.unflushed().alarms;
+        let is_known = alarms.iter().all(|alarm| alarm.kind == AlarmKind::Resumed);
+        assert!(is_known, "{call}: nothing was in conflict: {alarms:?}");
     }
 }
 
@@ -150,7 +178,7 @@ async fn what_was_written_is_kept_beside_when_another_origin_is_accepted_and_the
     let (far, another) = (Far::new("far:one"), MemoryOrigin::new());
     another.write_file(b"its own", b"its own").unwrap();
     let t = dirty(&far).await;
-    far.replace_with(another.clone(), false);
+    far.replace_with(another.clone(), Replaced::Wholly);
     let t = t.after_a_restart().await;
     t.clock.advance(AFTER_TTL);
     let _ = t.vfs.resolve(b"/unheard-of").await; // somebody asks
@@ -172,6 +200,28 @@ async fn what_was_written_is_kept_beside_when_another_origin_is_accepted_and_the
         let told = alarms.iter().any(|alarm| alarm.text.starts_with(lost));
         assert!(told, "{lost}: {alarms:?}");
     }
+}
+
+/// One question is good for a second, and while the next one is under way for two more.
+#[tokio::test(flavor = "multi_thread")]
+async fn under_load_an_origin_is_asked_once_a_second_which_storage_it_is() {
+    let far = Far::new("far:one");
+    far.memory.write_file(b"stays", b"abc").unwrap();
+    let t = writable(far.clone(), &Timeline::default());
+    let (caller, root) = (Caller::root(), t.vfs.root());
+    let (begun, before) = (Instant::now(), far.identified());
+    let mut done = 0;
+    while begun.elapsed() < Duration::from_millis(2_500) {
+        let (file, how) = (name(&format!("file{done}")), CreateHow::Guarded);
+        let made = t.vfs.create(&caller, root, &file, how, with_mode(0o644)).await.unwrap().node.id;
+        let data = Bytes::from_static(b"abc");
+        t.vfs.write(&caller, made, 0, data, Stability::FileSync).await.unwrap();
+        assert_eq!(kind(t.vfs.lookup(&caller, root, &name("absent")).await), Some(ErrorKind::NotFound));
+        t.vfs.remove(&caller, root, &file).await.unwrap();
+        done += 1;
+    }
+    let (asked, seconds) = (far.identified() - before, begun.elapsed().as_secs());
+    assert!((1..=seconds + 2).contains(&asked), "{asked} questions in {seconds} s, for {done} files");
 }
 
 /// As after a snapshot was restored: nothing tells it from changes that others made.
