@@ -11,6 +11,7 @@
 //! look of the last seconds, and followed by one if the storage may have been exchanged meanwhile, which shows by
 //! connections that had to be opened.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,9 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 const WILL_DO_FOR: Duration = Duration::from_secs(3);
 /// Another storage is looked at again so often.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// More changes of ours than wait for the database at a time.
+const LEAVING_MAX: usize = 256;
 
 /// First byte of what is kept.
 const LAYOUT: u8 = 1;
@@ -63,6 +67,9 @@ struct Standing {
     last: Option<Look>,
     /// The root as it was last seen.
     root: Option<Reference>,
+    /// Names in the root that we take away ourselves, until nothing is known of them any more: that they are not there at
+    /// the origin is no sign.
+    leaving: VecDeque<Name>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +113,7 @@ impl OriginGuard {
     ) -> Result<Arc<OriginGuard>> {
         let known = store.origin_of(id).map_or(Kept::Nothing, |bytes| Kept::decode(&bytes));
         let reference = store.node(root)?.map(|record| record.reference);
-        let standing = Mutex::new(Standing { known, last: None, root: reference });
+        let standing = Mutex::new(Standing { known, root: reference, ..Standing::default() });
         let (turns, looking) = (AtomicU64::new(0), tokio::sync::Mutex::default());
         let path = path.to_owned();
         Ok(Arc::new(OriginGuard(Arc::new(Shared { inner, store, path, id, root, standing, turns, looking }))))
@@ -138,6 +145,11 @@ impl OriginGuard {
         Ok(found)
     }
 
+    /// What was seen so far counts no more.
+    pub fn look_again(&self) {
+        self.0.standing().last = None;
+    }
+
     /// An answer to a question, of which an absence is proof of nothing yet.
     async fn heard<T>(&self, result: Result<T>, absent: Wanted) -> Result<T> {
         let Err(error) = &result else { return result };
@@ -146,7 +158,10 @@ impl OriginGuard {
             ErrorKind::NotFound => absent,
             _ => {
                 if error.outage_reason().is_some() && error.kind() != ErrorKind::Busy {
-                    self.0.standing().last = None;
+                    // That it is another one stays known until the next look.
+                    let is_known = |last: &Look| last.result.as_ref().is_err_and(is_replaced);
+                    let mut standing = self.0.standing();
+                    standing.last = standing.last.take().filter(is_known);
                 }
                 return result;
             }
@@ -275,7 +290,9 @@ impl Shared {
     /// So many names are known in the root that they cannot have gone one by one without being noticed. A last file may
     /// have.
     fn had_names(&self) -> Result<bool> {
-        let names = self.store.entries_after(self.root, 0, 2)?;
+        let leaving = self.standing().leaving.clone();
+        let mut names = self.store.entries_after(self.root, 0, 2 + leaving.len())?;
+        names.retain(|known| !leaving.iter().any(|name| name.as_bytes() == &known.name[..]));
         Ok(match names.as_slice() {
             [] => false,
             [one] => match one.child.map(|child| self.store.node(child)).transpose()? {
@@ -295,6 +312,35 @@ impl Shared {
         match kept {
             Ok(kept) => kept.map_err(failed),
             Err(e) => Err(failed(Error::new(ErrorKind::Io, "keep", "identity").with_source(e))),
+        }
+    }
+
+    /// Before a change is sent. What is known no more is forgotten here, too.
+    fn note_leaving(&self, change: &Change) -> Result<()> {
+        let before = self.standing().leaving.clone();
+        let mut gone = Vec::new();
+        for name in before {
+            if self.store.find_entry(self.root, name.as_bytes())?.is_none() {
+                gone.push(name);
+            }
+        }
+        let leaving = leaving_of(change).filter(|(dir, _)| self.is_root(dir));
+        let coming = coming_of(change).filter(|(dir, _)| self.is_root(dir));
+        let mut standing = self.standing();
+        standing
+            .leaving
+            .retain(|name| !gone.contains(name) && coming.is_none_or(|(_, coming)| coming != name));
+        standing.leaving.extend(leaving.map(|(_, name)| name.clone()));
+        while standing.leaving.len() > LEAVING_MAX {
+            standing.leaving.pop_front();
+        }
+        Ok(())
+    }
+
+    /// It was refused.
+    fn note_stays(&self, change: &Change) {
+        if let Some((_, stays)) = leaving_of(change) {
+            self.standing().leaving.retain(|name| name != stays);
         }
     }
 
@@ -319,6 +365,22 @@ impl Kept {
             Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown })
         };
         read().map_or(Kept::Unreadable, Kept::Identity)
+    }
+}
+
+fn leaving_of(change: &Change) -> Option<(&Reference, &Name)> {
+    match change {
+        Change::Remove { dir, name } | Change::Rmdir { dir, name } => Some((dir, name)),
+        Change::Rename { from_dir, from, .. } => Some((from_dir, from)),
+        _ => None,
+    }
+}
+
+fn coming_of(change: &Change) -> Option<(&Reference, &Name)> {
+    match change {
+        Change::Rename { to_dir, to, .. } => Some((to_dir, to)),
+        Change::Create { dir, name, .. } | Change::Mkdir { dir, name, .. } => Some((dir, name)),
+        _ => None,
     }
 }
 
@@ -437,7 +499,12 @@ impl Origin for OriginGuard {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
-        let result = self.ready(Wanted::Recent).await?.change(change).await;
+        let origin = self.ready(Wanted::Recent).await?;
+        self.0.note_leaving(change)?;
+        let result = origin.change(change).await;
+        if result.as_ref().is_err_and(|e| !e.may_have_happened()) {
+            self.0.note_stays(change);
+        }
         let changed = self.heard(result, Wanted::New).await?;
         // Bytes can be sent again; this is in doubt, if nobody vouches for it.
         let doubtful = |e| Error::doubtful(change.kind(), self.0.inner.url(), e);

@@ -296,6 +296,7 @@ impl Namespace {
         let found = junction.guard.accept().await?;
         self.expire_tree(junction.root, file).await?;
         self.forget_names_in(junction.root).await?;
+        junction.guard.look_again();
         self.vouch_for(junction).await?;
         Ok(found)
     }

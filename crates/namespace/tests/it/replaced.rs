@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use namespace::{Junction, JunctionStatus, Namespace};
+use namespace::{Junction, JunctionStatus, Namespace, Old};
+use origin::Origin;
 use origin::memory::MemoryOrigin;
 use testkit::far_origin::Replaced;
 use types::{ErrorKind, OutageReason};
 
-use crate::harness::{AFTER_TTL, Tier, kind, reopen, tier};
+use crate::harness::{AFTER_TTL, Tier, kind, name, reopen, tier};
 
 /// Three names in a directory, seen.
 async fn filled() -> Tier {
@@ -202,5 +203,28 @@ async fn names_that_others_remove_one_by_one_are_gone() {
         t.pass(AFTER_TTL);
         assert_eq!(t.names(t.ns.root()).await.unwrap(), left);
     }
+    assert_eq!(status(&t.ns).outage, None);
+}
+
+/// The database knows later than the origin that they are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_names_that_we_take_away_ourselves_are_no_sign_of_another_storage() {
+    let t = tier();
+    for path in [&b"one"[..], b"two"] {
+        t.far.memory.mkdir(path).unwrap();
+    }
+    let root = t.id(b"/").await;
+    assert_eq!(t.names(root).await.unwrap(), [&b"one"[..], b"two"]);
+    t.ns.remove(root, &name(b"one"), Old::Directory).await.unwrap();
+    // While the answer is on its way, which is when others look.
+    t.far.answer_late(Duration::from_millis(300));
+    let ns = t.ns.clone();
+    let removing = tokio::spawn(async move { ns.remove(root, &name(b"two"), Old::Directory).await });
+    while !t.far.memory.is_empty().await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let junction = status(&t.ns).id;
+    t.ns.vouch_for_junction(junction).await.unwrap();
+    removing.await.unwrap().unwrap();
     assert_eq!(status(&t.ns).outage, None);
 }
