@@ -84,6 +84,16 @@ impl StandIn {
         Ok(StandIn { address, shared, task })
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether nothing is on this share.
+    pub fn is_empty(&self, share: &str) -> bool {
+        let shares = self.shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.get(share).expect("a share").list(tree::ROOT, "", None, 1).0.is_empty()
+    }
+
     /// What a client is told to use in place of `https://ACCOUNT.file.core.windows.net`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)

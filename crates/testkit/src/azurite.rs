@@ -23,6 +23,9 @@ pub const KEY: &str =
 pub const NEW_KEY: &str =
     "YW5vdGhlci1zZWNyZXQtb2Ytbm9ib2R5LWFub3RoZXItc2VjcmV0LW9mLW5vYm9keS1hbm90aGVyLXNlY3JldC1vZi1ub2JvZHk=";
 
+/// In the head of each request.
+const VERSION: &str = "x-ms-version: 2021-12-02\r\n";
+
 pub struct Azurite(Process);
 
 fn program() -> Option<PathBuf> {
@@ -76,6 +79,14 @@ impl Azurite {
         path
     }
 
+    /// Whether nothing is in this container.
+    pub fn is_empty(&self, name: &str) -> bool {
+        let path = format!("/{ACCOUNT}/{name}?restype=container&comp=list&{}", sas());
+        let listed = crate::process::answer(self.0.address(), "GET", &path, VERSION, "").expect("an answer");
+        assert!(listed.contains("<EnumerationResults"), "{listed}");
+        !listed.contains("<Blob>")
+    }
+
     pub fn make_container(&self, name: &str) {
         let path = format!("/{ACCOUNT}/{name}?restype=container&{}", sas());
         assert_eq!(ask(self.0.address(), "PUT", &path).expect("an answer"), 201, "a new container");
@@ -109,5 +120,5 @@ fn sas_by(key: &str) -> String {
 }
 
 fn ask(address: SocketAddr, method: &str, path: &str) -> std::io::Result<u16> {
-    crate::process::ask(address, method, path, "x-ms-version: 2021-12-02\r\n", "")
+    crate::process::ask(address, method, path, VERSION, "")
 }

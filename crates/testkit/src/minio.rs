@@ -112,6 +112,11 @@ impl Minio {
         admin::put(self.address(), "set-user-status", &[("accessKey", name), ("status", status)], b"");
     }
 
+    /// With all that is in it.
+    pub fn remove_bucket(&self, name: &str) {
+        std::fs::remove_dir_all(self.0.dir().join("data").join(name)).expect("a bucket");
+    }
+
     /// A new bucket: on one disk it is a directory.
     pub fn make_bucket(&self, name: &str) {
         std::fs::create_dir(self.0.dir().join("data").join(name)).expect("a new bucket");

@@ -36,6 +36,19 @@ pub fn ask(
     more: &str,
     body: impl AsRef<[u8]>,
 ) -> std::io::Result<u16> {
+    let answer = answer(address, method, path, more, body)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| std::io::Error::other(format!("no HTTP: {answer:?}")))
+}
+
+/// The same, all of it.
+pub fn answer(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    more: &str,
+    body: impl AsRef<[u8]>,
+) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let body = body.as_ref();
@@ -46,9 +59,7 @@ pub fn ask(
     stream.write_all(&[head.as_bytes(), body].concat())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| std::io::Error::other(format!("no HTTP: {answer:?}")))
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 impl Process {

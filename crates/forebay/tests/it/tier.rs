@@ -60,6 +60,11 @@ impl Tier {
         Tier::start_with_env(dir, junctions, mount, Vec::new())
     }
 
+    /// As `start`, serving NFS at this port.
+    pub fn start_at_port(dir: &Path, junctions: &str, nfs: u16) -> Tier {
+        Tier::start_at(dir, junctions, None, Vec::new(), Ports { nfs, ..Ports::free() })
+    }
+
     /// As `start_mounted`, with more in its environment.
     pub fn start_with_env(
         dir: &Path,
@@ -67,7 +72,16 @@ impl Tier {
         mount: Option<&Path>,
         env: Vec<(String, String)>,
     ) -> Tier {
-        let ports = Ports::free();
+        Tier::start_at(dir, junctions, mount, env, Ports::free())
+    }
+
+    fn start_at(
+        dir: &Path,
+        junctions: &str,
+        mount: Option<&Path>,
+        env: Vec<(String, String)>,
+        ports: Ports,
+    ) -> Tier {
         let cache = dir.join("cache");
         let readahead = readahead();
         let text = format!(

@@ -146,12 +146,9 @@ impl Asked {
                 let told = parsed(body)?;
                 let name = told["name"].as_str().unwrap_or_default();
                 buckets.make(name)?;
-                Ok(self.told(json!({ "kind": "storage#bucket", "id": name, "name": name })))
+                Ok(self.told(buckets.bucket(name)?))
             }
-            (&Method::GET, Call::Bucket) => {
-                buckets.of(&self.bucket)?;
-                Ok(self.told(json!({ "kind": "storage#bucket", "id": self.bucket, "name": self.bucket })))
-            }
+            (&Method::GET, Call::Bucket) => Ok(self.told(buckets.bucket(&self.bucket)?)),
             (&Method::GET, Call::List) => self.list(buckets),
             (&Method::POST, Call::Upload) => self.upload(buckets, headers, body),
             (&Method::GET, Call::Object(key)) => self.get(buckets, key, headers),

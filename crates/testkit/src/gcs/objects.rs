@@ -17,11 +17,16 @@ pub type Objects = BTreeMap<String, Object>;
 
 #[derive(Default)]
 pub struct Buckets {
-    by_name: HashMap<String, Objects>,
+    by_name: HashMap<String, Bucket>,
     /// Each is larger than all before.
     last_generation: u64,
     /// Copies that are under way.
     pub rewrites: u64,
+}
+
+struct Bucket {
+    objects: Objects,
+    created: DateTime<Utc>,
 }
 
 #[derive(Clone)]
@@ -59,6 +64,14 @@ impl Facts {
     }
 }
 
+fn time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn missing() -> Refused {
+    (404, "notFound", "The specified bucket does not exist.".to_owned())
+}
+
 impl Buckets {
     pub fn make(&mut self, name: &str) -> Result<(), Refused> {
         if self.by_name.contains_key(name) {
@@ -68,13 +81,18 @@ impl Buckets {
                 "Your previous request to create the named bucket succeeded".into(),
             ));
         }
-        self.by_name.insert(name.to_owned(), Objects::new());
+        self.by_name.insert(name.to_owned(), Bucket { objects: Objects::new(), created: now() });
         Ok(())
     }
 
     pub fn of(&mut self, name: &str) -> Result<&mut Objects, Refused> {
-        let missing = || (404, "notFound", "The specified bucket does not exist.".to_owned());
-        self.by_name.get_mut(name).ok_or_else(missing)
+        self.by_name.get_mut(name).map(|bucket| &mut bucket.objects).ok_or_else(missing)
+    }
+
+    /// What is told of a bucket itself.
+    pub fn bucket(&self, name: &str) -> Result<Value, Refused> {
+        let created = self.by_name.get(name).ok_or_else(missing)?.created;
+        Ok(json!({ "kind": "storage#bucket", "id": name, "name": name, "timeCreated": time(created) }))
     }
 
     /// In place of what was there.
@@ -102,7 +120,6 @@ impl Buckets {
 
 impl Object {
     pub fn resource(&self, bucket: &str, key: &str) -> Value {
-        let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
         let mut told = json!({
             "kind": "storage#object",
             "id": format!("{bucket}/{key}/{}", self.generation),
