@@ -91,7 +91,7 @@ impl Slots {
     fn admit_at(self: &Arc<Slots>, address: IpAddr, group: Option<Group>, now: u64) -> Admission {
         let client = client_of(address);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(closing) = state.to_close(self.limits, client, group, now) else { return Admission::Refused };
+        let Ok(closing) = state.make_room(self.limits, client, group, now) else { return Admission::Refused };
         let closed = closing.and_then(|id| {
             let open = state.remove(id)?;
             open.shared.close.notify_one();
@@ -111,8 +111,8 @@ impl Slots {
 }
 
 impl State {
-    /// Nothing, while there is room. `Err`: the new one must not be taken.
-    fn to_close(
+    /// Which one is to be closed: none, while there is room. `Err`: the new one must not be taken.
+    fn make_room(
         &mut self,
         limits: Limits,
         client: IpAddr,

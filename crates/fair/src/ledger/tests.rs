@@ -110,10 +110,13 @@ fn on_probation_a_client_has_one_piece_at_a_time() {
     assert_eq!(ledger.set_probation(accounts[0], false), [ticket]);
 }
 
+type Line = VecDeque<(Ticket, usize)>;
+
 /// The same by looking at everybody each time.
 #[derive(Default)]
 struct Naive {
-    clients: Vec<(usize, bool, VecDeque<(Ticket, usize)>)>,
+    /// What each holds, whether it is on probation, and what it waits for.
+    clients: Vec<(usize, bool, Line)>,
 }
 
 impl Naive {
