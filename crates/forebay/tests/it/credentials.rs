@@ -148,7 +148,7 @@ fn read_cached(root: &Path, counts: &Counts) {
         let begun = Instant::now();
         assert!(fs::read(root.join("cached")).expect("it is cached") == expected);
         let names = fs::read_dir(root.join("uncached")).expect("the names are known");
-        assert_eq!(names.map(|name| name.expect("known")).count(), UNCACHED);
+        assert_eq!(names.filter(|name| name.as_ref().is_ok()).count(), UNCACHED);
         let mut slowest = counts.slowest.lock().expect("free");
         *slowest = slowest.max(begun.elapsed());
         drop(slowest);
