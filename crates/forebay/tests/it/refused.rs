@@ -208,7 +208,7 @@ fn a_path_deeper_than_the_origin_can_have_is_refused_and_the_tree_is_removed_fro
     let depth = dig(&mnt, &name, 100);
     assert!((40..100).contains(&depth), "{depth} directories");
     flush(&tier);
-    assert_eq!(names_in(&tree), [name.clone()]);
+    assert_eq!(names_in(&tree), std::slice::from_ref(&name));
     clear(&mnt, &name);
     flush(&tier);
     assert_eq!(names_in(&tree), Vec::<String>::new());
