@@ -180,7 +180,9 @@ async fn agree(
 ) -> Option<TlsStream<TcpStream>> {
     let slot = match shared.handshakes.admit(peer.address, None) {
         Admission::Taken { slot, closed } => {
-            closed.map(|client| shared.config.common.offenders.note(FRONT, client, Offence::Handshake));
+            if let Some(client) = closed {
+                shared.config.common.offenders.note(FRONT, client, Offence::Handshake);
+            }
             slot
         }
         Admission::Refused => {
