@@ -242,8 +242,16 @@ impl Shared {
 
     pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position) {
         let acknowledged = self.clock.now().steady;
-        let (in_doubt, carried) = (false, false);
-        self.plan().add(Pending { sequence, operation, position, acknowledged, in_doubt, carried });
+        let (in_doubt, recovered, carried) = (false, false, false);
+        self.plan().add(Pending {
+            sequence,
+            operation,
+            position,
+            acknowledged,
+            in_doubt,
+            recovered,
+            carried,
+        });
         self.bell.notify_one();
     }
 
@@ -251,8 +259,16 @@ impl Shared {
     pub(crate) fn recover(&self, entry: &RecoveredEntry, operation: Operation) {
         let acknowledged = Duration::from_millis(entry.written_ms).min(self.clock.now().steady);
         let (sequence, position) = (entry.sequence, entry.position);
-        let (in_doubt, carried) = (true, false);
-        self.plan().add(Pending { sequence, operation, position, acknowledged, in_doubt, carried });
+        let (in_doubt, recovered, carried) = (false, true, false);
+        self.plan().add(Pending {
+            sequence,
+            operation,
+            position,
+            acknowledged,
+            in_doubt,
+            recovered,
+            carried,
+        });
         self.bell.notify_one();
     }
 
@@ -299,7 +315,11 @@ impl Shared {
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
-                self.plan().done(&unit.sequences);
+                let mut plan = self.plan();
+                plan.done(&unit.sequences);
+                if unit.frees_room() {
+                    plan.room_was_made(unit.junction, self.clock.now().steady);
+                }
             }
             Err(error) if passes(&error) => self.hold(&unit, &error),
             Err(error) => self.park(&unit, error),

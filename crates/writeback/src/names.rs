@@ -78,15 +78,15 @@ impl Names {
             Action::Set { object, set, .. } => self.alter(sequence, *object, Alteration::set(*set, now)),
             Action::Link { file, dir, name, links, .. } => {
                 self.bind(sequence, *dir, name, Some(*file), now, 0);
-                self.alter(sequence, *file, Alteration::links(*links, now));
+                self.alter(sequence, *file, Alteration::links(*links, 1, now));
             }
             Action::Remove { dir, name, object, links, .. } => {
                 self.bind(sequence, *dir, name, None, now, 0);
-                self.alter(sequence, *object, Alteration::links(*links, now));
+                self.alter(sequence, *object, Alteration::links(*links, -1, now));
             }
             Action::Rmdir { dir, name, object } => {
                 self.bind(sequence, *dir, name, None, now, -1);
-                self.alter(sequence, *object, Alteration::links(0, now));
+                self.alter(sequence, *object, Alteration::links(0, -1, now));
             }
             Action::Rename(rename) => self.rename(sequence, rename, now),
         }
@@ -100,7 +100,7 @@ impl Names {
         self.bind(sequence, *to_dir, to, Some(*object), now, subdir - replaced_dir);
         self.alter(sequence, *object, Alteration::set(Attributes::default(), now));
         if let Some(replaced) = replaced {
-            self.alter(sequence, replaced.object, Alteration::links(replaced.links, now));
+            self.alter(sequence, replaced.object, Alteration::links(replaced.links, -1, now));
         }
     }
 

@@ -1,11 +1,14 @@
 //! Which operations may be flushed now, and as what.
 //!
 //! Pure: who flushes asks for the next unit with the clocks in hand, and says what became of it. The order is that of
-//! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`.
+//! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`. What the origin
+//! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs`.
 
 mod depend;
 mod hold;
 mod pace;
+mod stuck;
+mod undo;
 mod unit;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,14 +17,14 @@ use std::time::Duration;
 use types::{Error, FileId, JunctionId};
 
 pub use pace::{FlushPolicy, Moment, Window};
-pub use unit::{Content, Making, Unit, Work};
+pub use unit::{Content, Making, Retract, Unit, Work};
 
 use depend::Depend;
 use pace::Bucket;
 use unit::{Around, Most};
 
 use crate::index::Position;
-use crate::operation::Operation;
+use crate::operation::{Action, Operation};
 use crate::sabotage::Sabotage;
 
 /// An operation that is not flushed.
@@ -35,6 +38,8 @@ pub struct Pending {
     pub acknowledged: Duration,
     /// It may be at the origin, in part or as a whole: it was there before this start, or was tried without an answer.
     pub in_doubt: bool,
+    /// It was there before this start. It may have gone ahead of what it waits for then.
+    pub recovered: bool,
     /// It is at the origin, and all that is missing is that the journal keeps that: its bytes may be given up there.
     pub carried: bool,
 }
@@ -80,6 +85,8 @@ struct Queue {
     asked: BTreeSet<u64>,
     /// The origin is out of reach: nothing is tried before then.
     held_until: Duration,
+    /// When what found no room was tried again last because room was made.
+    room_tried: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -91,6 +98,8 @@ pub struct Plan {
     queues: HashMap<JunctionId, Queue>,
     running: HashSet<u64>,
     parked: BTreeMap<u64, Parked>,
+    /// Tried once or more, and refused each time. Not kept over a restart, after which they are tried as all others.
+    refused: HashSet<u64>,
     asked: HashSet<u64>,
     /// Not to be taken up: somebody is about to give them up.
     held: HashSet<u64>,
@@ -111,35 +120,49 @@ impl Plan {
     pub fn add(&mut self, pending: Pending) {
         let sequence = pending.sequence;
         self.depend.add(sequence, &pending.operation);
-        let in_doubt = pending.in_doubt && self.may_have_begun(&pending);
+        let in_doubt = pending.in_doubt || pending.recovered && self.may_have_begun(&pending);
         let pending = Pending { in_doubt, ..pending };
         for object in pending.operation.objects() {
             self.chains.entry(object).or_default().insert(sequence);
         }
+        let is_write = matches!(pending.operation.action, Action::Write { .. });
+        let objects: Vec<FileId> = pending.operation.objects().collect();
         self.pending.insert(sequence, pending);
         if self.depend.is_free(sequence) {
             self.make_ready(sequence);
+        } else if !self.refused.is_empty() && !is_write {
+            let heads = objects.iter().filter_map(|object| self.chains.get(object)?.first().copied());
+            heads.collect::<Vec<_>>().into_iter().for_each(|head| self.look_for_way_out(head));
         }
     }
 
-    /// Before a crash. What waits for operations on something else did so then: their marks would be durable.
+    /// Before a crash. What waits for operations on something else did so then: their marks would be durable. But for what
+    /// may have gone ahead of them, since these were refused.
     fn may_have_begun(&self, pending: &Pending) -> bool {
         let of_one_unit =
             |other: &Pending| other.in_doubt && other.operation.object() == pending.operation.object();
-        self.depend
-            .blockers(pending.sequence)
-            .all(|blocker| self.pending.get(&blocker).is_some_and(of_one_unit))
+        let passed = |other: &Pending| undo::may_pass(&pending.operation, &other.operation, self.sabotage);
+        let mut blockers = self.depend.blockers(pending.sequence);
+        blockers.all(|blocker| {
+            self.pending.get(&blocker).is_some_and(|other| of_one_unit(other) || passed(other))
+        })
     }
 
     fn make_ready(&mut self, sequence: u64) {
-        let Some(pending) = self.pending.get(&sequence).filter(|_| !self.held.contains(&sequence)) else {
-            return;
-        };
+        // One that went ahead is on its way before it is free.
+        let is_taken = self.is_taken(sequence);
+        let Some(pending) = self.pending.get(&sequence).filter(|_| !is_taken) else { return };
         let queue = self.queues.entry(pending.operation.junction).or_default();
         queue.ready.insert(sequence);
         if self.asked.contains(&sequence) {
             queue.asked.insert(sequence);
         }
+    }
+
+    fn is_ready(&self, sequence: u64) -> bool {
+        let junction = self.pending.get(&sequence).map(|pending| pending.operation.junction);
+        let queue = junction.and_then(|junction| self.queues.get(&junction));
+        queue.is_some_and(|queue| queue.ready.contains(&sequence))
     }
 
     /// From now on. Whether the origin commits whole files is its nature, and stays.
@@ -157,8 +180,12 @@ impl Plan {
     /// What is to be flushed next, of what is due. `filling`: the journal needs room, and no operation is too young.
     pub fn next(&mut self, now: Moment, filling: bool) -> Option<Unit> {
         self.unpark(now.steady);
-        let first = self.queues.values().filter_map(|queue| self.first_due(queue, now, filling)).min()?;
-        Some(self.take(first, now, filling))
+        loop {
+            let first = self.queues.values().filter_map(|queue| self.first_due(queue, now, filling)).min()?;
+            if let Some(unit) = self.take(first, now, filling) {
+                return Some(unit);
+            }
+        }
     }
 
     fn first_due(&self, queue: &Queue, now: Moment, filling: bool) -> Option<u64> {
@@ -183,40 +210,76 @@ impl Plan {
             || queue.policy.is_old_enough(pending.acknowledged, now)
     }
 
-    fn take(&mut self, first: u64, now: Moment, filling: bool) -> Unit {
-        let unit = {
-            let pending = &self.pending[&first];
-            let chain = self.chains.get(&pending.operation.object());
-            let most = Most::of(self.policy(pending.operation.junction).whole_files);
-            let chain = chain
-                .into_iter()
-                .flat_map(|chain| chain.range(first..))
-                .copied()
-                .take_while(|sequence| !self.pending[sequence].carried && !self.held.contains(sequence))
-                .take(most.operations)
-                .collect();
-            let due = |pending: &Pending| self.is_due(pending, now, filling);
-            let around = Around {
-                pending: &self.pending,
-                chain,
-                depend: &self.depend,
-                due: &due,
-                most,
-                sabotage: self.sabotage,
-            };
-            around.form(pending)
-        };
-        self.running.extend(&unit.sequences);
-        if let Some(queue) = self.queues.get_mut(&unit.junction) {
-            for sequence in &unit.sequences {
+    /// `None`: it waits again.
+    fn take(&mut self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+        let unit = self.form(first, now, filling);
+        let junction = self.pending[&first].operation.junction;
+        let taken = unit.as_ref().map_or(std::slice::from_ref(&first), |unit| &unit.sequences);
+        if let Some(queue) = self.queues.get_mut(&junction) {
+            for sequence in taken {
                 queue.ready.remove(sequence);
                 queue.asked.remove(sequence);
             }
-            if let Some(bucket) = &mut queue.bucket {
+            if let (Some(unit), Some(bucket)) = (&unit, &mut queue.bucket) {
                 bucket.take(unit.bytes, now.steady);
             }
         }
-        unit
+        let unit = unit?;
+        self.running.extend(&unit.sequences);
+        unit.sequences.iter().for_each(|sequence| drop(self.parked.remove(sequence)));
+        Some(unit)
+    }
+
+    fn form(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+        let pending = &self.pending[&first];
+        let is_due = |pending: &Pending| self.is_due(pending, now, filling);
+        let is_running = |sequence| self.is_taken(sequence);
+        if self.is_stuck(first) && self.head_of(first) == Some(first) {
+            let around = self.around(pending, true, &|_| true, &is_running);
+            if let Some(unit) = around.form_stuck(pending) {
+                return Some(unit);
+            }
+        } else if pending.in_doubt && self.ends_object(pending) {
+            // What an attempt left of it goes: the attempt is not made again for that.
+            let around = self.around(pending, true, &is_due, &is_running);
+            if let Some(unit) = around.retract(pending) {
+                return Some(unit);
+            }
+        }
+        let is_free = self.depend.is_free(first);
+        is_free.then(|| self.around(pending, false, &is_due, &is_running).form(pending))
+    }
+
+    /// It is on its way, or somebody is about to give it up.
+    fn is_taken(&self, sequence: u64) -> bool {
+        self.running.contains(&sequence) || self.held.contains(&sequence)
+    }
+
+    fn ends_object(&self, pending: &Pending) -> bool {
+        let object = pending.operation.object();
+        let last = self.chains.get(&object).and_then(|chain| self.pending.get(chain.last()?));
+        !pending.carried && last.is_some_and(|last| undo::ends(object, &last.operation))
+    }
+
+    /// `whole`: all operations on the object, however many they are and whatever they carry.
+    fn around<'a>(
+        &'a self,
+        first: &Pending,
+        whole: bool,
+        due: &'a dyn Fn(&Pending) -> bool,
+        is_running: &'a dyn Fn(u64) -> bool,
+    ) -> Around<'a> {
+        let most = Most::of(whole || self.policy(first.operation.junction).whole_files);
+        let chain = self.chains.get(&first.operation.object());
+        let chain = chain
+            .into_iter()
+            .flat_map(|chain| chain.range(first.sequence..))
+            .copied()
+            .take_while(|sequence| !self.pending[sequence].carried && !self.held.contains(sequence))
+            .take(if whole { usize::MAX } else { most.operations })
+            .collect();
+        let (pending, depend, sabotage) = (&self.pending, &self.depend, self.sabotage);
+        Around { pending, chain, depend, due, is_running, most, sabotage }
     }
 
     /// They are at the origin, or came to nothing, and the journal knows.
@@ -224,8 +287,13 @@ impl Plan {
         for sequence in sequences {
             self.running.remove(sequence);
             self.parked.remove(sequence);
+            self.refused.remove(sequence);
             self.asked.remove(sequence);
             if let Some(pending) = self.pending.remove(sequence) {
+                if let Some(queue) = self.queues.get_mut(&pending.operation.junction) {
+                    queue.ready.remove(sequence);
+                    queue.asked.remove(sequence);
+                }
                 for object in pending.operation.objects() {
                     if let Some(chain) = self.chains.get_mut(&object) {
                         chain.remove(sequence);
@@ -236,11 +304,18 @@ impl Plan {
                 }
             }
         }
+        // With something refused, who waited for these may have a way around that now.
+        let waited = |sequence: &u64| self.depend.followers(*sequence).collect::<Vec<_>>();
+        let behind: Vec<u64> = match self.refused.is_empty() {
+            true => Vec::new(),
+            false => sequences.iter().flat_map(waited).collect(),
+        };
         for sequence in sequences {
             for free in self.depend.remove(*sequence) {
                 self.make_ready(free);
             }
         }
+        self.look_behind(&behind);
     }
 
     /// The junction's origin is out of reach, and is not tried.
@@ -255,22 +330,6 @@ impl Plan {
         queue.held_until = queue.held_until.max(until);
     }
 
-    /// The origin refuses it: tried again at `again_at`; what depends on it waits, and nothing else does.
-    pub fn park(&mut self, unit: &Unit, error: &Error, again_at: Duration) {
-        self.give_back(unit);
-        for sequence in &unit.sequences {
-            if let Some(pending) = self.pending.get(sequence) {
-                let object = pending.operation.object();
-                let parked = Parked { sequence: *sequence, object, error: error.clone(), again_at };
-                self.parked.insert(*sequence, parked);
-            }
-            if let Some(queue) = self.queues.get_mut(&unit.junction) {
-                queue.ready.remove(sequence);
-                queue.asked.remove(sequence);
-            }
-        }
-    }
-
     /// Not done; whether some of it arrived, nobody knows.
     fn give_back(&mut self, unit: &Unit) {
         for sequence in &unit.sequences {
@@ -283,15 +342,9 @@ impl Plan {
                 self.make_ready(*sequence);
             }
         }
-    }
-
-    fn unpark(&mut self, now: Duration) {
-        let due = self.parked.values().filter(|parked| parked.again_at <= now).map(|parked| parked.sequence);
-        for sequence in due.collect::<Vec<_>>() {
-            self.parked.remove(&sequence);
-            if self.depend.is_free(sequence) {
-                self.make_ready(sequence);
-            }
+        // It may have gone ahead of what it waits for.
+        if let Some(first) = unit.sequences.first() {
+            self.make_ready(*first);
         }
     }
 
@@ -307,8 +360,10 @@ impl Plan {
         }
         for sequence in &asked {
             self.asked.insert(*sequence);
-            self.parked.remove(sequence);
-            if self.depend.is_free(*sequence) && !self.running.contains(sequence) {
+            let was_parked = self.parked.remove(sequence).is_some();
+            let is_free = self.depend.is_free(*sequence);
+            let goes_ahead = was_parked || self.is_ready(*sequence);
+            if (is_free || goes_ahead) && !self.running.contains(sequence) {
                 self.make_ready(*sequence);
             }
         }
@@ -355,6 +410,12 @@ impl Plan {
 
     pub fn len(&self) -> usize {
         self.pending.len()
+    }
+
+    /// All that waits, each with what it waits for.
+    #[cfg(test)]
+    pub fn waiting_for(&self) -> Vec<(u64, Vec<u64>)> {
+        self.pending.keys().map(|sequence| (*sequence, self.depend.blockers(*sequence).collect())).collect()
     }
 
     #[cfg(test)]

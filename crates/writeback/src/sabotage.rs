@@ -58,6 +58,12 @@ pub enum Bug {
     FlushToReplaced,
     /// What may have been made at the origin is believed to have vanished.
     VanishInDoubt,
+    /// What is removed in the end is carried there first, although the origin refuses it.
+    CarryWhatEnds,
+    /// Who waited for an operation that went ahead waits for nothing any more.
+    ForgetOver,
+    /// Operations go ahead of others whatever these touch.
+    PassObstacles,
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@
 //! - a further name: it leads to the file
 //! - a removal: the name is gone, or another object has it
 //! - a rename: the new name leads to the object
+//! - what its owner took away again: no name that it had leads to it
 //!
 //! No answer, no mark: whatever fails here leaves the unit as it was in the journal.
 
 mod content;
 mod naming;
 mod sending;
+mod undo;
 
 use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
@@ -60,8 +62,8 @@ impl<'a> Carry<'a> {
         }
         let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
         let content = match &self.unit.work {
-            Work::Object { content, .. } => content.clone(),
-            Work::Names(_) | Work::Vanished => Content::default(),
+            Work::Object { content, .. } | Work::Replace { content, .. } => content.clone(),
+            Work::Names(_) | Work::Moved(_) | Work::Retract(_) | Work::Vanished => Content::default(),
         };
         Ok(Flushed { object, sequences, content, found, replaced: self.replaced })
     }
@@ -72,11 +74,22 @@ impl<'a> Carry<'a> {
             return Ok(None);
         }
         self.own = self.shared.home.own(unit.object).await?;
+        for rename in &unit.over {
+            self.end_replaced(rename).await?;
+        }
         match &unit.work {
             Work::Vanished => Ok(None),
-            Work::Object { make: Some(making), content, set } => self.make(making, content, set).await,
+            Work::Object { make: Some(making), content, set } => {
+                let making = self.perhaps_staged(making)?;
+                self.make(&making, content, set).await
+            }
             Work::Object { make: None, content, set } => self.alter(content, set).await,
             Work::Names(action) => self.names(action).await,
+            Work::Replace { making, content, set, rename } => {
+                self.replace_at_once(making, content, set, rename).await
+            }
+            Work::Moved(renames) => self.moved(renames).await,
+            Work::Retract(retract) => self.retract(retract).await,
         }
     }
 
@@ -95,7 +108,7 @@ impl<'a> Carry<'a> {
     }
 
     fn known(&self) -> Known {
-        let making = matches!(self.unit.work, Work::Object { make: Some(_), .. });
+        let making = matches!(self.unit.work, Work::Object { make: Some(_), .. } | Work::Replace { .. });
         Known { base: self.unit.base, own: self.own.version, begun: self.own.begun, making }
     }
 
@@ -204,6 +217,14 @@ fn absent<T>(result: Result<T>) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// The same of a name. One that the origin cannot have is not there either.
+fn absent_name<T>(result: Result<T>) -> Result<Option<T>> {
+    match absent(result) {
+        Err(error) if matches!(error.kind(), ErrorKind::NameTooLong | ErrorKind::InvalidArgument) => Ok(None),
+        other => other,
     }
 }
 

@@ -139,7 +139,8 @@ impl Waits {
                 operation: operation.clone(),
                 position: entry.position,
                 acknowledged: Duration::from_millis(entry.written_ms),
-                in_doubt: true,
+                in_doubt: false,
+                recovered: true,
                 carried: false,
             });
         }

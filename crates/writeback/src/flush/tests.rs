@@ -6,6 +6,7 @@ mod directed;
 mod home;
 mod operations;
 mod power;
+mod refused;
 mod said;
 mod tree;
 mod world;
@@ -260,7 +261,7 @@ fn what_the_policy_theirs_takes_from_clients_is_said() {
 
 #[test]
 fn planted_bugs_of_the_flush_are_found() {
-    const BUGS: [Bug; 10] = [
+    const BUGS: [Bug; 13] = [
         Bug::ForgetNames,
         Bug::CoalesceOverDependency,
         Bug::DoneBeforeApplied,
@@ -271,9 +272,13 @@ fn planted_bugs_of_the_flush_are_found() {
         Bug::ForgetOwnVersion,
         Bug::VanishInDoubt,
         Bug::FlushToReplaced,
+        Bug::CarryWhatEnds,
+        Bug::ForgetOver,
+        Bug::PassObstacles,
     ];
     for bug in BUGS {
-        let play = |seed, bug| match Random(seed).below(2) {
+        let play = |seed, bug| match Random(seed).below(3) {
+            2 => refused::play(seed, seed % 2 == 0, seed % 4 < 2, bug).map(|_| Seen::default()),
             0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
             _ => play_over(seed, true, seed % 3 == 0, bug),
         };

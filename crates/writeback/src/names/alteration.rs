@@ -19,6 +19,8 @@ pub struct Alteration {
     pub set: Attributes,
     /// Names that are left, of what is no directory.
     pub links: Option<u32>,
+    /// More or less than before.
+    pub links_by: i32,
     /// More or less, of a directory. After a crash the origin may show some of them already.
     pub subdirs: i32,
     pub ctime: Option<Timestamp>,
@@ -36,11 +38,12 @@ impl Alteration {
         Alteration { set, ctime: Some(now), ..Alteration::default() }
     }
 
-    pub fn links(links: u32, now: Timestamp) -> Alteration {
-        Alteration { links: Some(links), ctime: Some(now), ..Alteration::default() }
+    /// `links` are left, which are so many more than before, or less.
+    pub fn links(links: u32, by: i32, now: Timestamp) -> Alteration {
+        Alteration { links: Some(links), links_by: by, ctime: Some(now), ..Alteration::default() }
     }
 
-    /// After it only this is left of an earlier one, but for the number of subdirectories.
+    /// After it only this is left of an earlier one, but for what is counted.
     pub fn covers(&self, earlier: &Alteration) -> bool {
         earlier.set.then(&self.set) == self.set
             && earlier.links.is_none_or(|_| self.links.is_some())
@@ -52,6 +55,7 @@ impl Alteration {
     pub fn join(&mut self, other: &Alteration) {
         self.set = self.set.then(&other.set);
         self.links = other.links.or(self.links);
+        self.links_by += other.links_by;
         self.subdirs += other.subdirs;
         self.ctime = other.ctime.or(self.ctime);
         self.bytes |= other.bytes;
@@ -101,7 +105,7 @@ mod tests {
             assert_eq!(attr.nlink, after, "of {before}");
         }
         let mut attr = directory();
-        Alteration::links(0, now).apply(&mut attr);
+        Alteration::links(0, -1, now).apply(&mut attr);
         assert_eq!(attr.nlink, 0, "it is gone");
     }
 }

@@ -37,10 +37,19 @@ impl Changes {
 
     pub fn remove(&mut self, sequence: u64) -> Option<Alteration> {
         let removed = self.each.remove(&sequence)?;
+        if removed.links_by != 0 {
+            // It went ahead of these, which saw the names without it.
+            let before = self.each.range_mut(..sequence).filter_map(|(_, it)| it.links.as_mut());
+            for links in before {
+                *links = links.saturating_add_signed(removed.links_by);
+                self.stale = true;
+            }
+        }
         match self.each.last_key_value() {
             // Writes to a file, names in a directory.
             Some((last, alteration)) if *last > sequence && alteration.covers(&removed) => {
                 self.all.subdirs -= removed.subdirs;
+                self.all.links_by -= removed.links_by;
             }
             _ => self.stale = true,
         }
@@ -77,7 +86,7 @@ mod tests {
         };
         match random.below(6) {
             0 => Alteration::set(mode(random), now),
-            1 => Alteration::links(random.below(5) as u32, now),
+            1 => Alteration::links(random.below(5) as u32, random.below(3) as i32 - 1, now),
             2 => Alteration { subdirs: 1, ..Alteration::written(now) },
             3 => Alteration { subdirs: -1, ..Alteration::written(now) },
             _ => Alteration::written(now),

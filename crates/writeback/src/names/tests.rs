@@ -170,6 +170,7 @@ fn what_is_given_up_leaves_what_the_others_alone_would() {
                 position: *position,
                 acknowledged: Duration::ZERO,
                 in_doubt: false,
+                recovered: false,
                 carried: false,
             });
         }

@@ -1,7 +1,8 @@
 //! Which operation must wait for which: those that touch the same thing, unless neither alters it.
 //!
 //! A child does not alter its directory in this sense: children of one directory are independent, and all of them come
-//! after it was made and before anything else that is done to it.
+//! after it was made and before anything else that is done to it. Where an operation goes ahead of one that it waits for
+//! (`plan/undo.rs`), what waits for it waits for that one from then on.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,25 +11,42 @@ use types::{FileId, Name};
 use crate::operation::{Action, Operation};
 use crate::sabotage::{Bug, Sabotage};
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Thing {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Thing {
     Object(FileId),
     Name(FileId, Name),
     /// Where directories are in the tree: two moves in the wrong order could put each inside the other.
     Tree(types::JunctionId),
 }
 
+/// What an operation touches.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    pub altered: Vec<Thing>,
+    /// Must be there for it and stay as it is.
+    pub beside: Vec<Thing>,
+}
+
+impl Touched {
+    /// Two operations that share one of these must keep their order.
+    pub fn shared<'a>(&'a self, other: &'a Touched) -> impl Iterator<Item = &'a Thing> {
+        let altered =
+            self.altered.iter().filter(|it| other.altered.contains(it) || other.beside.contains(it));
+        altered.chain(self.beside.iter().filter(|it| other.altered.contains(it)))
+    }
+}
+
 #[derive(Default)]
 struct Use {
-    /// The last that alters it.
-    last: Option<u64>,
+    /// The last that alters it. Several where that one went ahead of what it waited for: these, then.
+    last: BTreeSet<u64>,
     /// Those behind it that do not.
     beside: BTreeSet<u64>,
 }
 
 impl Use {
     fn is_empty(&self) -> bool {
-        self.last.is_none() && self.beside.is_empty()
+        self.last.is_empty() && self.beside.is_empty()
     }
 }
 
@@ -53,16 +71,16 @@ impl Depend {
 
     /// Operations that touch the same thing come in the order of their sequences.
     pub fn add(&mut self, sequence: u64, operation: &Operation) {
-        let (altered, beside) = things(operation, self.sabotage);
+        let Touched { altered, beside } = Touched::by(operation, self.sabotage);
         let mut node = Node::default();
         for (thing, alters) in
             altered.into_iter().map(|it| (it, true)).chain(beside.into_iter().map(|it| (it, false)))
         {
             let used = self.uses.entry(thing.clone()).or_default();
-            node.blockers.extend(used.last);
+            node.blockers.extend(&used.last);
             if alters {
                 node.blockers.append(&mut used.beside);
-                used.last = Some(sequence);
+                used.last = BTreeSet::from([sequence]);
             } else {
                 used.beside.insert(sequence);
             }
@@ -94,12 +112,20 @@ impl Depend {
         self.blockers(sequence).next().is_none()
     }
 
-    /// Returns those that wait for nothing any more.
+    /// Returns those that wait for nothing any more. What it waited for itself is waited for by its followers.
     pub fn remove(&mut self, sequence: u64) -> Vec<u64> {
         let Some(node) = self.nodes.remove(&sequence) else { return Vec::new() };
+        let inherited = if self.sabotage.is(Bug::ForgetOver) { BTreeSet::new() } else { node.blockers };
         for thing in node.things {
             if let Some(used) = self.uses.get_mut(&thing) {
-                used.last = used.last.filter(|last| *last != sequence);
+                if used.last.remove(&sequence) {
+                    for blocker in &inherited {
+                        if let Some(node) = self.nodes.get_mut(blocker) {
+                            used.last.insert(*blocker);
+                            node.things.push(thing.clone());
+                        }
+                    }
+                }
                 used.beside.remove(&sequence);
                 if used.is_empty() {
                     self.uses.remove(&thing);
@@ -108,11 +134,18 @@ impl Depend {
         }
         let mut free = Vec::new();
         for waiting in node.waiting {
-            if let Some(node) = self.nodes.get_mut(&waiting)
-                && node.blockers.remove(&sequence)
-                && node.blockers.is_empty()
-            {
+            let Some(follower) = self.nodes.get_mut(&waiting) else { continue };
+            if !follower.blockers.remove(&sequence) {
+                continue;
+            }
+            follower.blockers.extend(&inherited);
+            if follower.blockers.is_empty() {
                 free.push(waiting);
+            }
+            for blocker in &inherited {
+                if let Some(blocker) = self.nodes.get_mut(blocker) {
+                    blocker.waiting.push(waiting);
+                }
             }
         }
         free
@@ -122,39 +155,38 @@ impl Depend {
 /// The later one is about what the earlier one altered, or alters what that one was done with: without it, it is another
 /// thing. Two moves of directories that merely come one after the other are not.
 pub fn leans_on(later: &Operation, earlier: &Operation) -> bool {
-    let ((altered, beside), (altered_before, beside_before)) =
-        (things(later, Sabotage::default()), things(earlier, Sabotage::default()));
-    let is_real = |thing: &&Thing| !matches!(thing, Thing::Tree(_));
-    altered_before.iter().filter(is_real).any(|thing| altered.contains(thing) || beside.contains(thing))
-        || beside_before.iter().any(|thing| altered.contains(thing))
+    let (later, earlier) =
+        (Touched::by(later, Sabotage::default()), Touched::by(earlier, Sabotage::default()));
+    later.shared(&earlier).any(|thing| !matches!(thing, Thing::Tree(_)))
 }
 
-/// What the operation alters, and what must be there for it and stay as it is.
-fn things(operation: &Operation, sabotage: Sabotage) -> (Vec<Thing>, Vec<Thing>) {
-    let object = Thing::Object(operation.object());
-    let (mut altered, beside) = match &operation.action {
-        Action::Make { dir, name, .. }
-        | Action::Link { dir, name, .. }
-        | Action::Remove { dir, name, .. }
-        | Action::Rmdir { dir, name, .. } => {
-            (vec![Thing::Name(*dir, name.clone())], vec![Thing::Object(*dir)])
-        }
-        Action::Write { .. } | Action::Truncate { .. } | Action::Set { .. } => (vec![], vec![]),
-        Action::Rename(it) => {
-            let mut altered =
-                vec![Thing::Name(it.from_dir, it.from.clone()), Thing::Name(it.to_dir, it.to.clone())];
-            altered.extend(it.replaced.map(|replaced| Thing::Object(replaced.object)));
-            if it.is_dir {
-                altered.push(Thing::Tree(operation.junction));
+impl Touched {
+    pub fn by(operation: &Operation, sabotage: Sabotage) -> Touched {
+        let object = Thing::Object(operation.object());
+        let (mut altered, beside) = match &operation.action {
+            Action::Make { dir, name, .. }
+            | Action::Link { dir, name, .. }
+            | Action::Remove { dir, name, .. }
+            | Action::Rmdir { dir, name, .. } => {
+                (vec![Thing::Name(*dir, name.clone())], vec![Thing::Object(*dir)])
             }
-            (altered, vec![Thing::Object(it.from_dir), Thing::Object(it.to_dir)])
+            Action::Write { .. } | Action::Truncate { .. } | Action::Set { .. } => (vec![], vec![]),
+            Action::Rename(it) => {
+                let mut altered =
+                    vec![Thing::Name(it.from_dir, it.from.clone()), Thing::Name(it.to_dir, it.to.clone())];
+                altered.extend(it.replaced.map(|replaced| Thing::Object(replaced.object)));
+                if it.is_dir {
+                    altered.push(Thing::Tree(operation.junction));
+                }
+                (altered, vec![Thing::Object(it.from_dir), Thing::Object(it.to_dir)])
+            }
+        };
+        if sabotage.is(Bug::ForgetNames) {
+            altered.retain(|thing| !matches!(thing, Thing::Name(..)));
         }
-    };
-    if sabotage.is(Bug::ForgetNames) {
-        altered.retain(|thing| !matches!(thing, Thing::Name(..)));
+        altered.push(object);
+        Touched { altered, beside }
     }
-    altered.push(object);
-    (altered, beside)
 }
 
 #[cfg(test)]
@@ -234,6 +266,20 @@ mod tests {
         assert_eq!(blockers(&depend, 3), [1, 2]);
         assert_eq!(blockers(&depend, 4), [3]);
         assert!(depend.is_free(5));
+    }
+
+    #[test]
+    fn who_waited_for_what_went_ahead_waits_for_what_that_one_waited_for() {
+        let mut depend = depend(vec![
+            make(DIR, "d", id(2), NewObject::Directory),
+            make(id(2), "f", id(3), NewObject::File),
+            Action::Remove { dir: id(2), name: name("f"), object: id(3), links: 0, base: None },
+            make(id(2), "f", id(4), NewObject::File),
+        ]);
+        assert_eq!(depend.remove(2), []);
+        assert_eq!(depend.remove(3), []);
+        assert_eq!(blockers(&depend, 4), [1]);
+        assert_eq!(depend.remove(1), [4]);
     }
 
     #[test]

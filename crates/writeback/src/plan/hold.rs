@@ -138,6 +138,7 @@ mod tests {
                 position: Position::default(),
                 acknowledged: Duration::ZERO,
                 in_doubt: false,
+                recovered: false,
                 carried: false,
             });
         }

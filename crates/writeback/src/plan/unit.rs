@@ -11,7 +11,7 @@ use types::{FileId, JunctionId, Name, Timestamp, Version};
 use super::Pending;
 use super::depend::Depend;
 use crate::dirty::{Overlay, Piece};
-use crate::operation::{Action, Attributes, NewObject};
+use crate::operation::{Action, Attributes, NewObject, Rename};
 use crate::sabotage::{Bug, Sabotage};
 
 /// What is in one unit at most: what one failure or one crash makes us do again.
@@ -41,6 +41,8 @@ pub struct Unit {
     pub base: Option<Version>,
     pub since: Timestamp,
     pub work: Work,
+    /// Renames in it over others, which have lost these names in any case.
+    pub over: Vec<Rename>,
     /// It may have been carried out in part: by an attempt without an answer, or before a crash.
     pub in_doubt: bool,
     /// All of it is at the origin: it is to be marked as done, and no more.
@@ -53,8 +55,14 @@ impl Unit {
     /// In which it gives or takes names.
     pub fn dirs(&self) -> Vec<FileId> {
         match &self.work {
-            Work::Object { make: Some(making), .. } => making.names.iter().map(|(dir, _)| *dir).collect(),
+            Work::Object { make: Some(making), .. } | Work::Replace { making, .. } => {
+                making.names.iter().map(|(dir, _)| *dir).collect()
+            }
             Work::Names(action) => action.dirs().into_iter().flatten().collect(),
+            Work::Moved(renames) => {
+                renames.iter().flat_map(|rename| [rename.from_dir, rename.to_dir]).collect()
+            }
+            Work::Retract(retract) => retract.names.iter().map(|(dir, _)| *dir).collect(),
             Work::Vanished | Work::Object { make: None, .. } => Vec::new(),
         }
     }
@@ -71,6 +79,49 @@ pub enum Work {
     },
     /// One of link, remove, rmdir, rename.
     Names(Action),
+    /// An object that is made, and takes the name of another one with its first own.
+    Replace {
+        making: Making,
+        content: Content,
+        set: Attributes,
+        rename: Rename,
+    },
+    /// Renames of one object, of which only where it ends counts.
+    Moved(Vec<Rename>),
+    /// Its owner took it away again before all of it was at the origin.
+    Retract(Retract),
+}
+
+impl Unit {
+    /// It may give room back at the origin.
+    pub fn frees_room(&self) -> bool {
+        if !self.over.is_empty() {
+            return true;
+        }
+        match &self.work {
+            Work::Retract(_) => true,
+            Work::Object { content, .. } => content.cut.is_some() || content.size.is_some(),
+            Work::Names(Action::Remove { .. }) => true,
+            Work::Names(Action::Rename(rename)) => rename.replaced.is_some(),
+            Work::Replace { .. } => true,
+            Work::Names(_) | Work::Moved(_) | Work::Vanished => false,
+        }
+    }
+}
+
+/// None of these names is the object's in the end, and it may have any of them at the origin.
+#[derive(Clone, Debug, Default)]
+pub struct Retract {
+    pub names: Vec<(FileId, Name)>,
+    /// It was made with the first of the names.
+    pub made: Option<NewObject>,
+    /// Perhaps an attempt made it whose answer was lost.
+    pub is_make_in_doubt: bool,
+    /// It has no other names afterwards.
+    pub ends: bool,
+    /// Contents of it that never travel.
+    pub discards: bool,
+    pub is_dir: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +153,7 @@ pub struct Around<'a> {
     pub chain: Vec<u64>,
     pub depend: &'a Depend,
     pub due: &'a dyn Fn(&Pending) -> bool,
+    pub is_running: &'a dyn Fn(u64) -> bool,
     pub most: Most,
     pub sabotage: Sabotage,
 }
@@ -114,7 +166,7 @@ impl Around<'_> {
         }
         let is_make = matches!(first.operation.action, Action::Make { .. });
         if is_make
-            && (!first.in_doubt || self.sabotage.is(Bug::VanishInDoubt))
+            && (!(first.in_doubt || first.recovered) || self.sabotage.is(Bug::VanishInDoubt))
             && let Some(all) = self.vanishes()
         {
             return unit(first, all, Work::Vanished);
@@ -192,10 +244,12 @@ impl Around<'_> {
     }
 }
 
-fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
+pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
     let operation = &first.operation;
     let bytes = match &work {
-        Work::Object { content, .. } => content.pieces.iter().map(|piece| piece.range().length).sum(),
+        Work::Object { content, .. } | Work::Replace { content, .. } => {
+            content.pieces.iter().map(|piece| piece.range().length).sum()
+        }
         _ => 0,
     };
     Unit {
@@ -205,6 +259,7 @@ fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
         base: operation.base(),
         since: operation.since,
         work,
+        over: Vec::new(),
         in_doubt: members.iter().any(|member| member.in_doubt),
         carried: first.carried,
         bytes,
@@ -212,7 +267,7 @@ fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
 }
 
 /// What all of them leave.
-fn object_work(members: &[&Pending]) -> Work {
+pub(super) fn object_work(members: &[&Pending]) -> Work {
     let mut make = None;
     let mut set = Attributes::default();
     let mut overlay: Option<Overlay> = None;

@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, absent, is_same};
+use super::{Carry, absent_name, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Theirs};
 use crate::home::{Found, Seen};
 use crate::operation::{Attributes, NewObject};
@@ -50,7 +50,8 @@ impl Carry<'_> {
         let (id, home) = (self.unit.object, self.shared.home.clone());
         let earlier = making.names.split_last().map_or(&[][..], |(_, earlier)| earlier);
         for (dir, name) in earlier {
-            if absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id)) {
+            if absent_name(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id))
+            {
                 match home.make(*dir, name, id, &making.what).await {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error),
                     _ => {}
@@ -141,8 +142,9 @@ impl Carry<'_> {
         let (id, home) = (self.unit.object, self.shared.home.clone());
         let Some(((to_dir, to), earlier)) = making.names.split_last() else { return Ok(found) };
         for (dir, name) in earlier {
-            let there =
-                absent(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| is_same(&found, id));
+            let there = absent_name(home.lookup(*dir, name).await)?
+                .flatten()
+                .is_some_and(|found| is_same(&found, id));
             if !there || (dir, name) == (to_dir, to) {
                 continue;
             }
@@ -320,7 +322,7 @@ impl Carry<'_> {
 }
 
 /// Theirs serves for ours: nobody's bytes are lost. Directories become one.
-fn is_as_good(what: &NewObject, theirs: &Found) -> bool {
+pub(super) fn is_as_good(what: &NewObject, theirs: &Found) -> bool {
     match what {
         NewObject::File => false,
         NewObject::Directory => theirs.attr.is_dir(),

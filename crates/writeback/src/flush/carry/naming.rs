@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, absent, is_same};
+use super::{Carry, absent, absent_name, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
 use crate::home::{Found, Own, Seen, Told};
 use crate::operation::{Action, Rename};
@@ -23,12 +23,12 @@ impl Carry<'_> {
     }
 
     /// What has the name; in a directory that is gone nothing has.
-    async fn at(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        absent(self.shared.home.lookup(dir, name).await).map(Option::flatten)
+    pub(super) async fn at(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+        absent_name(self.shared.home.lookup(dir, name).await).map(Option::flatten)
     }
 
     /// Our object that should have the name, there or under a conflict name, and its name now; or another object.
-    async fn own_place(&self, dir: FileId, name: &Name) -> Result<(Option<Found>, Name)> {
+    pub(super) async fn own_place(&self, dir: FileId, name: &Name) -> Result<(Option<Found>, Name)> {
         let there = self.at(dir, name).await?;
         if there.as_ref().is_some_and(|there| is_same(there, self.unit.object)) {
             return Ok((there, name.clone()));
@@ -122,7 +122,7 @@ impl Carry<'_> {
     }
 
     /// It may have another name, and the removal of this one by us moved its ctime.
-    async fn left(&mut self, was: &Found) -> Result<Option<Found>> {
+    pub(super) async fn left(&mut self, was: &Found) -> Result<Option<Found>> {
         match self.shared.look(self.unit.object).await? {
             Seen::Found(after) => Ok(Some(self.follow(was, Told { before: None, after }))),
             Seen::Gone | Seen::Never => Ok(None),
@@ -145,7 +145,7 @@ impl Carry<'_> {
     }
 
     /// Others removed it, or the origin is in an older state, in which it may come back: nobody but us saw it go.
-    fn tell_of_nothing(&self, place: Option<(FileId, Name)>) {
+    pub(super) fn tell_of_nothing(&self, place: Option<(FileId, Name)>) {
         match self.unit.in_doubt {
             // After a start: perhaps we removed it ourselves before.
             true => self.note(AlarmKind::Resumed, place, None, "it was removed before, by us or by others"),
@@ -181,7 +181,7 @@ impl Carry<'_> {
         }
     }
 
-    async fn rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
+    pub(super) async fn rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
         let home = self.shared.home.clone();
         let (to_dir, to) = (rename.to_dir, &rename.to);
         let target = self.at(to_dir, to).await?;
@@ -261,7 +261,7 @@ impl Carry<'_> {
 
     /// What lost its name and has others: our rename moved its ctime, and that is no foreign change. Unless more was
     /// changed since it `was` looked at.
-    async fn follow_replaced(&mut self, replaced: FileId, was: Option<&Found>) -> Result<()> {
+    pub(super) async fn follow_replaced(&mut self, replaced: FileId, was: Option<&Found>) -> Result<()> {
         let home = &self.shared.home;
         let own = home.own(replaced).await?;
         let Seen::Found(found) = self.shared.look(replaced).await? else { return Ok(()) };
@@ -297,7 +297,7 @@ impl Carry<'_> {
     }
 
     /// May what has the new name be replaced?
-    async fn replace(&self, rename: &Rename, target: Option<&Found>) -> Result<Decision> {
+    pub(super) async fn replace(&self, rename: &Rename, target: Option<&Found>) -> Result<Decision> {
         let Some(target) = target.filter(|target| !is_same(target, rename.object)) else {
             return Ok(Decision::Proceed);
         };

@@ -60,11 +60,61 @@ pub struct TestHome {
     pub random: Mutex<Random>,
     /// Calls that change something are refused with this.
     pub refuses: Mutex<Option<ErrorKind>>,
+    pub refusals: Mutex<Refusals>,
     /// Another storage answers, an empty one: what the product's home asks of it is refused, and of what it does not have
     /// it says so.
     pub is_replaced: AtomicBool,
     /// Files with parts behind the first on their way, and how many they were at most.
     pub writing: Mutex<(Vec<FileId>, usize)>,
+}
+
+/// What the origin cannot have, or has no room or right for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refusals {
+    /// Names that begin so are too long for it, and cannot be looked up either.
+    pub names: Option<u8>,
+    pub size_max: Option<u64>,
+    /// No byte can be written.
+    pub is_full: bool,
+    pub mode: Option<u32>,
+    pub links: bool,
+}
+
+impl Refusals {
+    fn check_name(&self, name: &Name) -> Result<()> {
+        match self.names {
+            Some(first) if name.as_bytes()[0] == first => refuse(ErrorKind::NameTooLong),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_end(&self, end: u64) -> Result<()> {
+        match self.size_max {
+            Some(most) if end > most => refuse(ErrorKind::FileTooLarge),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, change: &Change) -> Result<()> {
+        match change {
+            Change::Link { .. } if self.links => refuse(ErrorKind::TooManyLinks),
+            Change::Create { name, .. }
+            | Change::Mkdir { name, .. }
+            | Change::Symlink { name, .. }
+            | Change::Mknod { name, .. }
+            | Change::Link { name, .. }
+            | Change::Rename { to: name, .. } => self.check_name(name),
+            Change::Set { set, .. } if set.mode.is_some() && set.mode == self.mode => {
+                refuse(ErrorKind::NotPermitted)
+            }
+            Change::Set { set, .. } => self.check_end(set.size.unwrap_or(0)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refuse<T>(kind: ErrorKind) -> Result<T> {
+    Err(Error::new(kind, "change", "an origin that refuses"))
 }
 
 /// Pending so many times.
@@ -88,6 +138,10 @@ impl TestHome {
         self.database.lock().unwrap()
     }
 
+    fn refusals(&self) -> Refusals {
+        *self.refusals.lock().unwrap()
+    }
+
     fn is_replaced(&self) -> bool {
         self.is_replaced.load(SeqCst)
     }
@@ -103,8 +157,9 @@ impl TestHome {
         self.vouch(FileId([0; 16])).await?;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
-            return Err(Error::new(kind, "change", "an origin that refuses"));
+            return refuse(kind);
         }
+        self.refusals().check(&change)?;
         let changed = self.origin.change(&change).await;
         tell(|| {
             format!("  {change:?}: {:?}", changed.as_ref().map(|it| it.object.as_ref().map(|it| it.version)))
@@ -209,6 +264,7 @@ impl Home for TestHome {
         if self.is_replaced() {
             return Ok(None);
         }
+        self.refusals().check_name(name)?;
         match self.origin.lookup(&self.reference(dir)?, name).await {
             Ok(object) => {
                 let found = self.found(object).await;
@@ -266,7 +322,11 @@ impl Home for TestHome {
         self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
         if let Some(kind) = refused {
-            return Err(Error::new(kind, "write", "an origin that refuses"));
+            return refuse(kind);
+        }
+        self.refusals().check_end(offset + data.len() as u64)?;
+        if self.refusals().is_full {
+            return refuse(ErrorKind::NoSpace);
         }
         let reference = self.reference(object)?;
         self.begin_part(object, offset);

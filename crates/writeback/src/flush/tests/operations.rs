@@ -11,10 +11,10 @@ use crate::operation::{Action, Attributes, NewObject, Rename, Replaced};
 /// A name in the tree that clients see.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    dir: FileId,
-    name: Name,
-    id: FileId,
-    object: Object,
+    pub dir: FileId,
+    pub name: Name,
+    pub id: FileId,
+    pub object: Object,
 }
 
 /// What others did.
@@ -31,7 +31,7 @@ impl World {
         *known.expect("each object of the model has an id").0
     }
 
-    fn entries(&self) -> (Vec<FileId>, Vec<Entry>) {
+    pub fn entries(&self) -> (Vec<FileId>, Vec<Entry>) {
         let (mut dirs, mut entries) = (vec![self.root], Vec::new());
         let mut at = 0;
         while at < dirs.len() {
@@ -56,6 +56,9 @@ impl World {
     }
 
     fn any_name(&mut self) -> Name {
+        if self.odd_names && self.random.below(4) == 0 {
+            return name(["x", "y"][self.random.below(2) as usize]);
+        }
         name(["a", "b", "c", "d", "e", "f", "g"][self.random.below(7) as usize])
     }
 
@@ -107,7 +110,7 @@ impl World {
         Some(Action::Make { dir, name, id, what, set })
     }
 
-    fn set_mtime(&self, object: &Reference, at: Timestamp) {
+    pub fn set_mtime(&self, object: &Reference, at: Timestamp) {
         let set = SetAttr { mtime: TimeChange::To(at), ..SetAttr::default() };
         change(&self.want, Change::Set { object: object.clone(), set, guard: None }).unwrap();
     }
@@ -154,7 +157,7 @@ impl World {
         Some(Action::Link { file: file.id, dir, name, links, base: self.base(file.id) })
     }
 
-    fn remove(&mut self, entries: &[Entry]) -> Option<Action> {
+    pub fn remove(&mut self, entries: &[Entry]) -> Option<Action> {
         let Entry { dir, name, id: object, object: seen } = self.pick(entries)?;
         let (parent, given) = (self.wanted[&dir].clone(), name.clone());
         if seen.attr.is_dir() {
@@ -166,7 +169,7 @@ impl World {
         Some(Action::Remove { dir, name, object, links, base: self.base(object) })
     }
 
-    fn rename(&mut self, entries: &[Entry], to_dir: FileId, to: Name) -> Option<Action> {
+    pub fn rename(&mut self, entries: &[Entry], to_dir: FileId, to: Name) -> Option<Action> {
         let Entry { dir: from_dir, name: from, id: object, object: seen } = self.pick(entries)?;
         let target = entries.iter().find(|entry| entry.dir == to_dir && entry.name == to);
         if target.is_some_and(|target| target.id == object) {

@@ -31,6 +31,12 @@ impl Shown {
     }
 }
 
+impl Shown {
+    pub fn forget_links(&mut self) {
+        self.nlink = 0;
+    }
+}
+
 /// What is at an origin.
 pub fn tree(origin: &MemoryOrigin) -> Tree {
     let mut tree = Tree::default();

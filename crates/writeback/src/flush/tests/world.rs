@@ -101,6 +101,8 @@ pub struct World {
     pub want: Arc<MemoryOrigin>,
     pub wanted: HashMap<FileId, Reference>,
     pub ids: LocalIds,
+    /// Clients use names that some origins cannot have.
+    pub odd_names: bool,
     sabotage: Sabotage,
     policy: FlushPolicy,
     disk: Arc<FaultyDisk>,
@@ -142,6 +144,7 @@ impl World {
             alarms: Arc::default(),
             random: Mutex::new(Random(random.next())),
             refuses: Mutex::default(),
+            refusals: Mutex::default(),
             is_replaced: AtomicBool::new(false),
             writing: Mutex::default(),
         });
@@ -162,6 +165,7 @@ impl World {
             want,
             wanted,
             ids,
+            odd_names: false,
             sabotage,
             policy,
             disk,
@@ -261,7 +265,17 @@ impl World {
             }
         }
         let left: Vec<_> = self.shared.plan().parked().map(|parked| parked.error.to_string()).collect();
-        Err(format!("{} operations are never flushed; parked: {left:?}", self.shared.plan().len()))
+        let waiting = self.shared.plan().waiting_for();
+        Err(format!("{} operations are never flushed: {waiting:?}; parked: {left:?}", waiting.len()))
+    }
+
+    /// What waits for what.
+    pub fn left(&self) -> Vec<(u64, Vec<u64>)> {
+        self.shared.plan().waiting_for()
+    }
+
+    pub fn shared_ask(&self, scope: &Scope) {
+        self.shared.plan().ask(scope);
     }
 
     pub fn pending(&self) -> usize {
@@ -311,6 +325,7 @@ impl World {
         self.disk = disk;
         self.log = open(&self.disk, &mut self.random);
         let names: Arc<Mutex<Names>> = Arc::default();
+        let refusals = *self.home.refusals.lock().unwrap();
         self.home = Arc::new(TestHome {
             origin: self.home.origin.clone(),
             database: self.home.database.clone(),
@@ -318,6 +333,7 @@ impl World {
             alarms: self.home.alarms.clone(),
             random: Mutex::new(Random(self.random.next())),
             refuses: Mutex::default(),
+            refusals: Mutex::new(refusals),
             is_replaced: AtomicBool::new(self.home.is_replaced.load(SeqCst)),
             writing: Mutex::default(),
         });
@@ -389,7 +405,10 @@ impl World {
                     };
                     let names = self.home.names.lock().unwrap();
                     let entries = names.lay_over(id, listed, |id| id);
-                    ways.extend(entries.into_iter().map(|(name, id)| (format!("{path}/{name}"), id)));
+                    // What is staged on its way to its name shows for a moment, and nobody asks for it.
+                    let shown =
+                        entries.into_iter().filter(|(name, _)| !name.as_bytes().starts_with(b".forebay-"));
+                    ways.extend(shown.map(|(name, id)| (format!("{path}/{name}"), id)));
                 }
                 FileKind::Regular => {
                     let read = self.view_bytes(id, attr.size);

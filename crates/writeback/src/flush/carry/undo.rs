@@ -1,0 +1,235 @@
+//! What its owner undid before all of it was at the origin: names that are taken back, and renames of which only the last
+//! counts.
+
+use types::{ErrorKind, FileId, Name, Result};
+
+use super::content::is_as_good;
+use super::{Carry, RESUMED, absent, is_same};
+use crate::conflict::{AlarmKind, Decision, Doing, Theirs};
+use crate::flush::passes;
+use crate::home::{Found, Seen};
+use crate::operation::{Attributes, NewObject, Rename};
+use crate::plan::{Content, Making, Retract};
+
+impl Carry<'_> {
+    /// What of the object is at the origin goes, with its bytes that never got there; what others made of it stays.
+    pub(super) async fn retract(&mut self, retract: &Retract) -> Result<Option<Found>> {
+        let found = self.find_begun(retract).await?;
+        if let Some(found) = &found
+            && !self.may_retract(retract, found).await?
+        {
+            return Ok(None);
+        }
+        for (dir, name) in names_once(&retract.names) {
+            self.take_back(dir, name, retract.is_dir).await?;
+        }
+        if retract.made.is_some() && self.unit.in_doubt {
+            let staged = staged(self.unit.object)?;
+            for rename in &self.unit.over {
+                self.take_back(rename.to_dir, &staged, retract.is_dir).await?;
+            }
+        }
+        let Some(found) = found.filter(|_| !retract.ends) else { return Ok(None) };
+        let left = self.left(&found).await?;
+        if !retract.discards {
+            return Ok(left);
+        }
+        // Who comes after it is to know as ours what is there, and nobody for what clients wrote.
+        if let Some(left) = left.filter(|_| self.intact) {
+            self.own.version = Some(left.version);
+        }
+        Ok(None)
+    }
+
+    async fn find_begun(&mut self, retract: &Retract) -> Result<Option<Found>> {
+        let object = self.unit.object;
+        let seen = self.shared.look(object).await?;
+        match (seen, &retract.made) {
+            (Seen::Found(found), _) => Ok(Some(found)),
+            (Seen::Never, Some(made)) if self.unit.in_doubt => self.find_made_unknown(retract, made).await,
+            (Seen::Gone, None) if retract.ends => {
+                self.tell_of_nothing(retract.names.last().cloned());
+                Ok(None)
+            }
+            (Seen::Never | Seen::Gone, _) => Ok(None),
+        }
+    }
+
+    /// An attempt may have made it whose answer was lost. A file tells by its verifier that it is ours.
+    async fn find_made_unknown(&self, retract: &Retract, made: &NewObject) -> Result<Option<Found>> {
+        let (object, home) = (self.unit.object, &self.shared.home);
+        for (dir, name) in names_once(&retract.names) {
+            let Some(there) = self.at(dir, name).await? else { continue };
+            if *made == NewObject::File {
+                match home.make(dir, name, object, made).await {
+                    Ok(found) => return Ok(Some(found)),
+                    Err(error) if passes(&error) => return Err(error),
+                    Err(_) => {}
+                }
+            } else if retract.is_make_in_doubt && is_as_good(made, &there) && !there.id.is_made_here() {
+                home.adopt(object, &there).await?;
+                return Ok(Some(Found { id: object, ..there }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Unless others changed it since clients saw it.
+    async fn may_retract(&mut self, retract: &Retract, found: &Found) -> Result<bool> {
+        if found.attr.is_dir() || self.is_ours(found.version).await? {
+            return Ok(true);
+        }
+        let mut known = self.known();
+        let is_made = retract.made.is_some() && known.own.is_none();
+        // Bytes in what an attempt of ours made are ours, unless clients never wrote any; and perhaps not ours alone.
+        let has_bytes = found.attr.is_file() && found.attr.size > 0;
+        known.making |= is_made && !has_bytes;
+        known.begun |= is_made && has_bytes && retract.discards;
+        let theirs = Theirs::Version(found.version);
+        let decision = match self.decide_knowing(known, Doing::Removal, theirs) {
+            // What an attempt of ours left of it is in no version that is known.
+            Decision::Drop if known.begun => Decision::Resume,
+            decision => decision,
+        };
+        let place = retract.names.last().cloned();
+        match decision {
+            Decision::Drop => {
+                self.intact = false;
+                self.note(AlarmKind::Dropped, place, None, "it was changed at the origin");
+                Ok(false)
+            }
+            Decision::Resume => {
+                self.note_seen(Some(found.version), AlarmKind::Resumed, place, None, RESUMED);
+                Ok(true)
+            }
+            other => {
+                if let Some(kind) = AlarmKind::of(other) {
+                    self.note(kind, place, None, "it was changed at the origin");
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    async fn take_back(&mut self, dir: FileId, name: &Name, is_dir: bool) -> Result<()> {
+        let home = self.shared.home.clone();
+        let (there, name) = self.own_place(dir, name).await?;
+        if !there.is_some_and(|there| is_same(&there, self.unit.object)) {
+            return Ok(());
+        }
+        if !is_dir {
+            self.begin().await?;
+            return absent(home.remove(dir, &name).await).map(drop);
+        }
+        match absent(home.rmdir(dir, &name).await) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
+                self.note(AlarmKind::Dropped, Some((dir, name)), None, "something is in it at the origin");
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// Another object lost its name to ours, which has it no longer or never got it.
+    pub(super) async fn end_replaced(&mut self, rename: &Rename) -> Result<()> {
+        let home = self.shared.home.clone();
+        let Some(replaced) = rename.replaced else { return Ok(()) };
+        let (dir, name) = (rename.to_dir, &rename.to);
+        let there = self.at(dir, name).await?.filter(|there| is_same(there, replaced.object));
+        let Some(there) = there else {
+            // An earlier attempt took the name from it, and it may have others.
+            if !rename.is_dir {
+                if home.own(replaced.object).await?.begun {
+                    self.note_replaced(replaced.object);
+                }
+                self.follow_replaced(replaced.object, None).await?;
+            }
+            return Ok(());
+        };
+        let decision = self.replace(rename, Some(&there)).await?;
+        if let Some(kind) = AlarmKind::of(decision) {
+            let kind = if decision == Decision::Beside { AlarmKind::Dropped } else { kind };
+            self.note(kind, Some((dir, name.clone())), None, "it was changed at the origin");
+        }
+        if !matches!(decision, Decision::Proceed | Decision::TakeOurs) {
+            return Ok(());
+        }
+        if there.attr.is_dir() {
+            return absent(home.rmdir(dir, name).await).map(drop);
+        }
+        let keeps_others = there.attr.nlink > 1;
+        if keeps_others {
+            home.begin(there.id).await?;
+        }
+        absent(home.remove(dir, name).await)?;
+        if keeps_others {
+            self.follow_replaced(there.id, Some(&there)).await?;
+        }
+        Ok(())
+    }
+
+    /// Made under a name of its own beside what it replaces, since it never got there under the name that it had first.
+    pub(super) async fn replace_at_once(
+        &mut self,
+        making: &Making,
+        content: &Content,
+        set: &Attributes,
+        rename: &Rename,
+    ) -> Result<Option<Found>> {
+        let staged = staged(self.unit.object)?;
+        let mut names = self.perhaps_staged(making)?.names;
+        names.pop();
+        names.push((rename.to_dir, staged.clone()));
+        let making = Making { names, what: making.what.clone() };
+        let Some(made) = self.make(&making, content, set).await? else { return Ok(None) };
+        if self.intact {
+            self.own.version = Some(made.version);
+        }
+        self.rename(&Rename { from_dir: rename.to_dir, from: staged, ..rename.clone() }).await
+    }
+
+    /// An earlier attempt may have staged it where it was to replace another one.
+    pub(super) fn perhaps_staged(&self, making: &Making) -> Result<Making> {
+        let mut names = Vec::new();
+        for rename in &self.unit.over {
+            names.push((rename.to_dir, staged(self.unit.object)?));
+        }
+        names.extend(making.names.iter().cloned());
+        Ok(Making { names, what: making.what.clone() })
+    }
+
+    /// From where it is at the origin to where the last of them leads.
+    pub(super) async fn moved(&mut self, renames: &[Rename]) -> Result<Option<Found>> {
+        let (Some(first), Some(last)) = (renames.first(), renames.last()) else { return Ok(None) };
+        let mut from = (first.from_dir, first.from.clone());
+        for rename in renames.iter().rev() {
+            let there = self.at(rename.to_dir, &rename.to).await?;
+            if there.is_some_and(|there| is_same(&there, last.object)) {
+                from = (rename.to_dir, rename.to.clone());
+                break;
+            }
+        }
+        let (from_dir, from) = from;
+        if (from_dir, &from) == (last.to_dir, &last.to) {
+            return match self.at(from_dir, &from).await?.filter(|there| is_same(there, last.object)) {
+                Some(there) => {
+                    self.intact = there.attr.is_dir() || self.is_resumed(&there).await?;
+                    Ok(Some(there))
+                }
+                // Others moved or removed it, and there is nothing that we would change.
+                None => Ok(None),
+            };
+        }
+        self.rename(&Rename { from_dir, from, ..last.clone() }).await
+    }
+}
+
+/// As what is not complete yet is called at an origin.
+fn staged(object: FileId) -> Result<Name> {
+    Name::new(format!(".forebay-{object}"))
+}
+
+fn names_once(names: &[(FileId, Name)]) -> impl Iterator<Item = (FileId, &Name)> {
+    let all = names.iter().enumerate();
+    all.filter(|(at, name)| !names[..*at].contains(name)).map(|(_, (dir, name))| (*dir, name))
+}
