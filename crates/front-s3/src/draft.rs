@@ -281,7 +281,7 @@ impl Draft {
 pub async fn published(vfs: &Vfs, id: FileId) -> Option<Node> {
     let mut pauses = PUBLISHED_PAUSES_MS.into_iter().map(Duration::from_millis);
     loop {
-        let error = match vfs.getattr(id).await {
+        let error = match vfs.getattr_after_change(id).await {
             Ok(node) => return Some(node),
             Err(e) if is_gone(&e) => return None,
             Err(e) => e,

@@ -59,6 +59,11 @@ impl Namespace {
         }
     }
 
+    /// A change of our own left it unknown whether what is known of it still holds, and the origin was not asked since.
+    pub fn is_doubted(&self, id: FileId) -> bool {
+        self.load(id).is_ok_and(|node| node.checked_ms() == freshness::DOUBTED_MS)
+    }
+
     /// Ask the origin, whatever is known.
     pub async fn refresh(self: &Arc<Self>, id: FileId, join: Join) -> Result<Arc<Node>> {
         self.metrics.misses.inc();

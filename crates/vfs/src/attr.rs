@@ -12,6 +12,15 @@ impl Vfs {
         self.object(id, Ask::Open).await
     }
 
+    /// The object as it is after our own changes of it: what was known before them is not served in its place, in an outage
+    /// either.
+    pub async fn getattr_after_change(&self, id: FileId) -> Result<Node> {
+        if self.namespace.is_doubted(id) {
+            self.namespace.refresh_changed(id).await?;
+        }
+        self.object(id, Ask::Open).await
+    }
+
     /// The object as it is known, without asking anybody.
     pub fn known(&self, id: FileId) -> Option<Node> {
         self.object_known(id).ok()
