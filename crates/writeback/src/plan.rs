@@ -87,6 +87,8 @@ struct Queue {
     held_until: Duration,
     /// When what found no room was tried again last because room was made.
     room_tried: Option<Duration>,
+    /// Counts the times that room was made.
+    rooms: u64,
 }
 
 #[derive(Default)]
@@ -98,8 +100,9 @@ pub struct Plan {
     queues: HashMap<JunctionId, Queue>,
     running: HashSet<u64>,
     parked: BTreeMap<u64, Parked>,
-    /// Tried once or more, and refused each time. Not kept over a restart, after which they are tried as all others.
-    refused: HashSet<u64>,
+    /// Tried once or more, and refused each time, as it was told last; also while it is tried again. Not kept over a
+    /// restart, after which they are tried as all others.
+    refused: HashMap<u64, Parked>,
     asked: HashSet<u64>,
     /// Not to be taken up: somebody is about to give them up.
     held: HashSet<u64>,
@@ -224,7 +227,8 @@ impl Plan {
                 bucket.take(unit.bytes, now.steady);
             }
         }
-        let unit = unit?;
+        let rooms = self.queues.get(&junction).map_or(0, |queue| queue.rooms);
+        let unit = Unit { rooms, ..unit? };
         self.running.extend(&unit.sequences);
         unit.sequences.iter().for_each(|sequence| drop(self.parked.remove(sequence)));
         Some(unit)

@@ -429,3 +429,62 @@ fn a_junction_is_taken_out_of_the_configuration_though_something_waits_for_it() 
     let tier = Tier::start(bed.dir.path(), &other);
     assert_eq!(tier.json(&["status"])["write"], "through");
 }
+
+#[test]
+fn a_file_for_which_the_origin_has_no_room_is_removed_and_everything_else_gets_home() {
+    let Some(bed) = Bed::new(
+        "a_file_for_which_the_origin_has_no_room_is_removed_and_everything_else_gets_home",
+        Some(24),
+    ) else {
+        return;
+    };
+    let (tier, mnt, tree) = (bed.tier("100ms"), bed.at("mnt"), bed.at("tree"));
+    fs::write(mnt.join("toobig"), content(40 * MIB)).expect("acknowledged");
+    until("it is refused", || refused(&tier) > 0);
+    fs::remove_file(mnt.join("toobig")).expect("removed");
+    fs::write(mnt.join("later"), b"later\n").expect("written");
+    flush(&tier);
+    assert_eq!(names_in(&tree), ["later"]);
+    assert_eq!(fs::read(tree.join("later")).expect("there"), b"later\n");
+    assert_eq!(names_in(&mnt), ["later"]);
+    assert_eq!(refused(&tier), 0);
+}
+
+#[test]
+fn a_file_for_which_there_was_no_room_is_cut_or_written_anew_and_gets_home() {
+    let Some(bed) =
+        Bed::new("a_file_for_which_there_was_no_room_is_cut_or_written_anew_and_gets_home", Some(24))
+    else {
+        return;
+    };
+    let (tier, mnt, tree) = (bed.tier("100ms"), bed.at("mnt"), bed.at("tree"));
+    fs::write(mnt.join("cut"), content(40 * MIB)).expect("acknowledged");
+    until("it is refused", || refused(&tier) > 0);
+    File::options().write(true).open(mnt.join("cut")).expect("opened").set_len(1000).expect("cut");
+    flush(&tier);
+    assert_eq!(fs::read(tree.join("cut")).expect("there"), content(1000));
+    fs::write(mnt.join("over"), content(40 * MIB)).expect("acknowledged");
+    until("it is refused", || refused(&tier) > 0);
+    fs::write(mnt.join("new"), b"in its place\n").expect("written");
+    fs::rename(mnt.join("new"), mnt.join("over")).expect("renamed over it");
+    flush(&tier);
+    assert_eq!(fs::read(tree.join("over")).expect("there"), b"in its place\n");
+    assert_eq!(names_in(&tree), ["cut", "over"]);
+}
+
+/// K1 b: somebody makes room at the origin by removing what was refused there.
+#[test]
+fn what_an_admin_removes_at_the_origin_after_its_owner_did_does_not_come_back() {
+    let Some(bed) =
+        Bed::new("what_an_admin_removes_at_the_origin_after_its_owner_did_does_not_come_back", Some(24))
+    else {
+        return;
+    };
+    let (tier, mnt, tree) = (bed.tier("100ms"), bed.at("mnt"), bed.at("tree"));
+    fs::write(mnt.join("toobig"), content(40 * MIB)).expect("acknowledged");
+    until("it is refused", || refused(&tier) > 0);
+    let _ = fs::remove_file(tree.join("toobig")); // what arrived of it, if any did
+    fs::remove_file(mnt.join("toobig")).expect("removed");
+    flush(&tier);
+    assert_eq!(names_in(&tree), Vec::<String>::new());
+}

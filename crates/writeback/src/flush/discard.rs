@@ -92,8 +92,7 @@ impl Withheld {
     pub fn operations(&self) -> Vec<Listed> {
         let plan = self.shared.plan();
         let all = self.sequences.iter().filter_map(|sequence| plan.get(*sequence));
-        let refusal = |sequence| self.parked.iter().find(|it| it.sequence == sequence).cloned();
-        all.map(|pending| Listed { refused: refusal(pending.sequence), ..listed(&plan, pending) }).collect()
+        all.map(|pending| listed(&plan, pending)).collect()
     }
 
     /// They are forgotten, durably, and what was before them is shown.

@@ -18,7 +18,7 @@ impl Plan {
     }
 
     pub fn refusal(&self, sequence: u64) -> Option<&Parked> {
-        self.parked.get(&sequence)
+        self.refused.get(&sequence).or_else(|| self.parked.get(&sequence))
     }
 
     /// The operations that it waits for.

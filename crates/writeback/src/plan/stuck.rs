@@ -14,16 +14,21 @@ impl Plan {
     /// The origin refuses it: tried again at `again_at`; what depends on it waits, and nothing else does.
     pub fn park(&mut self, unit: &Unit, error: &Error, again_at: Duration) {
         self.give_back(unit);
+        let rooms = self.queues.get(&unit.junction).map_or(0, |queue| queue.rooms);
+        // It may have been a moment too early.
+        let is_tried_again = is_of_room(error) && rooms != unit.rooms;
         for sequence in &unit.sequences {
-            if let Some(pending) = self.pending.get(sequence) {
-                let object = pending.operation.object();
-                let parked = Parked { sequence: *sequence, object, error: error.clone(), again_at };
-                self.parked.insert(*sequence, parked);
-            }
+            let Some(pending) = self.pending.get(sequence) else { continue };
+            let object = pending.operation.object();
+            let parked = Parked { sequence: *sequence, object, error: error.clone(), again_at };
             // What is at the origin is not refused: only its mark failed.
             if !unit.carried {
-                self.refused.insert(*sequence);
+                self.refused.insert(*sequence, parked.clone());
             }
+            if is_tried_again {
+                continue;
+            }
+            self.parked.insert(*sequence, parked);
             if let Some(queue) = self.queues.get_mut(&unit.junction) {
                 queue.ready.remove(sequence);
                 queue.asked.remove(sequence);
@@ -43,23 +48,21 @@ impl Plan {
         }
     }
 
-    /// Something was removed at the origin: what found no room there is tried again.
+    /// Something was removed at the origin: what found no room there is tried again, at once if it was asked for.
     pub fn room_was_made(&mut self, junction: JunctionId, now: Duration) {
-        let no_room =
-            |it: &&mut Parked| matches!(it.error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
         let queue = self.queues.entry(junction).or_default();
+        queue.rooms += 1;
         let again_at = queue.room_tried.map_or(now, |tried| now.max(tried + ROOM_EVERY));
-        let mut found = false;
-        for parked in self.parked.values_mut().filter(no_room) {
-            let is_here = |it: &super::Pending| it.operation.junction == junction;
-            if self.pending.get(&parked.sequence).is_some_and(is_here) {
-                parked.again_at = parked.again_at.min(again_at);
-                found = true;
-            }
-        }
-        if found {
+        let is_here = |it: &&mut Parked| {
+            is_of_room(&it.error)
+                && self.pending.get(&it.sequence).is_some_and(|it| it.operation.junction == junction)
+        };
+        for parked in self.parked.values_mut().filter(is_here) {
+            let is_asked = self.asked.contains(&parked.sequence);
+            parked.again_at = parked.again_at.min(if is_asked { now } else { again_at });
             queue.room_tried = Some(again_at);
         }
+        self.unpark(now);
     }
 
     /// The first that waits of those on the same object.
@@ -91,7 +94,7 @@ impl Plan {
         let is_due = |_: &_| true;
         let is_running = |sequence| self.is_taken(sequence);
         let unit = self.around(pending, true, &is_due, &is_running).form_stuck(pending);
-        if unit.is_some_and(|unit| unit.sequences.iter().any(|it| !self.refused.contains(it))) {
+        if unit.is_some_and(|unit| unit.sequences.iter().any(|it| !self.refused.contains_key(it))) {
             self.parked.remove(&head);
             self.make_ready(head);
         }
@@ -99,6 +102,10 @@ impl Plan {
 
     /// The origin refuses it, or it waits for something.
     pub(super) fn is_stuck(&self, sequence: u64) -> bool {
-        self.refused.contains(&sequence) || !self.depend.is_free(sequence)
+        self.refused.contains_key(&sequence) || !self.depend.is_free(sequence)
     }
+}
+
+fn is_of_room(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded)
 }

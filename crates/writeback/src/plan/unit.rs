@@ -49,6 +49,8 @@ pub struct Unit {
     pub carried: bool,
     /// That travel.
     pub bytes: u64,
+    /// How often room had been made at the origin when it was taken.
+    pub(super) rooms: u64,
 }
 
 impl Unit {
@@ -263,6 +265,7 @@ pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit 
         in_doubt: members.iter().any(|member| member.in_doubt),
         carried: first.carried,
         bytes,
+        rooms: 0,
     }
 }
 
