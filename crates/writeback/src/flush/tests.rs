@@ -231,7 +231,7 @@ fn a_crash_at_any_step_of_a_flush_loses_nothing_and_does_nothing_twice() {
 
 #[test]
 fn another_storage_at_any_step_of_a_flush_gets_nothing_and_nothing_is_dropped_for_it() {
-    let seen = play_all(400, |seed| play_over(seed, seed % 2 == 0, true, None));
+    let seen = play_all(400, |seed| play_over(seed, seed % 4 < 3, true, None));
     assert!(seen.swaps_in_flush > 0, "{seen:?}");
 }
 

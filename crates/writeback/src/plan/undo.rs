@@ -258,11 +258,12 @@ impl Around<'_> {
         for pending in self.of_chain() {
             match &pending.operation.action {
                 Action::Make { dir, name, .. } => at = Some((*dir, name)),
-                Action::Rename(rename) if rename.object == object => {
-                    if at.is_none_or(|at| at == (rename.from_dir, &rename.from)) {
-                        at = Some((rename.to_dir, &rename.to));
-                        renames.push(pending);
-                    }
+                Action::Rename(rename)
+                    if rename.object == object
+                        && at.is_none_or(|at| at == (rename.from_dir, &rename.from)) =>
+                {
+                    at = Some((rename.to_dir, &rename.to));
+                    renames.push(pending);
                 }
                 Action::Remove { dir, name, .. } | Action::Rmdir { dir, name, .. }
                     if at == Some((*dir, name)) =>

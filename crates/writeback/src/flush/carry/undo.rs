@@ -29,6 +29,8 @@ impl Carry<'_> {
                 self.take_back(rename.to_dir, &staged, retract.is_dir).await?;
             }
         }
+        // A name that was not there may be another storage's.
+        self.shared.vouch(self.unit.object).await?;
         let Some(found) = found.filter(|_| !retract.ends) else { return Ok(None) };
         let mut left = self.left(&found).await?;
         // Half written, and about to be replaced: who replaces it may need its room.
@@ -145,6 +147,7 @@ impl Carry<'_> {
         let (dir, name) = (rename.to_dir, &rename.to);
         let there = self.at(dir, name).await?.filter(|there| is_same(there, replaced.object));
         let Some(there) = there else {
+            self.shared.vouch(self.unit.object).await?;
             // An earlier attempt took the name from it, and it may have others.
             if !rename.is_dir {
                 if home.own(replaced.object).await?.begun {
@@ -225,7 +228,7 @@ impl Carry<'_> {
                     Ok(Some(there))
                 }
                 // Others moved or removed it, and there is nothing that we would change.
-                None => Ok(None),
+                None => self.shared.vouch(self.unit.object).await.map(|()| None),
             };
         }
         self.rename(&Rename { from_dir, from, ..last.clone() }).await
