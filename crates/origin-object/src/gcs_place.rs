@@ -53,7 +53,8 @@ impl Place {
                 Some(Way::of_file(&text).map_err(wrong)?)
             }
         };
-        let signer = way.map_or(Signer::Nobody, |way| Signer::Google(Tokens::new(http.clone(), way)));
+        let signer =
+            way.map_or(Signer::Nobody, |way| Signer::Google(Box::new(Tokens::new(http.clone(), way))));
         Ok(Place { signer, endpoint })
     }
 }

@@ -43,7 +43,7 @@ pub enum Signer {
         region: String,
     },
     Azure(azure_place::Azure),
-    Google(Tokens),
+    Google(Box<Tokens>),
 }
 
 /// What environment and files say of an S3 store, besides its keys.
