@@ -137,7 +137,7 @@ pub struct Namespace {
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
-    lookup_flights: Flights<(FileId, Name), Arc<Node>>,
+    lookup_flights: Flights<(FileId, Name), lookup::Heard>,
     listing_flights: Flights<FileId, Listing>,
     heal_flights: Flights<FileId, Arc<Node>>,
     /// Objects that are not what they were, for fronts whose clients are told.

@@ -29,6 +29,14 @@ pub struct Single {
     child: Option<FileId>,
 }
 
+/// What a question about one name came to.
+#[derive(Clone)]
+pub struct Heard {
+    answer: Result<Arc<Node>>,
+    /// How often changes of ours had touched names when it was taken in: it knows of these, and of no later ones.
+    touches: u64,
+}
+
 /// What is known of a name without asking.
 enum Known {
     Present(FileId),
@@ -168,8 +176,17 @@ impl Namespace {
 
     async fn ask_for_name(self: &Arc<Self>, dir: &Arc<Node>, name: Name, join: Join) -> Result<Arc<Node>> {
         self.metrics.misses.inc();
-        let (this, key, dir) = (self.clone(), (dir.id, name.clone()), dir.clone());
-        self.lookup_flights.run(key, join, move || this.ask_lookup(dir, name)).await
+        let touches = self.ours().touches();
+        let run = |join| {
+            let (this, dir, name) = (self.clone(), dir.clone(), name.clone());
+            self.lookup_flights.run((dir.id, name.clone()), join, move || this.ask_lookup(dir, name))
+        };
+        let mut heard = run(join).await?;
+        if heard.touches < touches {
+            // It was taken in, but not told yet, when we changed a name, and then we joined it. The next one begins later.
+            heard = run(Join::Running).await?;
+        }
+        heard.answer
     }
 
     /// As the origin says now, whatever is known. `None`: there is no such name.
@@ -182,32 +199,36 @@ impl Namespace {
         }
     }
 
-    async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Arc<Node>> {
+    async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Heard> {
         for _ in 0..UNDISTURBED_TRIES {
             // With what the directory is after our change.
             let dir = self.load(dir.id).unwrap_or_else(|_| dir.clone());
-            if let Some(answer) = self.ask_lookup_once(dir, &name).await {
-                return answer;
+            if let Some(heard) = self.ask_lookup_once(dir, &name).await {
+                return Ok(heard);
             }
         }
         Err(Error::new(ErrorKind::Busy, "look up a name that we keep changing,", name))
     }
 
     /// `None`: we changed the name meanwhile, and nobody knows whether the answer is from before or after it.
-    async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<Node>, name: &Name) -> Option<Result<Arc<Node>>> {
+    async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<Node>, name: &Name) -> Option<Heard> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().lookup_begins(dir.id, &bytes);
         let asked = self.asking();
         let answer = self.hear_of_name(&dir, name, asked).await;
         let order = self.in_order().await;
-        if !self.ours().lookup_ends(dir.id, &bytes) {
-            return None;
-        }
-        let (result, changes) = match self.take_in_lookup(&order, &dir, name, answer, asked) {
-            Ok(taken) => taken,
-            Err(e) => return Some(Err(e)),
+        let touches = {
+            let mut ours = self.ours();
+            if !ours.lookup_ends(dir.id, &bytes) {
+                return None;
+            }
+            ours.touches()
         };
-        Some(self.commit_in(order, changes).await.and(result))
+        let answer = match self.take_in_lookup(&order, &dir, name, answer, asked) {
+            Ok((answer, changes)) => self.commit_in(order, changes).await.and(answer),
+            Err(e) => Err(e),
+        };
+        Some(Heard { answer, touches })
     }
 
     async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {

@@ -24,6 +24,8 @@ pub struct Ours {
     /// By directory: the last change whose commit is under way. Commits are in order: after it, all before are there.
     unseen: HashMap<FileId, (u64, watch::Receiver<()>)>,
     changes: u64,
+    /// Counts the names that were touched.
+    touches: u64,
 }
 
 #[derive(Default)]
@@ -70,6 +72,7 @@ impl Ours {
     }
 
     pub fn touch(&mut self, dir: FileId, name: &Bytes) {
+        self.touches += 1;
         if let Some(touched) = self.listings.get_mut(&dir) {
             touched.names.insert(name.clone());
             touched.spoilt |= touched.names.len() >= TOUCHED_MAX;
@@ -77,6 +80,11 @@ impl Ours {
         if let Some(touched) = self.lookups.get_mut(&(dir, name.clone())) {
             *touched = true;
         }
+    }
+
+    /// How often changes of ours have touched a name, any name, so far.
+    pub fn touches(&self) -> u64 {
+        self.touches
     }
 
     pub fn hide(&mut self, dirs: &[FileId], end: &watch::Receiver<()>) -> u64 {
