@@ -57,7 +57,11 @@ impl AzFileOrigin {
         match how {
             CreateHow::Unchecked => self.take(&path, there, set).await,
             CreateHow::Exclusive(verifier) if !there.is_dir && there.is_made_by(verifier) => {
-                Ok(self.object(&path, &there))
+                let made = self.object(&path, &there);
+                if *set == SetAttr::default() {
+                    return Ok(made);
+                }
+                self.set(&made.reference, &set.with_times(), None).await?.made()
             }
             CreateHow::Exclusive(_) | CreateHow::Guarded => Err(exists()),
         }

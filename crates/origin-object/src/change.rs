@@ -127,7 +127,13 @@ impl ObjectOrigin {
                             .known
                             .get(&file.0)
                             .map(|stat| Stored::of(&stat.metadata, self.config.dialect).verifier);
-                        if known == Some(Some(verifier)) { Ok(there) } else { Err(exists()) }
+                        if known != Some(Some(verifier)) {
+                            return Err(exists());
+                        }
+                        if *set == SetAttr::default() {
+                            return Ok(there);
+                        }
+                        self.set(&file, set, None).await?.made()
                     }
                     CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
                         let size = SetAttr { size: set.size, ..SetAttr::default() };

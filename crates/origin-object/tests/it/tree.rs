@@ -228,7 +228,11 @@ async fn mode_owner_and_times_are_stored_with_an_object() {
         let exclusive = Change::Create { dir: root(), name: name("once"), how, set };
         let first = origin.change(&exclusive).await.expect("made").made().expect("told");
         let second = fresh.change(&exclusive).await.expect("the same").made().expect("told");
-        assert_eq!((first.identity, first.version), (second.identity, second.version));
+        assert_eq!((&first.identity, first.version), (&second.identity, second.version));
+        let set_mode = SetAttr { mode: Some(0o731), ..set };
+        let dressing = Change::Create { dir: root(), name: name("once"), how, set: set_mode };
+        let dressed = fresh.change(&dressing).await.expect("the same").made().expect("told");
+        assert_eq!((&dressed.identity, dressed.attr.mode), (&first.identity, 0o731));
         let how = CreateHow::Exclusive([0; 8]);
         let other = Change::Create { dir: root(), name: name("once"), how, set };
         assert_eq!(kind(fresh.change(&other).await), ErrorKind::Exists);

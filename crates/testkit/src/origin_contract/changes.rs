@@ -308,6 +308,11 @@ impl Changes {
         assert!(dressed.attr.mtime.seconds.abs_diff(dressed.attr.ctime.seconds) < 3600, "{:?}", dressed.attr);
         assert_eq!(kind_of(self.create("only", mine, nothing).await), ErrorKind::Exists, "its times are set");
         self.remove("only").await.expect("removed");
+        let bare = self.create("only", mine, nothing).await.expect("created");
+        let dressed = self.create("only", mine, with_mode(0o731)).await.expect("the same, with attributes");
+        assert_eq!((&dressed.identity, dressed.attr.mode), (&bare.identity, 0o731));
+        assert_eq!(kind_of(self.create("only", mine, nothing).await), ErrorKind::Exists, "its times are set");
+        self.remove("only").await.expect("removed");
     }
 
     async fn makes_and_removes_directories(&self) {
