@@ -107,8 +107,7 @@ pub struct Namespace {
     clock: Timeline,
     junctions: HashMap<JunctionId, Grafted>,
     virtual_tree: VirtualTree,
-    /// `None`: it is no more, though the store may still have it.
-    nodes: quick_cache::sync::Cache<FileId, Option<Arc<Node>>>,
+    nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
     /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
     /// the store may still have the one that is taken back.
     listings: quick_cache::sync::Cache<(u64, FileId), Option<Listing>>,

@@ -14,7 +14,7 @@ use crate::cookie;
 use crate::endless::{Course, GivenUp};
 use crate::flights::{Join, wait};
 use crate::freshness::Ask;
-use crate::node::Node;
+use crate::node::{Node, Remembered};
 use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Listing;
 use crate::store::{Change, StoredEntry};
@@ -462,7 +462,7 @@ impl Namespace {
                         && self.listing_of(node.id).is_ok_and(|listing| listing.is_none())
                 };
                 if let Some(node) = node.filter(|node| came_with_it(node)) {
-                    self.nodes.insert(node.id, None);
+                    self.nodes.insert(node.id, Remembered::Gone { own: 0 });
                     changes.push(Change::RemoveNode(node.id));
                 }
             }
@@ -505,7 +505,12 @@ impl Namespace {
                     let id = self.id_of(junction.id, &object.identity);
                     let place = Place { parent: dir, name: &name };
                     let had = (object.attr.nlink > 1).then(|| self.place_of(id)).flatten();
-                    let (_, change) = self.observe(order, junction, id, Some(place), object, asked)?;
+                    let change = match self.observe(order, junction, id, Some(place), object, asked) {
+                        Ok((_, change)) => change,
+                        // We have removed it since the listing began.
+                        Err(e) if e.kind() == ErrorKind::Stale => continue,
+                        Err(e) => return Err(e),
+                    };
                     if let Some(change) = change {
                         changes.extend([change].into_iter().chain(self.named(id, (dir, &name), had)));
                     }

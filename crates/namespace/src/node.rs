@@ -1,5 +1,6 @@
 //! Objects in memory: what the database holds, plus when it was last confirmed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Attr, FileId, JunctionId, Version};
@@ -18,6 +19,17 @@ pub struct Node {
     checked_ms: AtomicU64,
     /// Of all that was taken in, the last that was of this.
     learnt: AtomicU64,
+}
+
+/// What memory has under an id.
+#[derive(Clone, Debug)]
+pub enum Remembered {
+    Node(Arc<Node>),
+    /// It is no more, though the store may still have it. `own`: the change of our own that removed it, if one did; what
+    /// was asked before that may tell of it still, and does not count.
+    Gone {
+        own: u64,
+    },
 }
 
 impl Node {

@@ -8,7 +8,7 @@ use origin::{Identity, Object};
 use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp};
 
 use crate::freshness;
-use crate::node::Node;
+use crate::node::{Node, Remembered};
 use crate::record::Record;
 use crate::store::Change;
 use crate::{Grafted, Namespace};
@@ -67,13 +67,21 @@ impl Namespace {
         // Who learns something of it meanwhile is not overwritten with what the store had.
         let known = self.nodes.get_or_insert_with(&id, || {
             let record = self.store.node(id)?.ok_or_else(stale)?;
-            Ok::<_, Error>(Some(Arc::new(Node::new(id, record))))
+            Ok::<_, Error>(Remembered::Node(Arc::new(Node::new(id, record))))
         })?;
-        known.ok_or_else(stale)
+        match known {
+            Remembered::Node(node) => Ok(node),
+            Remembered::Gone { .. } => Err(stale()),
+        }
+    }
+
+    /// A change of our own removed it after this was asked.
+    fn is_removed_since(&self, id: FileId, asked: Asked) -> bool {
+        !asked.by_us && matches!(self.nodes.get(&id), Some(Remembered::Gone { own }) if own > asked.own)
     }
 
     pub(crate) fn keep(&self, node: &Arc<Node>) {
-        self.nodes.insert(node.id, Some(node.clone()));
+        self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
     /// Nobody learns anything between what is looked at under it and what is put into memory and handed to the store:
@@ -105,7 +113,8 @@ impl Namespace {
     }
 
     /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
-    /// Returns what has to be committed before a client may hold a handle to it, in the same order.
+    /// Returns what has to be committed before a client may hold a handle to it, in the same order. `Stale` if we have
+    /// removed it since then.
     pub(crate) fn observe(
         &self,
         _order: &InOrder<'_>,
@@ -117,7 +126,7 @@ impl Namespace {
     ) -> Result<(Arc<Node>, Option<Change>)> {
         let old = match self.load(id) {
             Ok(node) => Some(node),
-            Err(e) if e.kind() == ErrorKind::Stale => None,
+            Err(e) if e.kind() == ErrorKind::Stale && !self.is_removed_since(id, asked) => None,
             Err(e) => return Err(e),
         };
         // A time in the future is a clock that was set back since: such knowledge has no claim to be newer.
@@ -161,7 +170,7 @@ impl Namespace {
     /// The object is no more: its handle is stale from now on.
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
         let _order = self.in_order().await;
-        self.nodes.insert(id, None);
+        self.nodes.insert(id, Remembered::Gone { own: 0 });
         let _ = self.changed.send(id);
         let listing = self.drop_listing(id);
         self.store.enqueue(vec![Change::RemoveNode(id), listing]).await

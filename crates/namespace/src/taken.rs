@@ -10,7 +10,7 @@ use types::{Error, FileId, Name, Result, Version};
 use crate::change::{New, Renewed, empty_listing};
 use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
-use crate::node::Node;
+use crate::node::{Node, Remembered};
 use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Record;
 use crate::store::{Change, NoteChange};
@@ -287,7 +287,7 @@ impl Namespace {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
         let _ = self.changed.send(child);
         if node.attr().is_dir() {
-            self.nodes.insert(child, None);
+            self.nodes.insert(child, Remembered::Gone { own: self.changing().own() });
             return Ok(vec![Change::RemoveNode(child), self.drop_listing(child)]);
         }
         let mut record = node.record.clone();

@@ -26,6 +26,8 @@ pub struct Far {
     down: AtomicBool,
     /// Milliseconds that answers to questions about names are on their way.
     way_ms: AtomicU64,
+    /// Answers that have set out on such a way so far.
+    set_out: AtomicU64,
     /// So many changes and writes are made, and nobody hears of it.
     answers_to_lose: AtomicU64,
     /// Of writes it does not tell what the file was before, of renames what it is after.
@@ -99,6 +101,7 @@ impl Far {
             url: url.to_owned(),
             down: AtomicBool::new(false),
             way_ms: AtomicU64::new(0),
+            set_out: AtomicU64::new(0),
             answers_to_lose: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             drafts,
@@ -156,6 +159,11 @@ impl Far {
         self.way_ms.store(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
     }
 
+    /// Answers that were late, or will be: what they tell is fixed.
+    pub fn late_answers(&self) -> u64 {
+        self.set_out.load(Ordering::SeqCst)
+    }
+
     fn loses_this_answer(&self) -> bool {
         let lose = |left: u64| left.checked_sub(1);
         self.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok()
@@ -164,6 +172,7 @@ impl Far {
     async fn on_its_way(&self) {
         let ms = self.way_ms.load(Ordering::SeqCst);
         if ms > 0 {
+            self.set_out.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
         }
     }

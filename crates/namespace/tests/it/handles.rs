@@ -274,6 +274,28 @@ async fn what_is_removed_does_not_come_back_for_those_who_ask_meanwhile() {
     }
 }
 
+/// The listing is from before the removal, and arrives after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_directory_does_not_come_back_with_a_listing_that_was_under_way() {
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    let (root, dir) = (t.id(b"/").await, t.id(b"/dir").await);
+    t.pass(AFTER_TTL);
+    t.far.answer_late(Duration::from_millis(500));
+    let ns = t.ns.clone();
+    let listing = tokio::spawn(async move { ns.readdir(root, 0, 100).await });
+    while t.far.late_answers() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    t.far.answer_late(Duration::ZERO);
+    t.ns.remove(root, &name(b"dir"), Old::Directory).await.unwrap();
+    assert_eq!(kind(t.ns.getattr(dir, Ask::Use).await), Some(ErrorKind::Stale));
+    assert!(listing.await.unwrap().unwrap().entries.is_empty());
+    assert_eq!(kind(t.ns.getattr(dir, Ask::Use).await), Some(ErrorKind::Stale));
+    let t = t.after_a_crash();
+    assert_eq!(kind(t.ns.getattr(dir, Ask::Use).await), Some(ErrorKind::Stale), "nor in the database");
+}
+
 /// Its name led to the other id until its directory was asked again: what was then done to it was not seen, and done to
 /// the wrong one.
 #[tokio::test(flavor = "multi_thread")]
