@@ -206,10 +206,12 @@ mod tests {
             assert!(child(&Base::new("", Dialect::S3), &reference(""), &name(text), What::File).is_ok());
         }
         let base = Base::new("p", Dialect::Azure);
-        assert!(base.demand_path(format!("d/{}", "x".repeat(1020)).as_bytes(), false).is_ok());
-        for (path, is_dir) in
-            [(format!("d/{}", "x".repeat(1021)), false), (format!("d/{}", "x".repeat(1020)), true)]
-        {
+        let path = |length: usize| {
+            let dirs = format!("{}/", "x".repeat(255)).repeat(3);
+            format!("d/{dirs}{}", "x".repeat(length - 2 - dirs.len()))
+        };
+        assert!(base.demand_path(path(1022).as_bytes(), false).is_ok());
+        for (path, is_dir) in [(path(1023), false), (path(1022), true)] {
             assert_eq!(base.demand_path(path.as_bytes(), is_dir).unwrap_err().kind(), ErrorKind::NameTooLong);
         }
         assert_eq!(base.demand_path(b"d/end.", false).unwrap_err().kind(), ErrorKind::InvalidArgument);
