@@ -20,8 +20,9 @@ const BIG: usize = 100 << 20;
 
 /// A tier that serves a directory by S3, and a mount of it where that can be had.
 struct Bed {
-    dir: TempDir,
+    /// Ends, and its mount with it, before its origin is removed.
     tier: Tier,
+    dir: TempDir,
     s3_port: u16,
     is_mounted: bool,
     policy: String,
