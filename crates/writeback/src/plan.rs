@@ -240,7 +240,10 @@ impl Plan {
         let is_running = |sequence| self.is_taken(sequence);
         if self.is_stuck(first) && self.head_of(first) == Some(first) {
             let around = self.around(pending, true, &|_| true, &is_running);
-            if let Some(unit) = around.form_stuck(pending) {
+            if let Some(mut unit) = around.form_stuck(pending) {
+                if let Work::Retract(retract) = &mut unit.work {
+                    retract.makes_room = self.refused.contains_key(&first);
+                }
                 return Some(unit);
             }
         } else if pending.in_doubt && self.ends_object(pending) {
@@ -262,6 +265,8 @@ impl Plan {
     fn ends_object(&self, pending: &Pending) -> bool {
         let object = pending.operation.object();
         let last = self.chains.get(&object).and_then(|chain| self.pending.get(chain.last()?));
+        let by_itself = |last: &&Pending| last.operation.object() == object;
+        let last = last.filter(by_itself);
         !pending.carried && last.is_some_and(|last| undo::ends(object, &last.operation))
     }
 

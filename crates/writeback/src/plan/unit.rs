@@ -123,6 +123,8 @@ pub struct Retract {
     pub ends: bool,
     /// Contents of it that never travel.
     pub discards: bool,
+    /// The origin refuses it: who replaces it may need its room.
+    pub makes_room: bool,
     pub is_dir: bool,
 }
 

@@ -34,7 +34,7 @@ impl Carry<'_> {
         let Some(found) = found.filter(|_| !retract.ends) else { return Ok(None) };
         let mut left = self.left(&found).await?;
         // Half written, and about to be replaced: who replaces it may need its room.
-        let was_begun = retract.discards && self.own.begun;
+        let was_begun = retract.discards && retract.makes_room && self.own.begun;
         if let Some(there) = left.as_ref().filter(|it| was_begun && it.attr.is_file() && it.attr.size > 0) {
             let cut = self.shared.home.set(self.unit.object, &Attributes::default(), Some(0)).await?;
             let alone = cut.before.is_none_or(|before| before == there.version);
