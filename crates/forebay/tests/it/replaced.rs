@@ -254,10 +254,16 @@ async fn replaced(place: &mut dyn Place, when: When) {
     tier.json(&["flush", "--wait"]);
     wait_until("the outage is over", || outage(&tier).is_none());
     let status = tier.json(&["status"]);
-    for nothing in ["operations", "conflicts", "refused"] {
+    for nothing in ["operations", "refused"] {
         assert_eq!(status["journal"][nothing], 0, "{nothing}: {:#}", status["journal"]);
     }
-    shows_all(&tier, more).await;
+    // What was on its way at that very moment may look like another's at an object store: both stay then, and it is said.
+    let conflicts = status["journal"]["conflicts"].as_u64().expect("told");
+    let may_be_beside = when == When::InAFlush && place.may_have_strays();
+    assert!(conflicts == 0 || may_be_beside && conflicts == 1, "{:#}", status["journal"]);
+    if conflicts == 0 {
+        shows_all(&tier, more).await;
+    }
     assert_eq!(tier.stop(), Some(0));
     assert!(!must_be_untouched || place.is_untouched(), "something went to the wrong place");
     // By a tier that has never seen any of it.
