@@ -235,3 +235,14 @@ fn what_is_parked_holds_up_only_what_depends_on_it() {
     assert!(plan.next(at(1059), false).is_none());
     assert_eq!(plan.next(at(1060), false).unwrap().sequences, [1]);
 }
+
+#[test]
+fn what_is_made_gives_no_room_back_and_what_is_cut_or_removed_does() {
+    let cut = Action::Truncate { file: FILE, size: 0, size_before: 10, base: None };
+    let frees = |actions| plan(FlushPolicy::default(), actions).next(at(1000), false).unwrap().frees_room();
+    assert!(!frees(vec![make("a", FILE), write(FILE, 0)]));
+    assert!(!frees(vec![write(FILE, 0)]));
+    assert!(frees(vec![cut]));
+    assert!(frees(vec![remove("a", FILE)]));
+    assert!(frees(vec![rename("a", "b", FILE, Some(OTHER))]));
+}

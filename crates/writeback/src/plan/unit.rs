@@ -102,7 +102,10 @@ impl Unit {
         }
         match &self.work {
             Work::Retract(_) => true,
-            Work::Object { content, .. } => content.cut.is_some() || content.size.is_some(),
+            // What is made takes room, although it is cut first.
+            Work::Object { make, content, .. } => {
+                make.is_none() && (content.cut.is_some() || content.size.is_some())
+            }
             Work::Names(Action::Remove { .. }) => true,
             Work::Names(Action::Rename(rename)) => rename.replaced.is_some(),
             Work::Replace { .. } => true,
