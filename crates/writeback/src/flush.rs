@@ -31,7 +31,7 @@ use carry::Carry;
 use entries::Entries;
 
 use crate::conflict::{Alarm, AlarmKind};
-use crate::home::{self, Home};
+use crate::home::{self, Flushed, Home};
 use crate::index::Position;
 use crate::journal::{Journal, RecoveredEntry};
 use crate::operation::Operation;
@@ -243,16 +243,7 @@ impl Shared {
     pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position) {
         let acknowledged = self.clock.now().steady;
         let (in_doubt, recovered, carried) = (false, false, false);
-        self.plan().add(Pending {
-            sequence,
-            operation,
-            position,
-            acknowledged,
-            in_doubt,
-            recovered,
-            carried,
-        });
-        self.bell.notify_one();
+        self.enter(Pending { sequence, operation, position, acknowledged, in_doubt, recovered, carried });
     }
 
     /// What the journal had at its open. A stamp of the future is of another time line, and counts from now.
@@ -260,15 +251,11 @@ impl Shared {
         let acknowledged = Duration::from_millis(entry.written_ms).min(self.clock.now().steady);
         let (sequence, position) = (entry.sequence, entry.position);
         let (in_doubt, recovered, carried) = (false, true, false);
-        self.plan().add(Pending {
-            sequence,
-            operation,
-            position,
-            acknowledged,
-            in_doubt,
-            recovered,
-            carried,
-        });
+        self.enter(Pending { sequence, operation, position, acknowledged, in_doubt, recovered, carried });
+    }
+
+    fn enter(&self, pending: Pending) {
+        self.plan().add(pending);
         self.bell.notify_one();
     }
 
@@ -335,10 +322,19 @@ impl Shared {
         }
         if !unit.carried {
             let policy = self.plan().policy(unit.junction).conflict;
-            tracing::debug!("flush {} {:?}: {:?}", unit.object, unit.sequences, unit.work);
-            let flushed = Carry::new(self, unit, policy).out().await?;
-            tracing::debug!("flushed {} {:?}: {:?}", unit.object, unit.sequences, flushed.found);
-            self.home.flushed(&flushed).await;
+            let mut outcomes = Vec::new();
+            for part in unit.parts() {
+                tracing::debug!("flush {} {:?}: {:?}", part.object, part.sequences, part.work);
+                let flushed = Carry::new(self, part, policy).out().await?;
+                tracing::debug!("flushed {} {:?}: {:?}", part.object, part.sequences, flushed.found);
+                outcomes.push(flushed);
+            }
+            // All of them with the first: a name that one of them took from another never leads to that one again.
+            let mut sequences = unit.sequences.clone();
+            for outcome in outcomes {
+                let sequences = std::mem::take(&mut sequences);
+                self.home.flushed(&Flushed { sequences, ..outcome }).await;
+            }
             unit.carried = true;
             // Who finds it done finds it counted.
             self.metrics.flushed(unit);

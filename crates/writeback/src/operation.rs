@@ -209,6 +209,16 @@ impl Operation {
         self.action.dirs()
     }
 
+    /// The directory in which it gives `object` the name of another one.
+    pub fn replaces_in(&self, object: FileId) -> Option<FileId> {
+        match &self.action {
+            Action::Rename(rename) if rename.object == object && rename.replaced.is_some() => {
+                Some(rename.to_dir)
+            }
+            _ => None,
+        }
+    }
+
     /// The head of its entry.
     pub fn encode(&self) -> Bytes {
         encode::encode(self)

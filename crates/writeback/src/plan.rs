@@ -2,11 +2,12 @@
 //!
 //! Pure: who flushes asks for the next unit with the clocks in hand, and says what became of it. The order is that of
 //! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`. What the origin
-//! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs`.
+//! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs` and `plan/retract.rs`.
 
 mod depend;
 mod hold;
 mod pace;
+mod retract;
 mod stuck;
 mod undo;
 mod unit;
@@ -240,11 +241,12 @@ impl Plan {
         let is_running = |sequence| self.is_taken(sequence);
         if self.is_stuck(first) && self.head_of(first) == Some(first) {
             let around = self.around(pending, true, &|_| true, &is_running);
-            if let Some(mut unit) = around.form_stuck(pending) {
-                if let Work::Retract(retract) = &mut unit.work {
-                    retract.makes_room = self.refused.contains_key(&first);
-                }
-                return Some(unit);
+            if let Some(unit) = around.form_stuck(pending) {
+                return Some(unit.each(|part| {
+                    if let (Work::Retract(retract), Some(first)) = (&mut part.work, part.sequences.first()) {
+                        retract.makes_room = self.refused.contains_key(first);
+                    }
+                }));
             }
         } else if pending.in_doubt && self.ends_object(pending) {
             // What an attempt left of it goes: the attempt is not made again for that.
@@ -287,8 +289,8 @@ impl Plan {
             .take_while(|sequence| !self.pending[sequence].carried && !self.held.contains(sequence))
             .take(if whole { usize::MAX } else { most.operations })
             .collect();
-        let (pending, depend, sabotage) = (&self.pending, &self.depend, self.sabotage);
-        Around { pending, chain, depend, due, is_running, most, sabotage }
+        let (pending, chains, depend, sabotage) = (&self.pending, &self.chains, &self.depend, self.sabotage);
+        Around { pending, chain, chains, depend, due, is_running, most, sabotage }
     }
 
     /// They are at the origin, or came to nothing, and the journal knows.

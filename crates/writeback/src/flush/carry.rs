@@ -63,7 +63,9 @@ impl<'a> Carry<'a> {
         let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
         let content = match &self.unit.work {
             Work::Object { content, .. } | Work::Replace { content, .. } => content.clone(),
-            Work::Names(_) | Work::Moved(_) | Work::Retract(_) | Work::Vanished => Content::default(),
+            Work::Names(_) | Work::Moved(_) | Work::Retract(_) | Work::Together(_) | Work::Vanished => {
+                Content::default()
+            }
         };
         Ok(Flushed { object, sequences, content, found, replaced: self.replaced })
     }
@@ -78,7 +80,8 @@ impl<'a> Carry<'a> {
             self.end_replaced(rename).await?;
         }
         match &unit.work {
-            Work::Vanished => Ok(None),
+            // Its parts are carried out, each as one unit.
+            Work::Together(_) | Work::Vanished => Ok(None),
             Work::Object { make: Some(making), content, set } => {
                 let making = self.perhaps_staged(making)?;
                 self.make(&making, content, set).await

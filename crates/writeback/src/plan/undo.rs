@@ -36,7 +36,7 @@ pub fn may_pass(operation: &Operation, other: &Operation, sabotage: Sabotage) ->
 }
 
 /// What operations on one object come to.
-struct Net {
+pub(super) struct Net {
     object: FileId,
     touched: Touched,
     /// The object is there afterwards, so that what is done inside of it, if it is a directory, may come before or after.
@@ -62,64 +62,8 @@ impl Around<'_> {
         })?;
         // Before this start it may have gone ahead in the same way.
         let is_recovered = |sequence: &u64| self.pending.get(sequence).is_some_and(|it| it.recovered);
-        let in_doubt = unit.in_doubt || unit.sequences.iter().any(is_recovered);
-        Some(Unit { in_doubt, ..unit })
-    }
-
-    /// The object ends: nothing travels, and what of it is at the origin goes.
-    pub fn retract(&self, first: &Pending) -> Option<Unit> {
-        let object = first.operation.object();
-        let last = self.pending.get(self.chain.last()?)?;
-        if !ends(object, &last.operation) || self.sabotage.is(Bug::CarryWhatEnds) {
-            return None;
-        }
-        let (mut members, mut over) = (Vec::new(), Vec::new());
-        let mut retract = Retract { ends: true, ..Retract::default() };
-        for pending in self.of_chain() {
-            if pending.operation.object() != object {
-                // A rename of another object over it, which finds the name free. It may take the last name.
-                retract.ends &= pending.sequence != last.sequence;
-                if let Some(rename) = rename_of(pending).filter(|_| retract.ends) {
-                    retract.names.push((rename.to_dir, rename.to.clone()));
-                }
-                continue;
-            }
-            match &pending.operation.action {
-                Action::Make { dir, name, what, .. } => {
-                    retract.made = Some(what.clone());
-                    retract.is_make_in_doubt = pending.in_doubt;
-                    retract.is_dir |= *what == NewObject::Directory;
-                    retract.names.push((*dir, name.clone()));
-                }
-                Action::Link { dir, name, .. } | Action::Remove { dir, name, .. } => {
-                    retract.names.push((*dir, name.clone()));
-                }
-                Action::Rmdir { dir, name, .. } => {
-                    retract.is_dir = true;
-                    retract.names.push((*dir, name.clone()));
-                }
-                Action::Rename(rename) => {
-                    retract.is_dir |= rename.is_dir;
-                    retract.names.push((rename.from_dir, rename.from.clone()));
-                    retract.names.push((rename.to_dir, rename.to.clone()));
-                    over.extend(rename.replaced.is_some().then_some(pending));
-                }
-                Action::Write { .. } | Action::Truncate { .. } | Action::Set { .. } => {
-                    retract.discards = true
-                }
-            }
-            members.push(pending);
-        }
-        let touched = Touched { altered: vec![Thing::Object(object)], beside: Vec::new() };
-        let net = Net::new(object, touched, false).over(&over);
-        if members.is_empty() || !self.is_clear(&members, &net, Some(last.sequence)) {
-            return None;
-        }
-        let began = members.iter().any(|member| member.in_doubt || member.recovered)
-            && !self.sabotage.is(Bug::VanishInDoubt);
-        let vanished = retract.made.is_some() && !began && over.is_empty();
-        let work = if vanished { Work::Vanished } else { Work::Retract(retract) };
-        Some(Unit { over: renames_of(&over), ..unit(first, members, work) })
+        let unit = unit.each(|part| part.in_doubt |= part.sequences.iter().any(is_recovered));
+        Some(self.with_staged(unit))
     }
 
     /// A name that was given, and then moved or taken away again.
@@ -246,7 +190,7 @@ impl Around<'_> {
         self.is_clear(&members, &net, None).then(|| unit(first, members, work()))
     }
 
-    fn of_chain(&self) -> impl Iterator<Item = &Pending> {
+    pub(super) fn of_chain(&self) -> impl Iterator<Item = &Pending> {
         self.chain.iter().filter_map(|sequence| self.pending.get(sequence))
     }
 
@@ -282,7 +226,7 @@ impl Around<'_> {
 
     /// Nothing that the members wait for, or wait for by way of others, is in their way. `also`: what must have nothing in
     /// its way although it does not go with them.
-    fn is_clear(&self, members: &[&Pending], net: &Net, also: Option<u64>) -> bool {
+    pub(super) fn is_clear(&self, members: &[&Pending], net: &Net, also: Option<u64>) -> bool {
         if self.sabotage.is(Bug::PassObstacles) {
             return true;
         }
@@ -320,7 +264,7 @@ fn replacing<'a>(renames: &[&'a Pending]) -> Vec<&'a Pending> {
     before.iter().filter(replaces).copied().collect()
 }
 
-fn renames_of(renames: &[&Pending]) -> Vec<Rename> {
+pub(super) fn renames_of(renames: &[&Pending]) -> Vec<Rename> {
     renames.iter().filter_map(|it| rename_of(it).cloned()).collect()
 }
 
@@ -329,7 +273,7 @@ fn names_of(renames: &[&Pending]) -> Vec<(FileId, Name)> {
     renames.flat_map(|it| [(it.from_dir, it.from.clone()), (it.to_dir, it.to.clone())]).collect()
 }
 
-fn rename_of(pending: &Pending) -> Option<&Rename> {
+pub(super) fn rename_of(pending: &Pending) -> Option<&Rename> {
     match &pending.operation.action {
         Action::Rename(rename) => Some(rename),
         _ => None,
@@ -341,12 +285,12 @@ impl Net {
         Net::new(operation.object(), Touched::by(operation, sabotage), stays)
     }
 
-    fn new(object: FileId, touched: Touched, stays: bool) -> Net {
+    pub(super) fn new(object: FileId, touched: Touched, stays: bool) -> Net {
         Net { object, touched, stays, names: Vec::new(), replaced: Vec::new() }
     }
 
     /// What these renames replace loses its name, too.
-    fn over(mut self, renames: &[&Pending]) -> Net {
+    pub(super) fn over(mut self, renames: &[&Pending]) -> Net {
         let replaced = renames.iter().filter_map(|it| Some((rename_of(it)?.replaced?.object, it.sequence)));
         self.replaced.extend(replaced);
         self

@@ -4,7 +4,7 @@
 //! its contents and its last name with its creation, and one that was made and removed again never travels. Nothing is
 //! drawn together over a dependency: whatever one of them waits for is in the unit too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use types::{FileId, JunctionId, Name, Timestamp, Version};
 
@@ -65,8 +65,26 @@ impl Unit {
                 renames.iter().flat_map(|rename| [rename.from_dir, rename.to_dir]).collect()
             }
             Work::Retract(retract) => retract.names.iter().map(|(dir, _)| *dir).collect(),
+            Work::Together(parts) => parts.iter().flat_map(Unit::dirs).collect(),
             Work::Vanished | Work::Object { make: None, .. } => Vec::new(),
         }
+    }
+
+    /// What is carried out one after the other, each on one object.
+    pub fn parts(&self) -> &[Unit] {
+        match &self.work {
+            Work::Together(parts) => parts,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
+    /// Changes it and its parts.
+    pub(super) fn each(mut self, change: impl Fn(&mut Unit)) -> Unit {
+        change(&mut self);
+        if let Work::Together(parts) = &mut self.work {
+            parts.iter_mut().for_each(change);
+        }
+        self
     }
 }
 
@@ -92,6 +110,8 @@ pub enum Work {
     Moved(Vec<Rename>),
     /// Its owner took it away again before all of it was at the origin.
     Retract(Retract),
+    /// Retractions of objects that took names from each other.
+    Together(Vec<Unit>),
 }
 
 impl Unit {
@@ -102,6 +122,7 @@ impl Unit {
         }
         match &self.work {
             Work::Retract(_) => true,
+            Work::Together(parts) => parts.iter().any(Unit::frees_room),
             // What is made takes room, although it is cut first.
             Work::Object { make, content, .. } => {
                 make.is_none() && (content.cut.is_some() || content.size.is_some())
@@ -118,6 +139,8 @@ impl Unit {
 #[derive(Clone, Debug, Default)]
 pub struct Retract {
     pub names: Vec<(FileId, Name)>,
+    /// Directories in which it replaced another one, so that it may have been made there under a name of its own.
+    pub staged: Vec<FileId>,
     /// It was made with the first of the names.
     pub made: Option<NewObject>,
     /// Perhaps an attempt made it whose answer was lost.
@@ -135,6 +158,8 @@ pub struct Retract {
 pub struct Making {
     /// Each name that it had, the one it is to have at the end.
     pub names: Vec<(FileId, Name)>,
+    /// Directories in which an earlier attempt may have made it under a name of its own, to replace another one.
+    pub staged: Vec<FileId>,
     pub what: NewObject,
 }
 
@@ -158,6 +183,8 @@ pub struct Around<'a> {
     pub pending: &'a BTreeMap<u64, Pending>,
     /// The sequences of the operations on the object, from the first of the unit on.
     pub chain: Vec<u64>,
+    /// Those on each object.
+    pub chains: &'a HashMap<FileId, BTreeSet<u64>>,
     pub depend: &'a Depend,
     pub due: &'a dyn Fn(&Pending) -> bool,
     pub is_running: &'a dyn Fn(u64) -> bool,
@@ -184,7 +211,19 @@ impl Around<'_> {
         }
         let members = self.absorb(first);
         let work = object_work(&members);
-        unit(first, members, work)
+        self.with_staged(unit(first, members, work))
+    }
+
+    /// An earlier attempt may have drawn more operations together, and made the object where it was to replace another.
+    pub fn with_staged(&self, mut unit: Unit) -> Unit {
+        let object = unit.object;
+        if unit.in_doubt
+            && let Work::Object { make: Some(making), .. } | Work::Replace { making, .. } = &mut unit.work
+        {
+            let chain = self.chain.iter().filter_map(|sequence| self.pending.get(sequence));
+            making.staged = chain.filter_map(|pending| pending.operation.replaces_in(object)).collect();
+        }
+        unit
     }
 
     /// All operations on the object, if they end with its removal and nothing else knows it.
@@ -286,7 +325,8 @@ pub(super) fn object_work(members: &[&Pending]) -> Work {
         let clean_size = if make.is_some() { 0 } else { u64::MAX };
         match &operation.action {
             Action::Make { dir, name, what, set: given, .. } => {
-                make = Some(Making { names: vec![(*dir, name.clone())], what: what.clone() });
+                let names = vec![(*dir, name.clone())];
+                make = Some(Making { names, staged: Vec::new(), what: what.clone() });
                 let times = Attributes { atime: written.mtime, ..written };
                 set = times.then(given);
             }

@@ -1,6 +1,8 @@
 //! What its owner undid before all of it was at the origin: names that are taken back, and renames of which only the last
 //! counts.
 
+use std::collections::HashSet;
+
 use types::{ErrorKind, FileId, Name, Result};
 
 use super::content::is_as_good;
@@ -14,19 +16,22 @@ use crate::plan::{Content, Making, Retract};
 impl Carry<'_> {
     /// What of the object is at the origin goes, with its bytes that never got there; what others made of it stays.
     pub(super) async fn retract(&mut self, retract: &Retract) -> Result<Option<Found>> {
-        let found = self.find_begun(retract).await?;
-        if let Some(found) = &found
-            && !self.may_retract(retract, found).await?
-        {
-            return Ok(None);
-        }
-        for (dir, name) in names_once(&retract.names) {
-            self.take_back(dir, name, retract.is_dir).await?;
-        }
-        if retract.made.is_some() && self.unit.in_doubt {
+        let mut names: Vec<(FileId, Name)> = names_once(&retract.names);
+        if self.unit.in_doubt {
             let staged = staged(self.unit.object)?;
-            for rename in &self.unit.over {
-                self.take_back(rename.to_dir, &staged, retract.is_dir).await?;
+            names.extend(retract.staged.iter().map(|dir| (*dir, staged.clone())));
+        }
+        let found = self.find_begun(retract, &names).await?;
+        if let Some(found) = &found {
+            if !self.may_retract(retract, found).await? {
+                return Ok(None);
+            }
+            let has_others = found.attr.nlink > 1 && !retract.is_dir;
+            for (dir, name) in &names {
+                let is_taken = self.take_back(*dir, name, retract.is_dir).await?;
+                if is_taken && !has_others {
+                    break;
+                }
             }
         }
         // A name that was not there may be another storage's.
@@ -51,12 +56,14 @@ impl Carry<'_> {
         Ok(None)
     }
 
-    async fn find_begun(&mut self, retract: &Retract) -> Result<Option<Found>> {
+    async fn find_begun(&mut self, retract: &Retract, names: &[(FileId, Name)]) -> Result<Option<Found>> {
         let object = self.unit.object;
         let seen = self.shared.look(object).await?;
         match (seen, &retract.made) {
             (Seen::Found(found), _) => Ok(Some(found)),
-            (Seen::Never, Some(made)) if self.unit.in_doubt => self.find_made_unknown(retract, made).await,
+            (Seen::Never, Some(made)) if self.unit.in_doubt => {
+                self.find_made_unknown(retract, made, names).await
+            }
             (Seen::Gone, None) if retract.ends => {
                 self.tell_of_nothing(retract.names.last().cloned());
                 Ok(None)
@@ -66,12 +73,17 @@ impl Carry<'_> {
     }
 
     /// An attempt may have made it whose answer was lost. A file tells by its verifier that it is ours.
-    async fn find_made_unknown(&self, retract: &Retract, made: &NewObject) -> Result<Option<Found>> {
+    async fn find_made_unknown(
+        &self,
+        retract: &Retract,
+        made: &NewObject,
+        names: &[(FileId, Name)],
+    ) -> Result<Option<Found>> {
         let (object, home) = (self.unit.object, &self.shared.home);
-        for (dir, name) in names_once(&retract.names) {
-            let Some(there) = self.at(dir, name).await? else { continue };
+        for (dir, name) in names {
+            let Some(there) = self.at(*dir, name).await? else { continue };
             if *made == NewObject::File {
-                match home.make(dir, name, object, made).await {
+                match home.make(*dir, name, object, made).await {
                     Ok(found) => return Ok(Some(found)),
                     Err(error) if passes(&error) => return Err(error),
                     Err(_) => {}
@@ -121,22 +133,23 @@ impl Carry<'_> {
         }
     }
 
-    async fn take_back(&mut self, dir: FileId, name: &Name, is_dir: bool) -> Result<()> {
+    /// Whether the object had the name and has it no longer.
+    async fn take_back(&mut self, dir: FileId, name: &Name, is_dir: bool) -> Result<bool> {
         let home = self.shared.home.clone();
         let (there, name) = self.own_place(dir, name).await?;
         if !there.is_some_and(|there| is_same(&there, self.unit.object)) {
-            return Ok(());
+            return Ok(false);
         }
         if !is_dir {
             self.begin().await?;
-            return absent(home.remove(dir, &name).await).map(drop);
+            return absent(home.remove(dir, &name).await).map(|_| true);
         }
         match absent(home.rmdir(dir, &name).await) {
             Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
                 self.note(AlarmKind::Dropped, Some((dir, name)), None, "something is in it at the origin");
-                Ok(())
+                Ok(true)
             }
-            other => other.map(drop),
+            other => other.map(|_| true),
         }
     }
 
@@ -191,7 +204,7 @@ impl Carry<'_> {
         let mut names = self.perhaps_staged(making)?.names;
         names.pop();
         names.push((rename.to_dir, staged.clone()));
-        let making = Making { names, what: making.what.clone() };
+        let making = Making { names, ..making.clone() };
         let Some(made) = self.make(&making, content, set).await? else { return Ok(None) };
         if self.intact {
             self.own.version = Some(made.version);
@@ -201,12 +214,10 @@ impl Carry<'_> {
 
     /// An earlier attempt may have staged it where it was to replace another one.
     pub(super) fn perhaps_staged(&self, making: &Making) -> Result<Making> {
-        let mut names = Vec::new();
-        for rename in &self.unit.over {
-            names.push((rename.to_dir, staged(self.unit.object)?));
-        }
+        let staged = staged(self.unit.object)?;
+        let mut names: Vec<_> = making.staged.iter().map(|dir| (*dir, staged.clone())).collect();
         names.extend(making.names.iter().cloned());
-        Ok(Making { names, what: making.what.clone() })
+        Ok(Making { names, ..making.clone() })
     }
 
     /// From where it is at the origin to where the last of them leads.
@@ -240,7 +251,7 @@ fn staged(object: FileId) -> Result<Name> {
     Name::new(format!(".forebay-{object}"))
 }
 
-fn names_once(names: &[(FileId, Name)]) -> impl Iterator<Item = (FileId, &Name)> {
-    let all = names.iter().enumerate();
-    all.filter(|(at, name)| !names[..*at].contains(name)).map(|(_, (dir, name))| (*dir, name))
+fn names_once(names: &[(FileId, Name)]) -> Vec<(FileId, Name)> {
+    let mut seen = HashSet::new();
+    names.iter().filter(|name| seen.insert(*name)).cloned().collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
@@ -61,6 +61,8 @@ pub struct TestHome {
     /// Calls that change something are refused with this.
     pub refuses: Mutex<Option<ErrorKind>>,
     pub refusals: Mutex<Refusals>,
+    /// How often a directory was listed to find an object in it.
+    pub listings: AtomicU64,
     /// Another storage answers, an empty one: what the product's home asks of it is refused, and of what it does not have
     /// it says so.
     pub is_replaced: AtomicBool,
@@ -409,6 +411,7 @@ impl Home for TestHome {
         if self.is_replaced() {
             return Ok(None);
         }
+        self.listings.fetch_add(1, SeqCst);
         let entries = self.list(&self.reference(dir)?).await?;
         Ok(entries.into_iter().find(|(_, id)| *id == object).map(|(name, _)| name))
     }

@@ -336,3 +336,76 @@ fn what_is_in_a_directory_whose_rename_is_refused_is_changed_all_the_same() {
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/x/new").unwrap(), b"new");
 }
+
+/// A tree that was unpacked and removed before a start may have many names, and the origin is far away.
+#[test]
+fn what_was_removed_before_a_start_is_retracted_without_a_listing_for_each_name() {
+    let mut world = world();
+    let files: Vec<_> = (0..20).map(|number| (format!("f{number}"), number)).collect();
+    for (given, number) in &files {
+        let id = make(&mut world, given);
+        if number % 2 == 0 {
+            write(&mut world, id, b"begun");
+        }
+        remove(&mut world, given, id);
+    }
+    world.cut_power();
+    world.flush_all().unwrap();
+    assert_eq!(world.home.listings.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert!(tree(&world.home.origin).keys().all(|path| !path.starts_with("/f")));
+}
+
+/// Each of two files takes a name of the other, so that neither can be retracted before the other.
+#[test]
+fn files_that_took_names_of_each_other_while_both_are_refused_can_be_removed() {
+    let mut world = world();
+    let before: Vec<String> = tree(&world.home.origin).into_keys().collect();
+    refuse(&world, Refusals { size_max: Some(1000), links: true, ..Refusals::default() });
+    let root = world.root;
+    let mut both = Vec::new();
+    for (first, second) in [("m", "n"), ("o", "p")] {
+        let id = make(&mut world, first);
+        write(&mut world, id, &[1; 3000]);
+        world.journal(Action::Link { file: id, dir: root, name: name(second), links: 2, base: None }, &[]);
+        both.push(id);
+    }
+    let (one, other) = (both[0], both[1]);
+    for (from, to, object, loses) in [("m", "o", one, other), ("p", "n", other, one)] {
+        let replaced = Some(Replaced { object: loses, links: 1, base: None });
+        let (from_dir, to_dir, from, to) = (root, root, name(from), name(to));
+        let rename = Rename { from_dir, from, to_dir, to, object, is_dir: false, base: None, replaced };
+        world.journal(Action::Rename(rename), &[]);
+    }
+    assert!(world.refused_at_last() > 0);
+    remove(&mut world, "o", one);
+    remove(&mut world, "n", other);
+    world.flush_all().unwrap();
+    assert_eq!(tree(&world.home.origin).into_keys().collect::<Vec<_>>(), before);
+}
+
+/// It was made under a name of its own, to replace another one. After a crash nothing is refused, and the operations are
+/// not drawn together any more.
+#[test]
+fn what_was_to_replace_another_when_a_crash_came_has_its_name_in_the_end() {
+    let mut world = world();
+    let replaced = file(&world, "a");
+    refuse(&world, Refusals { names: Some(b'x'), ..Refusals::default() });
+    let new = make(&mut world, "x");
+    world.refused_at_last();
+    let (from_dir, to_dir, from, to) = (world.root, world.root, name("x"), name("a"));
+    let replaced = Some(Replaced { object: replaced, links: 0, base: world.base(replaced) });
+    let rename = Rename { from_dir, from, to_dir, to, object: new, is_dir: false, base: None, replaced };
+    world.journal(Action::Rename(rename), &[]);
+    let is_staged = |path: &String| path.contains(".forebay-");
+    while !tree(&world.home.origin).keys().any(is_staged) {
+        assert!(world.flush_step(), "it is made beside what it replaces");
+    }
+    world.crash();
+    refuse(&world, Refusals::default());
+    write(&mut world, new, b"new");
+    world.flush_all().unwrap();
+    assert_eq!(world.at_origin("/a").unwrap(), b"new");
+    let seen = tree(&world.home.origin);
+    assert!(!seen.keys().any(|path| is_staged(path) || path == "/x"), "{:?}", seen.keys());
+    assert!(alarms(&world).iter().all(|alarm| alarm.kind != AlarmKind::Dropped));
+}

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -145,6 +145,7 @@ impl World {
             random: Mutex::new(Random(random.next())),
             refuses: Mutex::default(),
             refusals: Mutex::default(),
+            listings: AtomicU64::new(0),
             is_replaced: AtomicBool::new(false),
             writing: Mutex::default(),
         });
@@ -334,6 +335,7 @@ impl World {
             random: Mutex::new(Random(self.random.next())),
             refuses: Mutex::default(),
             refusals: Mutex::new(refusals),
+            listings: AtomicU64::new(0),
             is_replaced: AtomicBool::new(self.home.is_replaced.load(SeqCst)),
             writing: Mutex::default(),
         });
