@@ -62,6 +62,8 @@ pub enum Bug {
     CarryWhatEnds,
     /// Who waited for an operation that went ahead waits for nothing any more.
     ForgetOver,
+    /// Operations that an operator gives up are marked as done from the first to the last.
+    GiveUpForwards,
     /// Operations go ahead of others whatever these touch.
     PassObstacles,
 }

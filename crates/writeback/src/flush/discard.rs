@@ -14,7 +14,7 @@ use crate::home::GivenUp;
 use crate::journal::{Journal, RecoveredEntry};
 use crate::operation::Operation;
 use crate::plan::{Parked, Pending, Plan};
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Bug, Sabotage};
 
 /// An operation that is not at the origin.
 #[derive(Clone, Debug)]
@@ -66,15 +66,8 @@ impl Flusher {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             ended.borrow_and_update();
-            {
-                let mut plan = self.shared.plan();
-                if let Some(gone) = sequences.iter().find(|sequence| !plan.contains(**sequence)) {
-                    return Err(Error::new(ErrorKind::NotFound, "give up operation", gone));
-                }
-                if !plan.is_any_running(&sequences) {
-                    let parked = plan.hold_back(&sequences);
-                    return Ok(Withheld { shared: self.shared.clone(), sequences, parked });
-                }
+            if let Some(withheld) = Withheld::take(&self.shared, &sequences)? {
+                return Ok(withheld);
             }
             if tokio::time::timeout_at(deadline, ended.changed()).await.is_err() {
                 return Err(Error::new(
@@ -88,6 +81,20 @@ impl Flusher {
 }
 
 impl Withheld {
+    /// `None`: one of them is on its way.
+    pub(super) fn take(shared: &Arc<Shared>, sequences: &BTreeSet<u64>) -> Result<Option<Withheld>> {
+        let mut plan = shared.plan();
+        if let Some(gone) = sequences.iter().find(|sequence| !plan.contains(**sequence)) {
+            return Err(Error::new(ErrorKind::NotFound, "give up operation", gone));
+        }
+        if plan.is_any_running(sequences) {
+            return Ok(None);
+        }
+        let parked = plan.hold_back(sequences);
+        drop(plan);
+        Ok(Some(Withheld { shared: shared.clone(), sequences: sequences.clone(), parked }))
+    }
+
     /// In the order of their sequences.
     pub fn operations(&self) -> Vec<Listed> {
         let plan = self.shared.plan();
@@ -98,8 +105,7 @@ impl Withheld {
     /// They are forgotten, durably, and what was before them is shown.
     pub async fn give_up(self) -> Result<()> {
         let given_up = self.given_up();
-        let backwards: Vec<u64> = self.sequences.iter().rev().copied().collect();
-        self.shared.entries.done(&backwards).await?;
+        self.mark().await?;
         self.shared.entries.done_synced().await?;
         self.shared.home.given_up(&given_up).await;
         let forwards: Vec<u64> = self.sequences.iter().copied().collect();
@@ -107,6 +113,15 @@ impl Withheld {
         let mut told = self.shared.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         told.retain(|(sequence, ..), _| !self.sequences.contains(sequence));
         Ok(())
+    }
+
+    /// Not durable yet.
+    pub(super) async fn mark(&self) -> Result<()> {
+        let mut backwards: Vec<u64> = self.sequences.iter().rev().copied().collect();
+        if self.shared.sabotage.is(Bug::GiveUpForwards) {
+            backwards.reverse();
+        }
+        self.shared.entries.done(&backwards).await
     }
 
     fn given_up(&self) -> GivenUp {

@@ -3,6 +3,7 @@
 //! and proof that the same suite finds planted bugs.
 
 mod directed;
+mod given_up;
 mod home;
 mod operations;
 mod power;

@@ -1,7 +1,7 @@
 //! One tier with its journal, its home, and the tree that clients must see: operations are made here and there, units
 //! are carried out in any order that the plan allows, step by step, and the tier may be cut off at each step.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,7 @@ use super::home::{Database, GiveWay, JUNCTION, TestHome};
 use super::tree::{Shown, Tree};
 use crate::conflict::{Alarm, ConflictPolicy};
 use crate::disk::faulty::FaultyDisk;
+use crate::flush::discard::Withheld;
 use crate::flush::{Clock, Entries, FlushConfig, Shared};
 use crate::index::Position;
 use crate::journal::RecoveredEntry;
@@ -247,11 +248,18 @@ impl World {
     /// From now on another storage answers, or the right one again. No unit sees one after the other and then the one again:
     /// between two calls of one unit nobody mounts anything twice.
     pub fn replace_origin(&mut self, is_replaced: bool) {
-        while !is_replaced && !self.running.is_empty() {
+        if !is_replaced {
+            self.finish_units();
+        }
+        self.home.is_replaced.store(is_replaced, SeqCst);
+    }
+
+    /// What is on its way ends, and nothing new begins.
+    pub fn finish_units(&mut self) {
+        while !self.running.is_empty() {
             let mut context = Context::from_waker(Waker::noop());
             self.running.retain_mut(|unit| unit.as_mut().poll(&mut context).is_pending());
         }
-        self.home.is_replaced.store(is_replaced, SeqCst);
     }
 
     /// All that can be flushed.
@@ -273,6 +281,21 @@ impl World {
     /// What waits for what.
     pub fn left(&self) -> Vec<(u64, Vec<u64>)> {
         self.shared.plan().waiting_for()
+    }
+
+    /// An operator gives these up, none of which is on its way; or the power fails before that is durable.
+    pub fn give_up(&mut self, sequences: &BTreeSet<u64>, is_cut_short: bool) {
+        let withheld = Withheld::take(&self.shared, sequences).expect("all of them wait");
+        let withheld = withheld.expect("none is on its way");
+        match is_cut_short {
+            true => now(withheld.mark()).expect("is written"),
+            false => now(withheld.give_up()).expect("is written and synced"),
+        }
+    }
+
+    /// These, and all that make no sense without them.
+    pub fn with_dependents(&self, sequences: &[u64]) -> BTreeSet<u64> {
+        self.shared.plan().with_dependents(sequences)
     }
 
     pub fn shared_ask(&self, scope: &Scope) {
