@@ -40,11 +40,12 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// No room on the disk, or no free file descriptor: an error that passes when somebody makes some.
+/// No room on the disk, a file system that is read-only for a while, or no free file descriptor: an error that passes when
+/// somebody sees to it. Nothing was written.
 pub fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|errno| errno.raw_os_error());
-    matches!(error.kind(), K::StorageFull | K::QuotaExceeded)
+    matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
         || error.raw_os_error().is_some_and(|errno| descriptors.contains(&errno))
 }
 

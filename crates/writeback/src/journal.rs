@@ -40,7 +40,7 @@ const AT_ONCE_PAUSE: Duration = Duration::from_secs(1);
 /// Written and not synced: beyond this a commit begins although nobody waits, so that the one at the end of a segment
 /// has little left to do and the disk is never idle under a stream.
 const UNSYNCED_MAX: u64 = 8 << 20;
-/// A file system that is full is asked again after this; nobody tells us when others have made room.
+/// A file system that takes nothing is asked again after this; nobody tells us when others have made room.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 /// While writers wait for room, the log says so this often.
 const SAY_FULL_EVERY: Duration = Duration::from_secs(60);
@@ -230,7 +230,7 @@ impl Journal {
             *said = Some(Instant::now());
             let why = match full {
                 Full::Quota => "has used up its size",
-                Full::Disk => "is on a full file system, or no file descriptor is free",
+                Full::Disk => "is on a file system that is full or read-only, or no file descriptor is free",
             };
             tracing::warn!("writers wait: the journal {why}; what is flushed makes room");
         }
@@ -385,7 +385,9 @@ async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send 
 fn no_room(full: Full) -> Error {
     match full {
         Full::Quota => Error::new(ErrorKind::NoSpace, "append to journal", "which has used up its quota"),
-        Full::Disk => Error::new(ErrorKind::Busy, "append to journal", "whose file system is full"),
+        Full::Disk => {
+            Error::new(ErrorKind::Busy, "append to journal", "whose file system is full or read-only")
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod bond;
 mod conflict;
+mod covered;
 mod dirty;
 mod disk;
 mod flush;

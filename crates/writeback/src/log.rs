@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
 use crate::bond::{Bond, BondFile};
+use crate::covered::{Covered, CoveredFile};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::index::{Index, Live, Position};
 use crate::metrics::Metrics;
@@ -45,7 +46,7 @@ pub enum Append {
 pub enum Full {
     /// The journal's own quota.
     Quota,
-    /// The file system, below the quota.
+    /// The file system, below the quota: it is full, or read-only.
     Disk,
 }
 
@@ -84,6 +85,7 @@ pub struct Log {
     /// Who opened it has seen the damage and wants to go on.
     damage_accepted: OnceLock<()>,
     bond: Option<Mutex<BondFile>>,
+    covered: CoveredFile,
 }
 
 /// What the next record needs to know.
@@ -153,6 +155,7 @@ impl Log {
             damage: recovery.damage,
             damage_accepted: OnceLock::new(),
             bond: bond.map(Mutex::new),
+            covered: CoveredFile::default(),
         };
         // A damaged journal stays as it was found until somebody accepts that.
         if log.damage.is_empty() {
@@ -190,6 +193,15 @@ impl Log {
             false => Err(e),
         });
         written.map_err(|e| Error::io("write the journal's state in", self.disk.place(), e))?;
+        let next = self.writer().next_number;
+        let oldest = self.index().segments.first_key_value().map_or(next, |(number, _)| *number);
+        let covered = Covered {
+            journal: self.state.journal,
+            oldest: oldest as u32,
+            segment: self.state.whole_segment,
+            end: self.state.whole_end,
+        };
+        self.covered.begin(self.disk.as_ref(), covered);
         // After the state: a bond without its journal would refuse the next start.
         let bond = self.bond_now(self.state.whole_segment, self.state.next_sequence, false);
         match &self.bond {
@@ -504,7 +516,7 @@ impl Log {
         let mut writer = self.writer();
         self.usable()?;
         self.pay_owed(&mut writer)?;
-        self.seal(&mut writer)?;
+        self.seal(&mut writer)?.map_err(|e| self.latch("seal journal segment", &self.disk.place(), e))?;
         let state = State {
             clean: self.damage.is_empty(),
             whole_segment: (writer.next_number - 1) as u32,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use types::{Error, ErrorKind, Result};
 
 use crate::bond::BondFile;
+use crate::covered::Covered;
 use crate::disk::{Disk, DiskFile};
 use crate::index::{Index, Live, Segment};
 use crate::sabotage::{Bug, Sabotage};
@@ -79,6 +80,8 @@ struct Opening<'a> {
     sabotage: Sabotage,
     /// Of the journal, if there is none yet.
     fresh: JournalId,
+    /// Since the state was written.
+    covered: Option<Covered>,
     damage: Vec<Damage>,
 }
 
@@ -92,7 +95,7 @@ struct Candidate {
 }
 
 pub fn recover(disk: &dyn Disk, hook: &Hook, sabotage: Sabotage, fresh: JournalId) -> Result<Recovery> {
-    let mut opening = Opening { disk, hook, sabotage, fresh, damage: Vec::new() };
+    let mut opening = Opening { disk, hook, sabotage, fresh, covered: None, damage: Vec::new() };
     let fail = |e: io::Error| Error::io("open journal", disk.place(), e);
     let names = disk.list().map_err(fail)?;
     for name in names.iter().filter(|name| segment::is_unborn(name) || *name == STATE_UNBORN) {
@@ -104,6 +107,7 @@ pub fn recover(disk: &dyn Disk, hook: &Hook, sabotage: Sabotage, fresh: JournalI
     let journal = told.map(|state| state.journal).unwrap_or_else(|| {
         candidates.iter().find(|candidate| !candidate.lost_header).map_or(fresh, |one| one.header.journal)
     });
+    opening.covered = Covered::read(disk, &names, &journal).map_err(fail)?;
     opening.look_for_gaps(&numbers, told);
     opening.read_segments(candidates, told, journal)
 }
@@ -175,16 +179,21 @@ impl Opening<'_> {
     /// Segments leave oldest first, so between the oldest and the newest none may be missing.
     fn look_for_gaps(&mut self, numbers: &BTreeSet<u64>, told: Option<State>) {
         let mut expected = numbers.first().copied().unwrap_or(0);
+        if let Some(covered) = self.covered
+            && expected > covered.oldest.into()
+        {
+            self.damaged(covered.oldest.into(), 0, "the segment is missing");
+        }
         for &number in numbers {
             if number != expected {
                 self.damaged(expected, 0, "the segment is missing");
             }
             expected = number + 1;
         }
-        if let Some(state) = told
-            && numbers.last().copied().unwrap_or(0) < u64::from(state.whole_segment)
-        {
-            self.damaged(state.whole_segment.into(), 0, "the segment is missing");
+        let noted = [told.map(|state| state.whole_segment), self.covered.map(|covered| covered.segment)];
+        let there_must_be = noted.into_iter().flatten().max().unwrap_or(0).into();
+        if numbers.last().copied().unwrap_or(0) < there_must_be {
+            self.damaged(there_must_be, 0, "the segment is missing");
         }
     }
 
@@ -248,7 +257,11 @@ impl Opening<'_> {
             }
             (Some(next), _) => Extent::Sealed { end: next.header.previous_end.into() },
             (None, Some(state)) if state.clean => Extent::Sealed { end: state.whole_end.into() },
-            (None, told) => Extent::Last { whole: told.map_or(0, |state| state.whole_end.into()) },
+            (None, told) => {
+                let covered = self.covered.filter(|covered| u64::from(covered.segment) == one.number);
+                let ends = [told.map(|state| state.whole_end), covered.map(|covered| covered.end)];
+                Extent::Last { whole: ends.into_iter().flatten().max().unwrap_or(0).into() }
+            }
         })
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use super::{Disk, DiskFile};
+use crate::covered::COVERED_NAME;
 use crate::random::Random;
 
 /// The unit that a disk writes whole or not at all.
@@ -58,6 +59,13 @@ enum NameChange {
 }
 
 impl NameChange {
+    fn is_of(&self, file: &str) -> bool {
+        match self {
+            NameChange::Set(name, _) | NameChange::Unset(name) => name == file,
+            NameChange::Move(from, to, _) => from == file || to == file,
+        }
+    }
+
     fn apply(&self, names: &mut BTreeMap<String, Arc<MemoryFile>>) {
         match self {
             NameChange::Set(name, file) => {
@@ -102,8 +110,13 @@ impl FaultyDisk {
         let mercy = [Mercy::None, Mercy::All, Mercy::First, Mercy::Any][random.below(4) as usize];
         let names = self.names.lock().unwrap();
         let mut left = names.durable.clone();
-        let first = random.below(names.pending.len() as u64 + 1) as usize;
-        for (at, change) in names.pending.iter().enumerate() {
+        // Of a file that says nothing when it is lost: by chances of its own, so that the others' are the same without it.
+        let mut apart = Random(names.pending.len() as u64);
+        let (of_it, pending): (Vec<_>, Vec<_>) =
+            names.pending.iter().partition(|change| change.is_of(COVERED_NAME));
+        of_it.iter().filter(|_| apart.below(2) == 0).for_each(|change| change.apply(&mut left));
+        let first = random.below(pending.len() as u64 + 1) as usize;
+        for (at, change) in pending.into_iter().enumerate() {
             let spared = match mercy {
                 Mercy::None => false,
                 Mercy::All => true,
@@ -119,6 +132,7 @@ impl FaultyDisk {
         {
             let mut names = disk.names.lock().unwrap();
             for (name, file) in left {
+                let random = if name == COVERED_NAME { &mut apart } else { &mut *random };
                 let content = file.content.lock().unwrap().after_power_cut(mercy, random);
                 let file = Arc::new(MemoryFile { content: Mutex::new(content), faults: disk.faults.clone() });
                 names.now.insert(name.clone(), file.clone());

@@ -1,5 +1,6 @@
 //! Making durable: the group commit, and the step from one segment to the next.
 
+use std::io;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
@@ -57,6 +58,7 @@ impl Log {
             tail.covered = tail.covered.max(end);
         }
         drop(writer);
+        self.covered.note(number as u32, end as u32);
         self.now_durable(last);
         self.step(Step::AfterSync);
         Ok(last)
@@ -110,7 +112,7 @@ impl Log {
 
     /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
     /// written before is durable, and so is the new segment's name. `false`: a file system that copies on write has no
-    /// room even for what has room; there is no tail then, and the file is gone.
+    /// room even for what has room, or one that is read-only: the file is given up, and there may be no tail then.
     pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<bool> {
         let number = writer.next_number;
         let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
@@ -119,7 +121,10 @@ impl Log {
             return Err(fail(std::io::ErrorKind::FileTooLarge.into()));
         }
         self.step(Step::SegmentCreated);
-        self.seal(writer)?;
+        if self.seal(writer)?.is_err() {
+            let _ = self.disk.remove(&segment::unborn_name(number));
+            return Ok(false);
+        }
         let header = Header {
             journal: self.state.journal,
             number,
@@ -129,13 +134,18 @@ impl Log {
         };
         match file.write_at(0, &[&header.encode()]) {
             Err(e) if is_full(&e) => {
-                return self.disk.remove(&segment::unborn_name(number)).map(|()| false).map_err(fail);
+                // Where it cannot be removed either, the next one takes its place.
+                let _ = self.disk.remove(&segment::unborn_name(number));
+                return Ok(false);
             }
             written => written.map_err(fail)?,
         }
         self.step(Step::HeaderWritten);
         file.sync().map_err(fail)?;
-        self.disk.rename(&segment::unborn_name(number), &segment::name(number)).map_err(fail)?;
+        match self.disk.rename(&segment::unborn_name(number), &segment::name(number)) {
+            Err(e) if is_full(&e) => return Ok(false),
+            renamed => renamed.map_err(fail)?,
+        }
         if !self.sabotage.is(Bug::SkipSyncDir) {
             self.disk.sync_dir().map_err(fail)?;
         }
@@ -150,14 +160,18 @@ impl Log {
     }
 
     /// Make the tail durable, then cut it to its length; it is written no more. In this order, so that after a crash a
-    /// tail that is shorter than its room and ends in the midst of a record was cut by somebody else.
-    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
-        let Some(tail) = &writer.tail else { return Ok(()) };
+    /// tail that is shorter than its room and ends in the midst of a record was cut by somebody else. The error inside is one
+    /// that passes: the tail is what it was.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<io::Result<()>> {
+        let Some(tail) = &writer.tail else { return Ok(Ok(())) };
         let fail = |e| self.latch("seal journal segment", &place_of(tail.number, tail.end), e);
         if !self.sabotage.is(Bug::SkipSyncOnSeal) {
             self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
         }
-        tail.file.truncate(tail.end).map_err(fail)?;
+        match tail.file.truncate(tail.end) {
+            Err(e) if is_full(&e) => return Ok(Err(e)),
+            cut => cut.map_err(fail)?,
+        }
         if !self.sabotage.is(Bug::SkipSyncOnSeal) {
             // Or a power cut may give the segment its room back, beyond the quota.
             self.sync_file(tail.file.as_ref(), tail.number, tail.end)?;
@@ -166,6 +180,6 @@ impl Log {
         writer.tail = None;
         self.now_durable(writer.next_sequence - 1);
         self.step(Step::SegmentSealed);
-        Ok(())
+        Ok(Ok(()))
     }
 }

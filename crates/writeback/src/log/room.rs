@@ -68,7 +68,10 @@ impl Log {
                     Err(e) if is_full(&e) => return Ok(false),
                     opened => opened.map_err(fail)?,
                 };
-                self.disk.rename(RESERVE_NAME, &name).map_err(fail)?;
+                match self.disk.rename(RESERVE_NAME, &name) {
+                    Err(e) if is_full(&e) => return Ok(false),
+                    renamed => renamed.map_err(fail)?,
+                }
                 writer.reserve = false;
                 self.step(Step::ReserveTaken);
                 file

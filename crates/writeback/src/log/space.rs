@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use types::{ByteRange, ErrorKind, Result};
+use types::{ByteRange, Error, ErrorKind, Result};
 
 use super::Log;
 use super::room::spare_name;
+use crate::disk::is_full;
 use crate::index::{Live, Position, Segment};
 use crate::sabotage::Bug;
 use crate::segment::{self, Frame, Kind};
@@ -51,7 +52,11 @@ impl Log {
     /// written over. Nobody can begin to read it, since nothing in it is live.
     fn let_go(&self, number: u64) -> Result<()> {
         let name = segment::name(number);
-        let fail = |e| self.latch("remove journal segment", &name, e);
+        let fail = |e: std::io::Error| match is_full(&e) {
+            true => Error::new(ErrorKind::Busy, "remove journal segment", &name).with_source(e),
+            false => self.latch("remove journal segment", &name, e),
+        };
+        self.covered.leave(self.disk.as_ref(), number as u32 + 1).map_err(fail)?;
         let unread = |one: &&Segment| Arc::strong_count(&one.file) == 1;
         let unread = self.index().segments.get(&number).filter(unread).map(|one| one.end);
         let mut writer = self.writer();

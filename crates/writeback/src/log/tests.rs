@@ -242,6 +242,26 @@ fn a_bad_entry_below_a_later_entrys_sync_is_damage() {
     }
 }
 
+/// No later record tells of the sync; COVERED does.
+#[test]
+fn what_rots_at_the_very_end_after_it_was_acknowledged_is_damage() {
+    for at in [0, 20, 48, 60] {
+        let disk = Arc::new(FaultyDisk::default());
+        let log = log_on(&disk);
+        append(&log, 300);
+        let last = append(&log, 300);
+        log.commit().unwrap();
+        let log = killed_and_rotten(&disk, log, last, at);
+        let told = match at {
+            60 => log
+                .read(last, types::ByteRange::new(0, 300))
+                .is_err_and(|e| e.kind() == types::ErrorKind::Corrupt),
+            _ => log.damage().iter().any(|damage| damage.offset == u64::from(last.offset)),
+        };
+        assert!(told, "byte {at}: {:?}", log.damage());
+    }
+}
+
 #[test]
 fn a_bad_entry_that_no_sync_covered_is_cut_with_all_behind_it() {
     for at in [0, 20, 48, 60] {

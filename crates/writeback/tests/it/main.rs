@@ -3,3 +3,4 @@
 mod content;
 mod files;
 mod kill;
+mod rot;
