@@ -154,7 +154,7 @@ impl Store {
         let (keeper, after_a_crash) = Keeper::open(dir, cache_bytes)?;
         let keeper = Arc::new(keeper);
         let served = junctions::read(dir).unwrap_or_default();
-        let origins = Origins::open(dir, served.into_values())
+        let origins = Origins::open(dir, served.ids.into_values())
             .map_err(|e| Error::io("note the origins in", dir.display(), e))?;
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let committer = std::thread::Builder::new()
@@ -213,7 +213,7 @@ impl Store {
     pub fn junction_id(&self, path: &str, url: &str) -> Result<JunctionId> {
         let key = junction_key(path, url);
         let run = |txn: &mut WriteTransaction| -> std::result::Result<_, redb::Error> {
-            let mut all = junctions::Junctions::new();
+            let mut all = junctions::Ids::new();
             let id = {
                 let mut table = txn.open_table(JUNCTIONS)?;
                 let known = table.get(key.as_slice())?.map(|v| v.value());
@@ -238,7 +238,9 @@ impl Store {
         let (id, all) = self.keeper.write(run).map_err(|e| self.keeper.failed("register junction", e))?;
         if !all.is_empty() {
             let failed = |e| Error::io("note the junction in", self.keeper.dir().display(), e);
-            junctions::write(self.keeper.dir(), &all).map_err(failed)?;
+            let database = junctions::read(self.keeper.dir()).and_then(|known| known.database);
+            junctions::write(self.keeper.dir(), &junctions::Junctions { ids: all, database })
+                .map_err(failed)?;
         }
         Ok(JunctionId(id))
     }
@@ -416,7 +418,7 @@ impl Store {
 /// at start is an outage (go on) or a typing error (refuse).
 /// Ids and paths of all junctions that were ever served with this database; without the ids' file, none.
 pub fn known_junctions(dir: &Path) -> Vec<(u32, String)> {
-    let all = junctions::read(dir).unwrap_or_default().into_iter();
+    let all = junctions::read(dir).unwrap_or_default().ids.into_iter();
     let path = |key: Vec<u8>| {
         String::from_utf8_lossy(key.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned()
     };
@@ -426,7 +428,7 @@ pub fn known_junctions(dir: &Path) -> Vec<(u32, String)> {
 pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
     let key = junction_key(path, url);
     if let Some(known) = junctions::read(dir) {
-        return known.contains_key(&key);
+        return known.ids.contains_key(&key);
     }
     // Of an older version, which had the database alone.
     let run = || -> std::result::Result<bool, redb::Error> {

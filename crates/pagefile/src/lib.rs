@@ -4,14 +4,15 @@
 //! gets its bytes through this file: what it reads is what it wrote, or an error. Bytes on disk:
 //! docs/design/disk-format.md, "Databases".
 //!
-//! Errors that pass (no room, a file system that is read-only for a while) can be waited out here, because redb refuses
-//! everything after the first error. What it does not survive is told in [`Health`], for who has the database.
+//! Errors that pass (no room, a file system that is read-only or a disk that fails for a while) can be waited out here when
+//! something is written, because redb refuses everything after the first error. What it does not survive is told in
+//! [`Health`], for who has the database.
 
 mod guard;
 mod layout;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -25,6 +26,7 @@ use layout::{GROUP, Group, HEAD, Head, PAGE, SECTOR};
 
 /// A write that found no room is tried again after this.
 const AGAIN: Duration = Duration::from_millis(250);
+const EIO: i32 = 5;
 /// First bytes of a database of an older version, which had no checksums.
 const PLAIN: &[u8] = b"redb";
 
@@ -85,12 +87,21 @@ pub enum Patience {
 pub struct PageFile {
     file: File,
     id: [u8; 16],
+    is_new: bool,
     patience: Patience,
     health: Arc<Health>,
     /// Checksums that were read or written.
     groups: RwLock<HashMap<u64, Box<Group>>>,
     /// Held while a page and its checksum are written: in between they do not fit.
-    writing: Mutex<()>,
+    writing: Mutex<Unsynced>,
+}
+
+/// What was written since the last sync that succeeded. After one that failed the kernel shows bytes that never reached the
+/// disk, and another sync would say nothing of them: they are written again first.
+#[derive(Debug, Default)]
+struct Unsynced {
+    header: Option<Box<[u8; SECTOR]>>,
+    pages: BTreeSet<u64>,
 }
 
 impl PageFile {
@@ -108,7 +119,8 @@ impl PageFile {
             file = sum_up(path, &file, kind, &health)?;
         }
         let length = file.metadata()?.len();
-        let id = if length == 0 {
+        let is_new = length == 0;
+        let id = if is_new {
             let mut id = [0; 16];
             File::open("/dev/urandom")?.read_exact(&mut id)?;
             file.set_len(HEAD)?;
@@ -126,7 +138,25 @@ impl PageFile {
                 }
             }
         };
-        Ok(PageFile { file, id, patience, health, groups: RwLock::default(), writing: Mutex::default() })
+        Ok(PageFile {
+            file,
+            id,
+            is_new,
+            patience,
+            health,
+            groups: RwLock::default(),
+            writing: Mutex::default(),
+        })
+    }
+
+    /// Random, and the same for as long as the file is the same.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    /// There was none, or an empty one.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The checksum that is noted of a page; 0: it was never written.
@@ -255,6 +285,7 @@ impl PageFile {
             let sector = layout::close_sector(&self.id, offset as usize, data).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, "more than a header in the first page")
             })?;
+            lock(&self.writing).header = Some(Box::new(sector));
             return self.file.write_all_at(&sector, SECTOR as u64);
         }
         let (first, end) = (offset / PAGE, offset + data.len() as u64);
@@ -271,7 +302,8 @@ impl PageFile {
             .zip(pages.chunks(PAGE as usize))
             .map(|(page, bytes)| layout::sum(&self.id, page, bytes))
             .collect();
-        let _alone = lock(&self.writing);
+        let mut alone = lock(&self.writing);
+        alone.pages.extend(first..first + sums.len() as u64);
         let mut done = 0;
         while done < pages.len() {
             let page = first + (done / PAGE as usize) as u64;
@@ -283,10 +315,11 @@ impl PageFile {
     }
 
     fn resize(&self, length: u64) -> io::Result<()> {
-        let _alone = lock(&self.writing);
+        let mut alone = lock(&self.writing);
         let before = layout::logical(self.file.metadata()?.len());
         self.file.set_len(layout::physical(length))?;
         if length < before {
+            drop(alone.pages.split_off(&length.div_ceil(PAGE)));
             // What is added again later is zeros, and their checksums are those of pages that were never written.
             self.groups
                 .write()
@@ -299,6 +332,37 @@ impl PageFile {
             }
         }
         Ok(())
+    }
+
+    /// As the disk should have it: once more what the last sync that succeeded did not cover.
+    fn sync(&self, again: bool) -> io::Result<()> {
+        let covers = {
+            let unsynced = lock(&self.writing);
+            if again {
+                self.write_again(&unsynced)?;
+            }
+            unsynced.pages.len()
+        };
+        self.file.sync_data()?;
+        let mut unsynced = lock(&self.writing);
+        // redb writes nothing while it syncs; if somebody did, that stays for the next time.
+        if unsynced.pages.len() == covers {
+            *unsynced = Unsynced::default();
+        }
+        Ok(())
+    }
+
+    fn write_again(&self, unsynced: &Unsynced) -> io::Result<()> {
+        let mut bytes = [0; PAGE as usize];
+        for &page in &unsynced.pages {
+            self.read_pages(page, &mut bytes)?;
+            self.file.write_all_at(&bytes, layout::page_at(page))?;
+            self.note(page, &[self.sum_of(page)?])?;
+        }
+        match &unsynced.header {
+            Some(sector) => self.file.write_all_at(&sector[..], SECTOR as u64),
+            None => Ok(()),
+        }
     }
 
     /// Until it is done, if the error is one that passes.
@@ -327,10 +391,11 @@ impl PageFile {
     }
 }
 
-/// No room, or a file system that takes no writes: somebody will see to it.
+/// No room, a file system that takes no writes, or a disk that fails: somebody will see to it.
 fn passes(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
+        || error.raw_os_error() == Some(EIO)
 }
 
 fn damaged() -> io::Error {
@@ -409,7 +474,11 @@ impl redb::StorageBackend for PageFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        let failed = AtomicBool::new(false);
+        self.patiently(|| {
+            let again = failed.swap(true, Ordering::Relaxed);
+            self.sync(again)
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

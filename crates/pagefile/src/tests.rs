@@ -167,6 +167,34 @@ fn pages_that_change_places_or_come_from_another_file_do_not_pass() {
 }
 
 #[test]
+fn what_a_failed_sync_may_have_lost_is_written_again_or_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let file = opened(&path).0.unwrap();
+    file.set_len(10 * PAGE).unwrap();
+    (1..10).for_each(|page| file.write(page * PAGE, &vec![1; PAGE as usize]).unwrap());
+    file.write(0, &[1; 300]).unwrap();
+    file.sync_data().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    file.write(3 * PAGE, &vec![2; PAGE as usize]).unwrap();
+    file.write(0, &[2; 300]).unwrap();
+    // The header and the checksums as the disk has them when the kernel drops what it could not write.
+    let disk = File::options().write(true).open(&path).unwrap();
+    disk.write_all_at(&before[..layout::page_at(0) as usize], 0).unwrap();
+    file.sync(true).unwrap();
+    drop(file);
+    let (file, mut page) = (opened(&path).0.unwrap(), vec![0; PAGE as usize]);
+    file.read(3 * PAGE, &mut page).unwrap();
+    assert!(page.iter().all(|byte| *byte == 2), "and it is what was written");
+    file.read(0, &mut page[..300]).unwrap();
+    assert!(page[..300].iter().all(|byte| *byte == 2), "the header too");
+    // A page of which the kernel shows the disk's bytes again.
+    file.write(4 * PAGE, &vec![3; PAGE as usize]).unwrap();
+    disk.write_all_at(&[1; PAGE as usize], layout::page_at(4)).unwrap();
+    assert_eq!(file.sync(true).unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
 fn a_file_that_is_cut_emptied_or_of_another_kind_is_damage_or_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");

@@ -96,8 +96,14 @@ impl Keeper {
     fn open_database(&self) -> std::result::Result<(Database, bool), Failure> {
         let opened = contained(|| -> Outcome<(Database, bool)> {
             let file = PageFile::open(&self.path(), KIND, Patience::Wait, self.health.clone())?;
-            let db = Database::builder().set_cache_size(self.cache_bytes).create_with_backend(file)?;
             let known = junctions::read(&self.dir).unwrap_or_default();
+            let (id, is_new) = (file.id(), file.is_new());
+            if !is_new && known.database.is_some_and(|database| database != id) {
+                let what = "it is the database of another cache".to_owned();
+                self.health.damaged(what.clone());
+                return Err(redb::Error::Corrupted(what));
+            }
+            let db = Database::builder().set_cache_size(self.cache_bytes).create_with_backend(file)?;
             let txn = db.begin_write()?;
             let after_a_crash = txn.open_table(STATE)?.insert(OPEN, 1)?.is_some();
             txn.open_table(NODES)?;
@@ -106,22 +112,27 @@ impl Keeper {
             txn.open_table(LISTINGS)?;
             txn.open_table(ALIASES)?;
             txn.open_table(NOTES)?;
-            let mut all = Junctions::new();
+            let mut ids = junctions::Ids::new();
             {
                 let mut table = txn.open_table(JUNCTIONS)?;
-                for (key, id) in &known {
+                for (key, id) in &known.ids {
                     table.insert(key.as_slice(), id)?;
                 }
                 for item in table.iter()? {
                     let (key, id) = item?;
-                    all.insert(key.value().to_vec(), id.value());
+                    ids.insert(key.value().to_vec(), id.value());
                 }
             }
             txn.commit()?;
+            let all = Junctions { ids, database: Some(id) };
             if all != known {
-                junctions::write(&self.dir, &all)?; // of an older version, which had the database alone
+                junctions::write(&self.dir, &all)?;
             }
-            Ok((db, after_a_crash))
+            let is_gone = is_new && known.database.is_some();
+            if is_gone && self.lost().is_none() {
+                self.tell_lost("the metadata database was not there, and is begun anew".to_owned());
+            }
+            Ok((db, after_a_crash || is_gone))
         });
         self.outcome(opened)
     }
@@ -241,8 +252,7 @@ impl Keeper {
                 // First of all: nobody is to go on with what the damaged one said.
                 self.generation.fetch_add(1, Ordering::SeqCst);
             }
-            let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
-            let before = db.take();
+            let before = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
             let _ = contained(|| drop(before));
             if let Some(what) = what {
                 match self.set_aside(&what) {
@@ -250,12 +260,13 @@ impl Keeper {
                     Err(e) => self.note_trouble(&redb::Error::Io(e)),
                 }
             }
+            // It may wait for the disk, and nobody is to wait for that: until it is there, all are told to ask again.
             match self.open_database() {
                 Ok((opened, _)) => {
                     if anew {
                         before_use();
                     }
-                    *db = Some(opened);
+                    *self.db.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
                     self.broken.store(false, Ordering::SeqCst);
                     *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     info!("the metadata database is open again");
@@ -264,7 +275,6 @@ impl Keeper {
                 Err(Failure::Damaged(what)) => self.health.damaged(what),
                 Err(Failure::Disk(e) | Failure::Other(e)) => self.note_trouble(&e),
             }
-            drop(db);
             std::thread::sleep(AGAIN);
         }
         anew
@@ -273,15 +283,20 @@ impl Keeper {
     fn set_aside(&self, what: &str) -> std::io::Result<()> {
         let aside = pagefile::set_aside(&self.path())?;
         self.health.mended();
-        let lost = format!(
-            "the metadata database was damaged ({what}) and is begun anew; the damaged one is {}. Lost: handles that clients \
-             hold of files that nobody looks up again (they get \"stale file handle\"), and notes of what an interrupted \
-             flush had begun. Names and attributes are asked for again",
+        self.tell_lost(format!(
+            "the metadata database was damaged ({what}) and is begun anew; the damaged one is {}",
             aside.display()
+        ));
+        Ok(())
+    }
+
+    fn tell_lost(&self, what: String) {
+        let lost = format!(
+            "{what}. Lost: handles that clients hold of files that nobody looks up again (they get \"stale file handle\"), and \
+             notes of what an interrupted flush had begun. Names and attributes are asked for again"
         );
         error!("{lost}");
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
-        Ok(())
     }
 
     /// Nothing waits for the disk any more.

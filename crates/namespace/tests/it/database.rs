@@ -69,6 +69,13 @@ async fn check_handles(ns: &Arc<Namespace>, handles: &[Found]) {
     }
 }
 
+/// As another file: who had the one before may be closing it, and write its end, at this moment.
+fn put(path: &Path, bytes: &[u8]) {
+    let beside = path.with_extension("beside");
+    std::fs::write(&beside, bytes).unwrap_or_else(|e| panic!("{}: {e}", beside.display()));
+    std::fs::rename(&beside, path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+}
+
 /// FOREBAY_FLIPS=2000 tries so many; a few always.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_of_the_database_never_shortens_a_listing_nor_changes_a_size() {
@@ -92,7 +99,7 @@ async fn a_flipped_bit_of_the_database_never_shortens_a_listing_nor_changes_a_si
         let at = used[(seed >> 24) as usize % used.len()];
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (flip % 8);
-        std::fs::write(&path, bytes).unwrap();
+        put(&path, &bytes);
         let ns = reopened(dir.path(), &far, &clock).await;
         check(&ns).await.unwrap_or_else(|e| panic!("byte {at}: {e}"));
         check_handles(&ns, &handles).await;
@@ -163,14 +170,50 @@ async fn files_that_are_cut_emptied_removed_or_swapped_are_never_half_believed()
     ];
     for path in [&database, &junctions] {
         for (how, spoil) in ways {
-            std::fs::write(&database, &whole[0]).unwrap();
-            std::fs::write(&junctions, &whole[1]).unwrap();
+            put(&database, &whole[0]);
+            put(&junctions, &whole[1]);
             spoil(path);
             let ns = reopened(dir.path(), &far, &clock).await;
             check(&ns).await.unwrap_or_else(|e| panic!("{} {how}: {e}", path.display()));
             ns.shutdown().await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_another_cache_is_set_aside_and_one_that_is_gone_is_told() {
+    let (t, other) = (tier(), tier());
+    fill(&t.far);
+    check(&t.ns).await.unwrap();
+    // It knows other things under the same ids.
+    other.far.memory.mkdir(b"d0").unwrap();
+    other.far.memory.write_file(b"d0/file0", b"of another").unwrap();
+    let dir = other.ns.resolve(b"/d0").await.unwrap();
+    assert_eq!(names_in_pieces(&other.ns, dir.id(), 7).await.unwrap().len(), 1);
+    other.ns.shutdown().await;
+    let handle = t.lookup(b"/d1/file1").await.unwrap();
+    let Tier { ns, far, clock, dir } = t;
+    ns.shutdown().await;
+    drop(ns);
+    let path = dir.path().join("namespace.redb");
+    std::fs::copy(other.dir.path().join("namespace.redb"), &path).unwrap();
+    let ns = reopened(dir.path(), &far, &clock).await;
+    check(&ns).await.unwrap();
+    check_handles(&ns, &[handle]).await;
+    let told = ns.database_trouble().1.expect("told");
+    assert!(told.contains("of another cache") && told.contains("Lost: handles"), "{told}");
+    ns.shutdown().await;
+    drop(ns);
+    std::fs::remove_file(&path).unwrap();
+    let ns = reopened(dir.path(), &far, &clock).await;
+    check(&ns).await.unwrap();
+    let told = ns.database_trouble().1.expect("told");
+    assert!(told.contains("was not there") && told.contains("Lost: handles"), "{told}");
+    ns.shutdown().await;
+    drop(ns);
+    let ns = reopened(dir.path(), &far, &clock).await;
+    assert_eq!(ns.database_trouble(), (None, None), "told once");
+    ns.shutdown().await;
 }
 
 /// A tmpfs of 8 MiB, unmounted at the end.
