@@ -31,6 +31,10 @@ pub struct Config {
     pub bypass: bool,
 }
 
+/// At most this part of the cache may be in flight, and ahead of one reader.
+pub const IN_FLIGHT_SHARE: u64 = 4;
+pub const READAHEAD_SHARE: u64 = 8;
+
 impl Default for Config {
     fn default() -> Config {
         Config {

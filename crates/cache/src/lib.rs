@@ -13,6 +13,7 @@ mod fetch;
 mod file;
 mod format;
 mod health;
+mod limits;
 mod metrics;
 mod open_files;
 mod pins;
@@ -40,7 +41,9 @@ pub use metrics::Metrics;
 pub use pins::room_for;
 pub use whole::WholeFile;
 
+use config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
 use health::Health;
+use limits::Limits;
 use open_files::OpenFiles;
 use readahead::Readers;
 use space::Space;
@@ -99,6 +102,8 @@ pub struct Stats {
 
 pub struct Cache {
     config: Config,
+    /// What of the configuration can be changed.
+    limits: Limits,
     files: OpenFiles,
     space: Mutex<Space>,
     /// Bytes that may be in flight, in KiB.
@@ -133,9 +138,9 @@ impl Cache {
         config.validate()?;
         if !config.bypass {
             // What is in flight must find room on disk at the same time, beside what is in use.
-            config.inflight_max = config.inflight_max.min(config.size_max / 4);
+            config.inflight_max = config.inflight_max.min(config.size_max / IN_FLIGHT_SHARE);
             // What nobody may ever read must not push out what was read.
-            config.readahead_max = config.readahead_max.min(config.size_max / 8);
+            config.readahead_max = config.readahead_max.min(config.size_max / READAHEAD_SHARE);
         }
         let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
         let pins = if config.bypass { Default::default() } else { pins::load(&config.dir) };
@@ -161,9 +166,10 @@ impl Cache {
             stopping: AtomicBool::new(false),
             workers: Mutex::default(),
             _lock: lock,
+            limits: Limits::new(&config),
             config,
         });
-        cache.metrics.max_bytes.set(i64::try_from(cache.config.size_max).unwrap_or(i64::MAX));
+        cache.tell_limits();
         if !cache.config.bypass {
             let workers = vec![recovery::start_scan(&cache), space::start_reclaimer(&cache)];
             *cache.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = workers;
@@ -221,7 +227,7 @@ impl Cache {
         let space = self.space();
         Stats {
             bytes_used: space.bytes(),
-            bytes_max: self.config.size_max,
+            bytes_max: self.limits.size_max(),
             files: space.files(),
             pinned_bytes: space.pinned_bytes(),
             degraded: self.health.degraded(),

@@ -99,8 +99,8 @@ impl Cache {
     pub fn room_to_warm(&self, to_pin: bool) -> u64 {
         let space = self.space();
         let percent = if to_pin { PINNED_MAX_PERCENT } else { WARM_MAX_PERCENT };
-        let by_quota = self.config.size_max / 100 * percent;
-        let by_disk = space.reachable(self.config.free_floor);
+        let by_quota = self.limits.size_max() / 100 * percent;
+        let by_disk = space.reachable(self.limits.free_floor());
         by_quota.min(by_disk).saturating_sub(space.pinned_bytes())
     }
 }

@@ -339,14 +339,14 @@ impl Cache {
             return Ok(room);
         }
         let (dir, space) = (self.config.dir.display(), self.space());
-        let (free, floor) = (space.free >> 20, self.config.free_floor >> 20);
+        let (free, floor) = (space.free >> 20, self.limits.free_floor() >> 20);
         Err(format!("no room in {dir}: {free} MiB of the disk are free, {floor} MiB are to stay free"))
     }
 
     /// Bytes above `percent` of the quota, or below the free floor.
     fn excess(&self, percent: u64) -> u64 {
-        let quota = self.config.size_max / 100 * percent;
-        self.space().excess(0, quota, self.config.free_floor)
+        let quota = self.limits.size_max() / 100 * percent;
+        self.space().excess(0, quota, self.limits.free_floor())
     }
 
     /// Evict until no more than `percent` of the quota is used, or nothing is left that may go. True: all that was promised room by
@@ -364,7 +364,7 @@ impl Cache {
             let open = self.files.get_open(file, version);
             // A file that is handed out as a whole leaves as a whole, when its turn has come.
             let whole = open.as_ref().is_some_and(|open| open.is_lent());
-            if bytes > self.config.size_max / GIANT_SHARE && !whole {
+            if bytes > self.limits.size_max() / GIANT_SHARE && !whole {
                 if self.punch(open, file, version, wanted.max(PUNCH)) > 0 {
                     self.space().order.again(slot);
                 }

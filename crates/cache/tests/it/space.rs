@@ -43,6 +43,34 @@ fn the_quota_holds_under_churn() {
 }
 
 #[test]
+fn a_quota_that_is_changed_holds_at_once_and_what_would_be_too_little_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open_with(dir.path(), |config| {
+        (config.size_max, config.inflight_max, config.readahead_max) = (2 * QUOTA, 8 * MIB, 0);
+    });
+    let source = TestSource::new();
+    let fill = || {
+        for file in 0..40 {
+            tier.check_all(&source, &key(file, 1, 4 * MIB));
+        }
+    };
+    fill();
+    eventually("the cache is below its quota", || allocated(dir.path()) <= 2 * QUOTA);
+    assert!(tier.cache().stats().bytes_used > QUOTA, "{:?}", tier.cache().stats());
+    tier.cache().set_limits(QUOTA, 0).expect("8 MiB in flight are an eighth of it");
+    eventually("it is below the smaller one", || allocated(dir.path()) <= QUOTA);
+    assert_eq!(tier.cache().stats().bytes_max, QUOTA);
+    tier.cache().set_limits(2 * QUOTA, 0).expect("more");
+    fill();
+    eventually("the room is used", || tier.cache().stats().bytes_used > QUOTA);
+    for least in [32 * MIB, 64 * MIB - 1] {
+        let error = tier.cache().set_limits(least, 0).expect_err("refused").to_string();
+        assert!(error.contains("64 MiB"), "{error}");
+    }
+    assert_eq!(tier.cache().stats().bytes_max, 2 * QUOTA);
+}
+
+#[test]
 fn many_fills_at_once_do_not_pass_the_quota_together() {
     let dir = tempfile::tempdir().unwrap();
     let tier = Tier::open_with(dir.path(), |config| {
