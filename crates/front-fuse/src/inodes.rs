@@ -227,7 +227,8 @@ impl<B: Clone> Inodes<B> {
         }
     }
 
-    fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
+    /// They are forgotten here, and to be by the kernel.
+    pub fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
         let names = self.absent.remove(&dir).unwrap_or_default();
         self.absent_names -= names.len();
         names

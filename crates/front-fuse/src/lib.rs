@@ -56,6 +56,8 @@ pub struct Config {
     pub mount_point: PathBuf,
     /// What `df` and `mount` say is mounted there.
     pub source: String,
+    /// Also where nothing can be changed now: what can may come while it is mounted.
+    pub writable: bool,
     /// Threads that take requests from the kernel, and answer what is in memory. Above a few they wait for each other
     /// in the kernel's queue.
     pub threads: usize,
@@ -87,6 +89,7 @@ impl Default for Config {
         Config {
             mount_point: PathBuf::from("."),
             source: "forebay".to_owned(),
+            writable: false,
             threads: std::thread::available_parallelism().map_or(4, |many| many.get().clamp(4, 16)),
             background_max: 64,
             reply_bytes_max: 128 << 20,

@@ -188,7 +188,8 @@ fn start(
     };
     let shared = Shared::new(vfs, config, metrics, runtime.clone());
     note_privilege(&shared);
-    let fd = helper::mount(&dir, &shared.config.source, shared.vfs.is_writable()).map_err(failed)?;
+    let writable = shared.config.writable || shared.vfs.is_writable();
+    let fd = helper::mount(&dir, &shared.config.source, writable).map_err(failed)?;
     let device = mountinfo::top_at(&dir).map(|entry| entry.device);
     let (end, ended) = watch::channel(false);
     // From here on, dropping it unmounts.

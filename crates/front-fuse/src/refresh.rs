@@ -21,12 +21,13 @@ const TOGETHER: usize = 16;
 
 pub async fn pass_on(shared: Arc<Shared>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
-        let files = match change {
-            Some(file) => vec![file],
-            None => shared.inodes().all_files(),
-        };
-        for file in files {
-            shared.tell(file).await;
+        match change {
+            Some(file) => shared.tell(file).await,
+            // Timers that run may be longer than they would be now: the kernel is to ask for every name too.
+            None => {
+                let files = shared.inodes().all_files();
+                files.into_iter().for_each(|file| shared.tell_anew(file));
+            }
         }
     }
 }
@@ -49,6 +50,15 @@ impl Shared {
             Absent::Many(names) => names,
         };
         self.notices.names(number, to_forget);
+    }
+
+    fn tell_anew(&self, file: FileId) {
+        let mut inodes = self.inodes();
+        let Some((number, place)) = inodes.place_of(file) else { return };
+        let absent = inodes.take_absent(number);
+        drop(inodes);
+        self.notices.object(number, place);
+        self.notices.names(number, absent);
     }
 
     async fn not_absent_any_more(&self, dir: u64, names: Vec<Bytes>) -> HashSet<Bytes> {

@@ -95,6 +95,8 @@ impl Call {
     pub fn caller(&self, junction: JunctionId) -> Result<Caller, Failure> {
         let rules = &self.shared.config.exports;
         rules.caller(junction, self.peer.address, &self.credentials).map_err(|refused| match refused {
+            // Its rules went with it.
+            Refused::Client if self.shared.vfs.has_gone(junction) => Failure::Status(Status::STALE),
             Refused::Client => Failure::Status(Status::ACCES),
             Refused::Credentials => Failure::Credentials,
         })

@@ -14,8 +14,8 @@ use crate::{Found, Grafted, Namespace};
 impl Namespace {
     /// The object as far as the junction's rule demands to know it. `Stale` if it is no more.
     pub async fn getattr(self: &Arc<Self>, id: FileId, ask: Ask) -> Result<Found> {
-        if let Some(dir) = self.virtual_tree.get(id) {
-            return Ok(Found::Virtual { id, attr: self.virtual_tree.attr(dir, id) });
+        if let Some(attr) = self.grafts.load().virtual_tree.attr(id) {
+            return Ok(Found::Virtual { id, attr });
         }
         self.node(id, ask).await.map(Found::Node)
     }
@@ -29,7 +29,7 @@ impl Namespace {
             }
             Err(e) => return Err(e),
         };
-        let junction = self.junction(node.junction())?;
+        let junction = &*self.junction(node.junction())?;
         let rule = junction.rule_for(&node);
         if self.is_known_fresh(&node, rule, ask) {
             self.metrics.hits.inc();
@@ -83,10 +83,10 @@ impl Namespace {
 
     async fn ask_attr(self: Arc<Self>, id: FileId) -> Result<Arc<Node>> {
         if let Some(junction) = self.junction_rooted_at(id) {
-            return self.ask_root(junction).await;
+            return self.ask_root(&junction).await;
         }
         let node = self.load(id)?;
-        let junction = self.junction(node.junction())?;
+        let junction = &*self.junction(node.junction())?;
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&node.record.reference).await;
         match junction.note(answer, asked.ms) {

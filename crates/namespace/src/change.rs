@@ -143,7 +143,7 @@ impl Namespace {
         new: &New,
         known_as: Option<(FileId, NoteChange)>,
     ) -> Result<Made> {
-        let junction = self.junction(self.load(dir)?.junction())?;
+        let junction = &*self.junction(self.load(dir)?.junction())?;
         let _alone = self.lock_names(&[(dir, name)]).await;
         let ids: &[FileId] = match new {
             New::Link { file } => &[dir, *file],
@@ -173,7 +173,7 @@ impl Namespace {
     }
 
     pub async fn remove(self: &Arc<Self>, dir: FileId, name: &Name, old: Old) -> Result<Around> {
-        let junction = self.junction(self.load(dir)?.junction())?;
+        let junction = &*self.junction(self.load(dir)?.junction())?;
         let _alone = self.lock_names(&[(dir, name)]).await;
         let build = || {
             let (dir, name) = (self.load(dir)?.record.reference.clone(), name.clone());
@@ -207,7 +207,7 @@ impl Namespace {
         (to_dir, to): (FileId, &Name),
         note: Option<&NoteRenewed<'_>>,
     ) -> Result<Moved> {
-        let junction = self.junction(self.load(from_dir)?.junction())?;
+        let junction = &*self.junction(self.load(from_dir)?.junction())?;
         let places = [(from_dir, from), (to_dir, to)];
         let _alone = self.lock_names(&places).await;
         let moved = self.child_of(from_dir, from)?;
@@ -286,7 +286,7 @@ impl Namespace {
         id: FileId,
         build: impl Fn() -> Result<Change>,
     ) -> Result<Altered> {
-        let junction = self.junction(self.load(id)?.junction())?;
+        let junction = &*self.junction(self.load(id)?.junction())?;
         let Answer { asked, told } = self.carry_out(junction, &[id], build).await?;
         let object = match told.object {
             Some(object) => object,

@@ -52,7 +52,28 @@ pub struct Junction {
     pub changes: bool,
 }
 
+/// What of a junction can change while it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JunctionRules {
+    pub files: Freshness,
+    pub directories: Freshness,
+    pub negative_ttl: Duration,
+    pub stale_if_error: Option<Duration>,
+    pub directory_names_max: u64,
+}
+
 impl Junction {
+    pub(crate) fn with(&self, rules: JunctionRules) -> Junction {
+        Junction {
+            files: rules.files,
+            directories: rules.directories,
+            negative_ttl: rules.negative_ttl,
+            stale_if_error: rules.stale_if_error,
+            directory_names_max: rules.directory_names_max,
+            ..self.clone()
+        }
+    }
+
     /// Thirty seconds for everything, and stale rather than nothing in an outage.
     pub fn new(path: impl Into<String>, origin: Arc<dyn Origin>) -> Junction {
         let ttl = Duration::from_secs(30);

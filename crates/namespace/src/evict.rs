@@ -26,9 +26,9 @@ impl Namespace {
         let mut order = self.in_order().await;
         self.expire_one(id, &mut dirs, &mut changes, &mut file);
         while let Some(dir) = dirs.pop() {
-            if let Some(here) = self.virtual_tree.get(dir) {
-                for child in here.children.values() {
-                    self.expire_one(*child, &mut dirs, &mut changes, &mut file);
+            if let Some(children) = self.grafts.load().virtual_tree.children(dir) {
+                for (_, child) in children {
+                    self.expire_one(child, &mut dirs, &mut changes, &mut file);
                 }
                 continue;
             }
@@ -75,12 +75,12 @@ impl Namespace {
         changes: &mut Vec<Change>,
         file: &mut impl FnMut(FileId),
     ) {
-        if self.virtual_tree.get(id).is_some() {
+        if self.is_virtual(id) {
             return dirs.push(id);
         }
         let Ok(node) = self.load(id) else { return };
         node.distrust();
-        let _ = self.changed.send(id);
+        let _ = self.changed.send(Some(id));
         self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;

@@ -55,14 +55,14 @@ impl Namespace {
     async fn find_again(self: &Arc<Self>, id: FileId, depth: usize) -> Result<Arc<Node>> {
         let stale = || Error::new(ErrorKind::Stale, "find again", id);
         if let Some(junction) = self.junction_rooted_at(id) {
-            return self.ask_root(junction).await;
+            return self.ask_root(&junction).await;
         }
         let old = self.load(id)?;
         if depth == 0 {
             self.forget(id).await?;
             return Err(stale());
         }
-        let junction = self.junction(old.junction())?;
+        let junction = &*self.junction(old.junction())?;
         let asked = self.asking();
         let Some((object, (parent, name))) = self.look_under_its_names(junction, &old, depth).await? else {
             // We are moving it, and it is not where it was: it is where it will be known to be soon.
@@ -135,7 +135,7 @@ impl Namespace {
     /// Handles with the other stay good.
     pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<Node>> {
         let old = self.load(known)?;
-        let junction = self.junction(old.junction())?;
+        let junction = &*self.junction(old.junction())?;
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&old.record.reference).await;
         let object = junction.note(answer, asked.ms)?;
@@ -191,7 +191,7 @@ impl Namespace {
     async fn look_beside(self: &Arc<Self>, parent: FileId, name: &Name, depth: usize) -> Result<Object> {
         let mut parent = self.load(parent)?;
         for _ in 0..MOVES_MAX {
-            let junction = self.junction(parent.junction())?;
+            let junction = &*self.junction(parent.junction())?;
             let found = junction.rules.origin.lookup(&parent.record.reference, name).await;
             match junction.note(found, self.clock.now_ms()) {
                 Err(e) if e.kind() == ErrorKind::Stale => {

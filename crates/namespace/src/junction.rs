@@ -8,7 +8,7 @@ use origin::Reference;
 use tracing::{info, warn};
 use types::{Error, FileId, FsStat, JunctionId, OutageReason, Result};
 
-use crate::config::{Freshness, Junction};
+use crate::config::{Freshness, Junction, JunctionRules};
 use crate::freshness::{self, Ask};
 use crate::guard::OriginGuard;
 use crate::limits::KnownLimits;
@@ -29,12 +29,19 @@ pub struct Grafted {
     pub root: FileId,
     /// What was heard before this counts in an outage only.
     pub trusted_from_ms: u64,
+    /// Shared with what takes its place under other rules.
+    condition: Arc<Condition>,
+    pub limits: Arc<KnownLimits>,
+}
+
+/// How the origin does.
+#[derive(Default)]
+struct Condition {
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,
     last_error: Mutex<Option<(OutageReason, String)>>,
     room: Mutex<Option<(std::time::Instant, FsStat)>>,
-    pub limits: KnownLimits,
 }
 
 /// One junction for `status`.
@@ -79,12 +86,20 @@ impl Grafted {
             guard,
             trusted_from_ms,
             root,
-            failing_since_ms: AtomicU64::new(0),
-            probed_ms: AtomicU64::new(0),
-            last_error: Mutex::default(),
-            room: Mutex::default(),
-            limits,
+            condition: Arc::default(),
+            limits: Arc::new(limits),
         })
+    }
+
+    /// The same junction under other rules.
+    pub fn under(&self, rules: JunctionRules) -> Grafted {
+        Grafted {
+            rules: self.rules.with(rules),
+            guard: self.guard.clone(),
+            condition: self.condition.clone(),
+            limits: self.limits.clone(),
+            ..*self
+        }
     }
 
     /// May what was heard at `at_ms` be told to who asks so?
@@ -93,7 +108,7 @@ impl Grafted {
     }
 
     pub fn is_failing(&self) -> bool {
-        self.failing_since_ms.load(Ordering::Relaxed) != 0
+        self.condition.failing_since_ms.load(Ordering::Relaxed) != 0
     }
 
     /// Note how a call to the origin went, and pass its result on. Only errors that say "not reachable"
@@ -102,7 +117,7 @@ impl Grafted {
         match &result {
             Err(e) if let Some(reason) = e.outage_reason() => self.note_failure(reason, e, now_ms),
             _ => {
-                if self.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
+                if self.condition.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
                     self.limits.expire();
                     info!(junction = %self.rules.path, "the origin answers again");
                 }
@@ -112,14 +127,17 @@ impl Grafted {
     }
 
     fn note_failure(&self, reason: OutageReason, error: &Error, now_ms: u64) {
-        self.probed_ms.store(now_ms, Ordering::Relaxed);
+        self.condition.probed_ms.store(now_ms, Ordering::Relaxed);
         let mut is_new = false;
-        if let Ok(mut last) = self.last_error.lock() {
+        if let Ok(mut last) = self.condition.last_error.lock() {
             is_new = last.as_ref().is_none_or(|(before, _)| *before != reason);
             *last = Some((reason, error.to_string()));
         }
-        let first =
-            self.failing_since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let first = self
+            .condition
+            .failing_since_ms
+            .compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
         if first || is_new {
             let reason = reason.name();
             warn!(junction = %self.rules.path, reason, "the origin cannot be used; cached data is served on: {error}");
@@ -128,15 +146,20 @@ impl Grafted {
 
     /// May this caller ask the failing origin once more, in the background?
     pub fn may_probe(&self, now_ms: u64) -> bool {
-        let last = self.probed_ms.load(Ordering::Relaxed);
+        let last = self.condition.probed_ms.load(Ordering::Relaxed);
         // A time in the future: the clock was set back since.
         let due = last > now_ms || u128::from(now_ms.saturating_sub(last)) >= PROBE_INTERVAL.as_millis();
-        due && self.probed_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        due && self
+            .condition
+            .probed_ms
+            .compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     pub fn status(&self, now_ms: u64) -> JunctionStatus {
-        let since = self.failing_since_ms.load(Ordering::Relaxed);
-        let (reason, error) = self.last_error.lock().ok().and_then(|e| e.clone()).unwrap_or_default();
+        let since = self.condition.failing_since_ms.load(Ordering::Relaxed);
+        let (reason, error) =
+            self.condition.last_error.lock().ok().and_then(|e| e.clone()).unwrap_or_default();
         let since_ms = now_ms.saturating_sub(since);
         JunctionStatus {
             id: self.id,
@@ -150,14 +173,14 @@ impl Grafted {
     }
 
     pub async fn statfs(&self, reference: &Reference) -> Result<FsStat> {
-        let known = self.room.lock().ok().and_then(|room| *room);
+        let known = self.condition.room.lock().ok().and_then(|room| *room);
         if let Some((at, room)) = known
             && (at.elapsed() < STATFS_TTL || self.is_failing())
         {
             return Ok(room);
         }
         let room = self.rules.origin.statfs(reference).await?;
-        if let Ok(mut known) = self.room.lock() {
+        if let Ok(mut known) = self.condition.room.lock() {
             *known = Some((std::time::Instant::now(), room));
         }
         Ok(room)

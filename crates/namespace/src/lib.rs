@@ -15,6 +15,7 @@ mod endless;
 mod evict;
 mod flights;
 mod freshness;
+mod grafts;
 mod guard;
 mod heal;
 mod junction;
@@ -37,11 +38,12 @@ mod wrote;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
+use arc_swap::ArcSwap;
 use origin::{Origin, OriginIdentity, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
 pub use change::{Altered, Made, Moved, New, Old, Renewed};
-pub use config::{Config, Freshness, Junction};
+pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
@@ -53,13 +55,13 @@ pub use store::{NoteChange, known_junctions, knows_junction};
 pub use wrote::Wrote;
 
 use flights::Flights;
+use grafts::Grafts;
 use junction::Grafted;
 use listing::Suspects;
 use lookup::Single;
 use metrics::Metrics;
 use record::Listing;
 use store::Store;
-use virtual_tree::VirtualTree;
 
 /// Directories whose listing state is kept in memory (about 100 bytes each).
 const LISTINGS_IN_MEMORY: usize = 50_000;
@@ -105,8 +107,12 @@ impl Found {
 pub struct Namespace {
     store: Arc<Store>,
     clock: Timeline,
-    junctions: HashMap<JunctionId, Grafted>,
-    virtual_tree: VirtualTree,
+    /// Looked at by every call, so without a lock.
+    grafts: ArcSwap<Grafts>,
+    /// Held by who replaces them.
+    grafting: Mutex<()>,
+    /// When this process began, if changes of ours may be missing in what was known before.
+    doubtful_since_ms: Option<u64>,
     nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
     /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
     /// the store may still have the one that is taken back.
@@ -139,8 +145,8 @@ pub struct Namespace {
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
     listing_flights: Flights<FileId, Listing>,
     heal_flights: Flights<FileId, Arc<Node>>,
-    /// Objects that are not what they were, for fronts whose clients are told.
-    changed: tokio::sync::broadcast::Sender<FileId>,
+    /// Objects that are not what they were, for fronts whose clients are told. `None`: any may be.
+    changed: tokio::sync::broadcast::Sender<Option<FileId>>,
     metrics: Metrics,
 }
 
@@ -165,16 +171,16 @@ impl Namespace {
             if clock.is_broken() {
                 junction.trusted_from_ms = now_ms;
             }
-            grafted.insert(id, junction);
+            grafted.insert(id, Arc::new(junction));
         }
-        let roots: Vec<_> = grafted.values().map(|g| (g.rules.path.as_str(), g.root)).collect();
-        let virtual_tree = VirtualTree::build(&roots)?;
+        let grafts = ArcSwap::from_pointee(Grafts::new(grafted)?);
         let aliases = RwLock::new(store.aliases()?.into_iter().collect());
         Ok(Arc::new(Namespace {
             store,
             clock,
-            junctions: grafted,
-            virtual_tree,
+            grafts,
+            grafting: Mutex::default(),
+            doubtful_since_ms: started_ms,
             nodes: quick_cache::sync::Cache::new(config.nodes_in_memory),
             listings: quick_cache::sync::Cache::new(LISTINGS_IN_MEMORY),
             aliases,
@@ -208,12 +214,13 @@ impl Namespace {
 
     /// The root of the served tree.
     pub fn root(&self) -> FileId {
-        self.virtual_tree.root()
+        self.grafts.load().virtual_tree.root()
     }
 
     /// The object with this inode number, if it was ever seen.
     pub fn find_number(&self, number: u64) -> Result<Option<FileId>> {
-        match self.virtual_tree.find_number(number) {
+        let above = self.grafts.load().virtual_tree.find_number(number);
+        match above {
             Some(id) => Ok(Some(id)),
             None => self.store.find_number(number),
         }
@@ -221,9 +228,9 @@ impl Namespace {
 
     /// `..` of a directory; the root of the tree is its own parent.
     pub async fn parent(self: &Arc<Self>, dir: FileId) -> Result<Found> {
-        let parent = match self.virtual_tree.get(dir) {
-            Some(here) => here.parent,
-            None if self.junction_rooted_at(dir).is_some() => self.virtual_tree.parent_of_junction(dir),
+        let above = self.grafts.load().parent_of(dir);
+        let parent = match above {
+            Some(parent) => parent,
             None => self.load(dir)?.record.parent,
         };
         self.getattr(parent, Ask::Use).await
@@ -256,7 +263,7 @@ impl Namespace {
 
     /// For who keeps an object's state elsewhere: it is not what it was, and those who listen are told.
     pub fn tell_changed(&self, id: FileId) {
-        let _ = self.changed.send(id); // nobody may be listening
+        let _ = self.changed.send(Some(id)); // nobody may be listening
     }
 
     /// Let the junction learn from a call that was made to its origin elsewhere (a read of bytes).
@@ -270,12 +277,12 @@ impl Namespace {
     /// An outage unless the storage that answers for this junction is the one that it was given, at some moment after
     /// this call began: before that, what is said not to be there is proof of nothing.
     pub async fn vouch_for_junction(&self, junction: JunctionId) -> Result<()> {
-        self.vouch_for(self.junction(junction)?).await
+        self.vouch_for(&*self.junction(junction)?).await
     }
 
     /// The same of what this junction's origin answered so far.
     pub async fn vouch_for_answers_of(&self, junction: JunctionId) -> Result<()> {
-        let junction = self.junction(junction)?;
+        let junction = &*self.junction(junction)?;
         junction.note(junction.guard.vouch_for_answers().await, self.clock.now_ms())
     }
 
@@ -291,7 +298,7 @@ impl Namespace {
         file: impl FnMut(FileId),
     ) -> Result<OriginIdentity> {
         let missing = || types::Error::new(types::ErrorKind::NotFound, "accept the origin of", path);
-        let junction = self.junctions.values().find(|g| g.rules.path == path).ok_or_else(missing)?;
+        let junction = &*self.grafts.load().at(path).ok_or_else(missing)?;
         let found = junction.guard.accept().await?;
         self.expire_tree(junction.root, file).await?;
         self.forget_names_in(junction.root).await?;
@@ -308,7 +315,7 @@ impl Namespace {
             self.metrics.hits.inc();
             return Ok(target);
         }
-        let junction = self.junction(node.junction())?;
+        let junction = &*self.junction(node.junction())?;
         let ask = |node: Arc<Node>| async move {
             let answer = junction.rules.origin.readlink(&node.record.reference).await;
             junction.note(answer, self.clock.now_ms())
@@ -321,7 +328,7 @@ impl Namespace {
 
     /// Whether any origin has extended attributes.
     pub fn has_xattrs(&self) -> bool {
-        self.junctions.values().any(|junction| junction.rules.origin.has_xattrs())
+        self.grafts.load().junctions.values().any(|junction| junction.rules.origin.has_xattrs())
     }
 
     /// The extended attributes of an object, as the origin has them now.
@@ -333,7 +340,7 @@ impl Namespace {
                 "no origin's object",
             ));
         };
-        let junction = self.junction(node.junction())?;
+        let junction = &*self.junction(node.junction())?;
         let ask = |node: Arc<Node>| async move {
             let answer = junction.rules.origin.xattrs(&node.record.reference).await;
             junction.note(answer, self.clock.now_ms())
@@ -349,8 +356,9 @@ impl Namespace {
         }
     }
 
-    /// Hear of every object that was found to have another version or to be gone, and of what the operator expires.
-    pub fn changes(&self) -> tokio::sync::broadcast::Receiver<FileId> {
+    /// Hear of every object that was found to have another version or to be gone, and of what the operator expires. `None`:
+    /// all that was told may be told otherwise from now on.
+    pub fn changes(&self) -> tokio::sync::broadcast::Receiver<Option<FileId>> {
         self.changed.subscribe()
     }
 
@@ -361,7 +369,8 @@ impl Namespace {
 
     /// Path, URL, rule and state of every junction, by path.
     pub fn junctions(&self) -> Vec<JunctionStatus> {
-        let mut all: Vec<_> = self.junctions.values().map(|g| g.status(self.clock.now_ms())).collect();
+        let grafts = self.grafts.load();
+        let mut all: Vec<_> = grafts.junctions.values().map(|g| g.status(self.clock.now_ms())).collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
         all
     }
@@ -376,12 +385,18 @@ impl Namespace {
         let _ = tokio::task::spawn_blocking(move || this.store.close()).await;
     }
 
-    fn junction(&self, id: JunctionId) -> Result<&Grafted> {
+    fn junction(&self, id: JunctionId) -> Result<Arc<Grafted>> {
+        let known = self.grafts.load().junctions.get(&id).cloned();
         // An object of a junction that is no longer configured: its handles name nothing here.
-        self.junctions.get(&id).ok_or_else(|| types::Error::new(types::ErrorKind::Stale, "find junction", id))
+        known.ok_or_else(|| types::Error::new(types::ErrorKind::Stale, "find junction", id))
     }
 
-    fn junction_rooted_at(&self, id: FileId) -> Option<&Grafted> {
-        self.junctions.values().find(|g| g.root == id)
+    fn junction_rooted_at(&self, id: FileId) -> Option<Arc<Grafted>> {
+        self.grafts.load().junctions.values().find(|g| g.root == id).cloned()
+    }
+
+    /// Of the directories that lead to the junctions.
+    fn is_virtual(&self, id: FileId) -> bool {
+        self.grafts.load().virtual_tree.get(id).is_some()
     }
 }

@@ -84,8 +84,8 @@ impl Suspects {
 impl Namespace {
     /// Entries after cookie `after` (0 = all), `max` at most; fetches the directory where the rule demands it.
     pub async fn readdir(self: &Arc<Self>, dir: FileId, after: u64, max: usize) -> Result<Listed> {
-        if let Some(here) = self.virtual_tree.get(dir) {
-            let children: Vec<_> = here.children.iter().map(|(n, id)| (n.clone(), *id)).collect();
+        let above = self.grafts.load().virtual_tree.children(dir);
+        if let Some(children) = above {
             return self.read_virtual(dir, children, after, max).await;
         }
         let ask = if after == 0 { Ask::Open } else { Ask::Use };
@@ -176,7 +176,7 @@ impl Namespace {
     }
 
     pub(crate) async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let now = self.clock.now_ms();
         let listing = self.listing_of(dir.id)?;
         if listing.is_some_and(|listing| self.will_do(dir, &listing, junction, ask)) {
@@ -239,7 +239,7 @@ impl Namespace {
 
     fn still_will_do(&self, dir: FileId, listing: &Listing, ask: Ask) -> bool {
         let Ok(node) = self.load(dir) else { return false };
-        self.junction(node.junction()).is_ok_and(|junction| self.will_do(&node, listing, junction, ask))
+        self.junction(node.junction()).is_ok_and(|junction| self.will_do(&node, listing, &junction, ask))
     }
 
     pub(crate) fn start_listing(
@@ -385,7 +385,7 @@ impl Namespace {
         before: &HashSet<u64>,
     ) -> Result<Option<(HashSet<u64>, Listing)>> {
         let evictions = self.losses();
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let changed = dir.attr().mtime.max(dir.attr().ctime);
         let shown = junction.rules.origin.directories_show_changes();
         let settled = shown && asked.is_settled(changed);

@@ -56,8 +56,9 @@ impl Single {
 impl Namespace {
     /// `NotFound` only if the origin said so, no longer ago than the rules allow.
     pub async fn lookup(self: &Arc<Self>, dir: FileId, name: &Name) -> Result<Found> {
-        if let Some(here) = self.virtual_tree.get(dir) {
-            let child = here.children.get(name.as_bytes()).copied();
+        let above =
+            self.grafts.load().virtual_tree.get(dir).map(|here| here.children.get(name.as_bytes()).copied());
+        if let Some(child) = above {
             return match child {
                 Some(id) => self.getattr(id, Ask::Open).await,
                 None => Err(not_found(name)),
@@ -91,7 +92,7 @@ impl Namespace {
         let (Known::Present(child) | Known::Outdated(child)) = self.known(dir, name)? else {
             return Ok(None);
         };
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let node = self.load(child).ok().filter(|node| self.may_serve_stale(junction, node));
         if node.is_some() {
             self.metrics.stale_served.inc();
@@ -101,7 +102,7 @@ impl Namespace {
 
     /// The answer, if it can be given without looking the name up at the origin.
     async fn lookup_known(self: &Arc<Self>, dir: &Arc<Node>, name: &Name) -> Result<Option<Result<Found>>> {
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         match self.known(dir, name)? {
             Known::Present(child) => match self.node(child, Ask::Open).await {
                 Ok(node) => Ok(Some(Ok(Found::Node(node)))),
@@ -136,7 +137,7 @@ impl Namespace {
     }
 
     fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let good = |at: u64| junction.is_fresh(rules.directories, Ask::Use, at, now);
         let absent = |at: u64| freshness::within(rules.negative_ttl, at, now);
@@ -232,7 +233,7 @@ impl Namespace {
     }
 
     async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let ask =
             |dir: Arc<Node>| async move { junction.rules.origin.lookup(&dir.record.reference, name).await };
         let answer = junction.note(self.ask_healed(dir.clone(), ask).await, asked.ms);
@@ -251,7 +252,7 @@ impl Namespace {
         answer: Result<Object>,
         asked: Asked,
     ) -> Result<(Result<Arc<Node>>, Vec<Change>)> {
-        let junction = self.junction(dir.junction())?;
+        let junction = &*self.junction(dir.junction())?;
         let shown = junction.rules.origin.directories_show_changes();
         let settled = shown && asked.is_settled(dir.attr().mtime.max(dir.attr().ctime));
         let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };

@@ -70,6 +70,7 @@ impl Namespace {
             Ok::<_, Error>(Remembered::Node(Arc::new(Node::new(id, record))))
         })?;
         match known {
+            Remembered::Node(node) if self.grafts.load().gone.contains(&node.junction()) => Err(stale()),
             Remembered::Node(node) => Ok(node),
             Remembered::Gone { .. } => Err(stale()),
         }
@@ -156,7 +157,7 @@ impl Namespace {
             return Ok((old.clone(), None));
         }
         if old.as_ref().is_some_and(|old| old.version() != record.version) {
-            let _ = self.changed.send(id); // nobody may be listening
+            let _ = self.changed.send(Some(id)); // nobody may be listening
         }
         let own = if asked.by_us { asked.own } else { old.as_ref().map_or(0, |old| old.own) };
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
@@ -171,7 +172,7 @@ impl Namespace {
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
         let _order = self.in_order().await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });
-        let _ = self.changed.send(id);
+        let _ = self.changed.send(Some(id));
         let listing = self.drop_listing(id);
         self.store.enqueue(vec![Change::RemoveNode(id), listing]).await
     }

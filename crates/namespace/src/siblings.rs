@@ -9,6 +9,7 @@ use types::{FileId, FileKind};
 use crate::Namespace;
 use crate::config::Freshness;
 use crate::freshness::{self, Ask};
+use crate::junction::Grafted;
 use crate::listing::LIST_ON_SUSPICION_MAX;
 use crate::node::Node;
 
@@ -80,31 +81,34 @@ impl Namespace {
     /// wait for two round trips. Begins it only; an origin that does not answer is everybody's affair later. That it is
     /// another one than before is told at once, also where nobody asks.
     pub fn look_at_roots(self: &Arc<Self>) {
-        for id in self.junctions.keys().copied() {
-            let this = self.clone();
-            tokio::spawn(async move {
-                let _ = this.vouch_for_junction(id).await; // noted with the junction
-            });
+        for junction in self.grafts.load().junctions.values() {
+            self.look_at_root(junction);
         }
+    }
+
+    pub(crate) fn look_at_root(self: &Arc<Self>, junction: &Grafted) {
+        let (id, root) = (junction.id, junction.root);
+        let this = self.clone();
+        tokio::spawn(async move {
+            let _ = this.vouch_for_junction(id).await; // noted with the junction
+        });
         if !self.list_ahead {
             return;
         }
-        for root in self.junctions.values().map(|junction| junction.root) {
-            let this = self.clone();
-            tokio::spawn(async move {
-                if let Ok(root) = this.node(root, Ask::Use).await
-                    && this.comes_in_one_call(&root)
-                {
-                    drop(this.start_listing(root.id));
-                }
-            });
-        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            if let Ok(root) = this.node(root, Ask::Use).await
+                && this.comes_in_one_call(&root)
+            {
+                drop(this.start_listing(root.id));
+            }
+        });
     }
 
     /// Ask each origin about its root, whatever is known of it: who is away is known to be so before a client asks. Begins it only;
     /// the answer is noted as every other one is.
     pub fn look_at_junctions(self: &Arc<Self>) {
-        for root in self.junctions.values().map(|junction| junction.root) {
+        for root in self.grafts.load().junctions.values().map(|junction| junction.root) {
             self.start_refresh(root);
         }
     }

@@ -278,14 +278,14 @@ impl Namespace {
             // What was put above has other attributes; the last one counts.
             changes.push(change.unwrap_or_else(|| Change::PutNode(id, node.record.clone())));
         }
-        let _ = self.changed.send(id);
+        let _ = self.changed.send(Some(id));
         Ok(changes)
     }
 
     /// `child` does not have this name any more. A directory is gone with it; a file may have others.
     fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<Change>> {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
-        let _ = self.changed.send(child);
+        let _ = self.changed.send(Some(child));
         if node.attr().is_dir() {
             self.nodes.insert(child, Remembered::Gone { own: self.changing().own() });
             return Ok(vec![Change::RemoveNode(child), self.drop_listing(child)]);

@@ -12,7 +12,7 @@ use crate::listing;
 use crate::node::Node;
 use crate::{Found, Namespace};
 
-/// Told of what never changes while we run.
+/// Told of what changes only when the operator places junctions anew; that is told.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 
 impl Namespace {
@@ -42,7 +42,7 @@ impl Namespace {
 
     /// For how long it may be told that `name` in `dir` is what it is, present or absent.
     pub fn name_fresh_for(self: &Arc<Self>, dir: FileId, name: &Name, absent: bool) -> Duration {
-        if self.virtual_tree.get(dir).is_some() {
+        if self.is_virtual(dir) {
             return FOREVER;
         }
         let Ok(node) = self.load(dir) else { return Duration::ZERO };

@@ -1,8 +1,10 @@
-//! The directories that lead to the junctions. They belong to no origin and never change while we run.
+//! The directories that lead to the junctions. They belong to no origin, and change only with the junctions.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hasher;
 
 use bytes::Bytes;
+use siphasher::sip::SipHasher13;
 use types::{Attr, Error, ErrorKind, FileId, FileKind, JunctionId, Result, Timestamp};
 
 /// One virtual directory.
@@ -12,6 +14,19 @@ pub struct VirtualDir {
     pub parent: FileId,
     /// Virtual directories and roots of junctions, by name.
     pub children: BTreeMap<Bytes, FileId>,
+}
+
+impl VirtualDir {
+    /// Below a second.
+    fn digest(&self) -> u32 {
+        let mut hasher = SipHasher13::new();
+        for (name, id) in &self.children {
+            hasher.write_u64(name.len() as u64);
+            hasher.write(name);
+            hasher.write(&id.0);
+        }
+        u32::try_from(hasher.finish() % 1_000_000_000).unwrap_or(0)
+    }
 }
 
 #[derive(Debug)]
@@ -83,10 +98,24 @@ impl VirtualTree {
         holder.map_or(id, |(parent, _)| *parent)
     }
 
-    /// Read and search for all, times at 0: nothing ever happened to it.
-    pub fn attr(&self, dir: &VirtualDir, id: FileId) -> Attr {
-        let never = Timestamp::default();
-        Attr {
+    pub fn children(&self, id: FileId) -> Option<Vec<(Bytes, FileId)>> {
+        let children = &self.dirs.get(&id)?.children;
+        Some(children.iter().map(|(name, id)| (name.clone(), *id)).collect())
+    }
+
+    /// The directories whose names are others here than there, of both.
+    pub fn differing(&self, other: &VirtualTree) -> Vec<FileId> {
+        let children = |tree: &VirtualTree, id: &FileId| tree.dirs.get(id).map(|dir| dir.children.clone());
+        let all = self.dirs.keys().chain(other.dirs.keys().filter(|id| !self.dirs.contains_key(*id)));
+        all.copied().filter(|id| children(self, id) != children(other, id)).collect()
+    }
+
+    /// Read and search for all. It has no times of its own; for clients that look at these alone to see whether names came
+    /// or went, they are made of what is in it.
+    pub fn attr(&self, id: FileId) -> Option<Attr> {
+        let dir = self.dirs.get(&id)?;
+        let never = Timestamp { seconds: 0, nanos: dir.digest() };
+        Some(Attr {
             kind: FileKind::Directory,
             mode: 0o555,
             nlink: u32::try_from(dir.children.len()).unwrap_or(u32::MAX - 2) + 2,
@@ -100,7 +129,7 @@ impl VirtualTree {
             atime: never,
             mtime: never,
             ctime: never,
-        }
+        })
     }
 }
 

@@ -31,7 +31,7 @@ impl Namespace {
     ) -> Result<Wrote> {
         let order = self.in_order().await;
         let old = self.load(id)?;
-        let junction = self.junction(old.junction())?;
+        let junction = &*self.junction(old.junction())?;
         if !self.is_known_as(id, junction.id, &after.identity) && id != junction.root {
             return Err(Error::new(ErrorKind::Stale, "take in what was written to", id));
         }

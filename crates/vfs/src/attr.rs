@@ -52,7 +52,7 @@ impl Vfs {
         if node.attr.kind != FileKind::Symlink {
             return Err(Error::new(ErrorKind::InvalidArgument, "read link", id));
         }
-        if let Some(target) = self.back.as_ref().and_then(|back| back.shown.local_target(id)) {
+        if let Some(target) = self.back.get().and_then(|back| back.shown.local_target(id)) {
             return Ok((target, node));
         }
         let Found::Node(known) = self.namespace.getattr_known(id)? else {

@@ -155,6 +155,7 @@ impl Vfs {
         guard: Option<Timestamp>,
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
+        self.leaving.stays(node.junction).await?;
         self.demand_writable(id, node.junction)?;
         let asked = access::set_attributes(caller, &node.attr, &set)?;
         if let Some(size) = set.size.filter(|_| node.attr.is_file()) {
@@ -298,6 +299,7 @@ impl Vfs {
     /// the names of the junctions in them.
     async fn changeable_dir(&self, dir: FileId) -> Result<Node> {
         let node = self.object(dir, Ask::Use).await?;
+        self.leaving.stays(node.junction).await?;
         self.demand_writable(dir, node.junction)?;
         if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));

@@ -1,10 +1,9 @@
 //! Files of which some bytes are not at their origin, or on their way to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use types::FileId;
 
-use crate::back::Back;
 use crate::back::shown::Shown;
 use crate::pending::Pending;
 
@@ -13,15 +12,20 @@ use crate::pending::Pending;
 #[derive(Clone)]
 pub struct Dirty {
     pending: Arc<Pending>,
-    shown: Option<Arc<Shown>>,
+    shown: Arc<OnceLock<Arc<Shown>>>,
 }
 
 impl Dirty {
-    pub fn new(pending: &Arc<Pending>, back: Option<&Back>) -> Dirty {
-        Dirty { pending: pending.clone(), shown: back.map(|back| back.shown.clone()) }
+    pub fn new(pending: &Arc<Pending>) -> Dirty {
+        Dirty { pending: pending.clone(), shown: Arc::default() }
+    }
+
+    /// Something is written `back` from now on.
+    pub fn shown_by(&self, shown: &Arc<Shown>) {
+        let _ = self.shown.set(shown.clone()); // there is one
     }
 
     pub fn has(&self, id: FileId) -> bool {
-        self.pending.get(id).is_some() || self.shown.as_ref().is_some_and(|shown| shown.has_bytes(id))
+        self.pending.get(id).is_some() || self.shown.get().is_some_and(|shown| shown.has_bytes(id))
     }
 }

@@ -13,14 +13,15 @@ use crate::{Node, Vfs};
 
 /// Hears of objects that are not what they were.
 pub struct Changes {
-    receiver: broadcast::Receiver<FileId>,
+    receiver: broadcast::Receiver<Option<FileId>>,
 }
 
 impl Changes {
-    /// The next changed object; `Some(None)` means that too many changed, take all for changed. `None` at the end.
+    /// The next changed object; `Some(None)` means that too many changed or that other rules are in force, take all for
+    /// changed. `None` at the end.
     pub async fn next(&mut self) -> Option<Option<FileId>> {
         match self.receiver.recv().await {
-            Ok(id) => Some(Some(id)),
+            Ok(id) => Some(id),
             Err(RecvError::Lagged(_)) => Some(None),
             Err(RecvError::Closed) => None,
         }
@@ -36,7 +37,7 @@ impl Vfs {
             Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
             Err(_) => return Duration::ZERO,
         };
-        let altered = self.back.as_ref().is_some_and(|back| back.shown.is_altered(node.id));
+        let altered = self.back.get().is_some_and(|back| back.shown.is_altered(node.id));
         if altered || self.pending.get(node.id).is_some() {
             return Duration::ZERO; // it changes with each write, by whichever front
         }
@@ -47,7 +48,7 @@ impl Vfs {
 
     /// For how long it may be told that this name is there, or is absent.
     pub fn name_fresh_for(&self, dir: FileId, name: &Name, absent: bool) -> Duration {
-        match self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+        match self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
             Some(_) => Duration::ZERO,
             None => self.namespace.name_fresh_for(dir, name, absent),
         }
@@ -55,7 +56,7 @@ impl Vfs {
 
     /// What the name stands for, with all that `changes` has told by now; `None` if that would have to be asked for.
     pub async fn stands_for(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        match self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+        match self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
             Some(ours) => Some(ours),
             None => self.namespace.stands_for(dir, name).await,
         }
@@ -67,7 +68,7 @@ impl Vfs {
 
     /// The object with this inode number, if it was ever told of; also by a kernel that has kept nothing of it but that.
     pub fn file_of_number(&self, number: u64) -> Result<Option<FileId>> {
-        match self.back.as_ref().and_then(|back| back.shown.local_number(number)) {
+        match self.back.get().and_then(|back| back.shown.local_number(number)) {
             Some(local) => Ok(Some(local)),
             None => self.namespace.find_number(number),
         }
@@ -85,5 +86,5 @@ impl Vfs {
     }
 }
 
-/// What leads to the junctions is fixed while we run.
+/// What leads to the junctions changes with these alone, and that is told.
 const VIRTUAL_FRESH: Duration = Duration::from_secs(24 * 3600);

@@ -10,7 +10,9 @@ mod change;
 mod dir;
 mod dirty;
 mod follow;
+mod junctions;
 mod kept;
+mod leaving;
 mod limits;
 mod metrics;
 mod operate;
@@ -24,8 +26,7 @@ mod write;
 mod writing;
 mod xattr;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cache::Cache;
@@ -40,6 +41,7 @@ pub use back::{
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
+pub use junctions::NewJunction;
 pub use kept::Changes;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
@@ -114,10 +116,11 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
-    policies: HashMap<JunctionId, WritePolicy>,
+    policies: writing::Policies,
+    leaving: Arc<leaving::Leaving>,
     pending: Arc<pending::Pending>,
-    /// Absent: nothing is written `back`.
-    back: Option<back::Back>,
+    /// Absent: nothing is written `back` yet.
+    back: OnceLock<back::Back>,
     dirty: dirty::Dirty,
     successors: Arc<successors::Successors>,
 }
@@ -125,27 +128,28 @@ pub struct Vfs {
 impl Vfs {
     /// Of junctions that are not written `back`.
     pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
-        Vfs::build(namespace, cache, writing, None)
+        Vfs::build(namespace, cache, writing)
     }
 
-    fn build(
-        namespace: Arc<Namespace>,
-        cache: Arc<Cache>,
-        writing: Writing,
-        back: Option<back::Back>,
-    ) -> Arc<Vfs> {
-        let policies = writing.policies(&namespace.junctions());
+    fn build(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
+        let policies = writing::Policies::new(writing.policies(&namespace.junctions()));
         let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
-        let dirty = dirty::Dirty::new(&pending, back.as_ref());
+        let dirty = dirty::Dirty::new(&pending);
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), dirty.clone());
-        let successors = back.as_ref().map(|back| back.shown.successors.clone()).unwrap_or_default();
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, pending, back, dirty, successors })
+        let (leaving, successors) = Default::default();
+        let back = OnceLock::new();
+        Arc::new(Vfs { namespace, cache, prefetcher, policies, leaving, pending, back, dirty, successors })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.prefetcher.metrics.register(registry);
         self.pending.register(registry);
-        if let Some(back) = &self.back {
+        self.register_journal(registry);
+    }
+
+    /// Of what is written `back`, if anything is.
+    pub fn register_journal(&self, registry: &mut prometheus_client::registry::Registry) {
+        if let Some(back) = self.back.get() {
             back.journal.metrics().register(registry);
             back.flusher.metrics().register(registry);
         }
@@ -166,7 +170,7 @@ impl Vfs {
     pub(crate) fn node(&self, found: &Found) -> Node {
         let mut node = node_of(found);
         self.pending.view(node.id, &mut node.attr, &mut node.version);
-        if let Some(back) = &self.back {
+        if let Some(back) = self.back.get() {
             back.shown.lay_over(&mut node);
         }
         node
@@ -184,7 +188,7 @@ fn node_of(found: &Found) -> Node {
     let attr = outward(id, found.attr());
     let version = match found {
         Found::Node(node) => node.version(),
-        Found::Virtual { .. } => Version([0; 16]),
+        Found::Virtual { attr, .. } => Version::from_attr(attr),
     };
     Node { id, junction: found.junction(), attr, version }
 }

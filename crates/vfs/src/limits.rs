@@ -67,7 +67,7 @@ impl Vfs {
 
     /// Below the junction's root; of a path that is longer than any can be, only its end.
     fn path_at_origin(&self, dir: &Node, name: &Name) -> Result<Vec<u8>> {
-        let Some(back) = &self.back else { return Ok(name.as_bytes().to_vec()) };
+        let Some(back) = self.back.get() else { return Ok(name.as_bytes().to_vec()) };
         let root: FileId = self.namespace.root_of(dir.junction)?;
         let (mut parts, mut length, mut at) = (vec![name.clone()], name.as_bytes().len(), dir.id);
         while at != root && length <= origin::REFERENCE_MAX {

@@ -49,7 +49,7 @@ impl Vfs {
     /// given up, but for what is needed to keep what was written and not flushed. A sentence on what it is.
     pub async fn accept_origin(&self, junction: &str) -> Result<String> {
         let drop_bytes = |file: FileId| {
-            if self.back.as_ref().is_none_or(|back| back.shown.altered(file).is_none()) {
+            if self.back.get().is_none_or(|back| back.shown.altered(file).is_none()) {
                 self.cache.evict_file(file);
             }
         };

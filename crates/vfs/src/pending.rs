@@ -14,7 +14,7 @@ mod read;
 mod sender;
 mod state;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +53,8 @@ pub struct Pending {
     /// Writers that wait for room.
     pressed: AtomicUsize,
     stopping: AtomicBool,
+    /// Of which all is to be stored now.
+    settling: Mutex<HashSet<JunctionId>>,
     parts: Semaphore,
     /// Random at the start; another one each time acknowledged bytes were lost.
     verifier: AtomicU64,
@@ -88,6 +90,7 @@ impl Pending {
             bytes_max: units as u64 * ROOM_UNIT,
             pressed: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            settling: Mutex::default(),
             parts: Semaphore::new(PARTS_MAX),
             verifier: AtomicU64::new(random()),
             drafts: AtomicU64::new(random()),
@@ -245,6 +248,32 @@ impl Pending {
         };
         let _ = tokio::time::timeout(patience, empty).await;
         self.files().values().map(|file| (file.id, file.lock().extents.bytes())).collect()
+    }
+
+    /// Sends and commits what is pending of one junction, for as long as `patience` lasts. Returns how many bytes are not
+    /// stored then; `None`: nothing is pending any more.
+    pub async fn settle_junction(&self, junction: JunctionId, patience: Duration) -> Option<u64> {
+        self.settling().insert(junction);
+        self.poke_all();
+        let empty = async {
+            loop {
+                let next = self.files().values().find(|file| file.junction == junction).cloned();
+                let Some(file) = next else { return };
+                let mut progress = file.progress.subscribe();
+                if !file.lock().closed && progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, empty).await;
+        self.settling().remove(&junction);
+        let files = self.files();
+        let left: Vec<_> = files.values().filter(|file| file.junction == junction).collect();
+        (!left.is_empty()).then(|| left.iter().map(|file| file.lock().extents.bytes()).sum())
+    }
+
+    fn settling(&self) -> MutexGuard<'_, HashSet<JunctionId>> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {

@@ -353,8 +353,8 @@ impl<'a> Walk<'a> {
         let name = Name::new(name)?;
         let found = self.vfs.namespace.lookup(dir, &name).await;
         found.map_err(|e| {
-            let nothing = Shown::new();
-            let shown = self.vfs.back.as_ref().map_or(&nothing, |back| &back.shown);
+            let nothing = Shown::new(Arc::default());
+            let shown = self.vfs.back.get().map_or(&nothing, |back| &back.shown);
             let path = path_in(shown, &self.vfs.namespace, dir, &name);
             Error::new(e.kind(), "reach", path).with_source(e)
         })

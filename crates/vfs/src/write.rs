@@ -67,7 +67,10 @@ impl Vfs {
             return Err(lost);
         }
         let room = self.pending.room(data.len()).await;
-        let (file, taken, waiter) = self.pending.take(id, (offset, &data), stability, &room)?;
+        let (file, taken, waiter) = {
+            let _inside = self.leaving.enter(node.junction).await?;
+            self.pending.take(id, (offset, &data), stability, &room)?
+        };
         drop((data, room));
         if let Some(waiter) = waiter {
             file.over(ByteRange::new(offset, end - offset), taken.sequence).await;
@@ -124,6 +127,7 @@ impl Vfs {
     /// The file, if this caller may write to it. What is being written to is not asked about again.
     async fn to_write(&self, caller: &Caller, id: FileId) -> Result<Node> {
         let node = self.object(id, Ask::Use).await?;
+        self.leaving.stays(node.junction).await?;
         self.demand_writable(id, node.junction)?;
         access::demand(access::may_write_bytes(caller, &node.attr), "write to a file", caller)?;
         match node.attr.kind {

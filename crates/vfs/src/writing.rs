@@ -1,7 +1,9 @@
 //! What may be written, and when it counts as done.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use namespace::JunctionStatus;
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
@@ -51,15 +53,33 @@ impl Writing {
     }
 }
 
+/// Looked at by every call, so without a lock.
+pub struct Policies(ArcSwap<HashMap<JunctionId, WritePolicy>>);
+
+impl Policies {
+    pub fn new(policies: HashMap<JunctionId, WritePolicy>) -> Policies {
+        Policies(ArcSwap::from_pointee(policies))
+    }
+
+    /// From now on. It stays when the junction goes: that is what clients are to be told of then.
+    pub fn set(&self, junction: JunctionId, policy: WritePolicy) {
+        self.0.rcu(|policies| {
+            let mut policies = HashMap::clone(policies);
+            policies.insert(junction, policy);
+            Arc::new(policies)
+        });
+    }
+}
+
 impl Vfs {
     /// The directories above the junctions are nobody's to change.
     pub fn write_policy(&self, junction: JunctionId) -> WritePolicy {
-        self.policies.get(&junction).copied().unwrap_or_default()
+        self.policies.0.load().get(&junction).copied().unwrap_or_default()
     }
 
     /// May anything be changed, anywhere?
     pub fn is_writable(&self) -> bool {
-        self.policies.values().any(|policy| *policy != WritePolicy::ReadOnly)
+        self.policies.0.load().values().any(|policy| *policy != WritePolicy::ReadOnly)
     }
 
     /// The policy under which `id` may be changed.
@@ -67,7 +87,9 @@ impl Vfs {
         match self.write_policy(junction) {
             WritePolicy::ReadOnly => Err(Error::new(ErrorKind::ReadOnly, "change", id)),
             // Nothing to write it back by.
-            WritePolicy::Back if self.back.is_none() => Err(Error::new(ErrorKind::ReadOnly, "change", id)),
+            WritePolicy::Back if self.back.get().is_none() => {
+                Err(Error::new(ErrorKind::ReadOnly, "change", id))
+            }
             policy => Ok(policy),
         }
     }

@@ -42,9 +42,10 @@ impl Vfs {
         set: &SetXattr,
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
+        self.leaving.stays(node.junction).await?;
         let policy = self.demand_writable(id, node.junction)?;
         access::demand_set_xattr(caller, &node.attr)?;
-        let _home = match &self.back {
+        let _home = match self.back.get() {
             Some(back) if policy == WritePolicy::Back => back.bring_home(id).await?,
             _ => Vec::new(),
         };

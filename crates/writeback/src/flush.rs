@@ -132,6 +132,12 @@ impl Flusher {
         Flushing { shared: self.shared.clone(), sequences }
     }
 
+    /// What is written to one more junction, or to one that comes again, is brought home too.
+    pub fn serve(&self, junction: JunctionId, policy: FlushPolicy) {
+        self.shared.plan().serve(junction, policy);
+        self.shared.bell.notify_one();
+    }
+
     /// From now on. False: nothing of this junction is written back.
     pub fn set_policy(&self, junction: JunctionId, policy: FlushPolicy) -> bool {
         let is_known = self.shared.plan().set_policy(junction, policy);

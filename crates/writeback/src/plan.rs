@@ -169,6 +169,13 @@ impl Plan {
         queue.is_some_and(|queue| queue.ready.contains(&sequence))
     }
 
+    /// One more junction, or one that comes again.
+    pub fn serve(&mut self, junction: JunctionId, policy: FlushPolicy) {
+        let queue = self.queues.entry(junction).or_default();
+        queue.bucket = policy.bytes_per_second.map(Bucket::new);
+        queue.policy = policy;
+    }
+
     /// From now on. Whether the origin commits whole files is its nature, and stays.
     pub fn set_policy(&mut self, junction: JunctionId, policy: FlushPolicy) -> bool {
         let Some(queue) = self.queues.get_mut(&junction) else { return false };

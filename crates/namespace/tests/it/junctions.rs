@@ -1,6 +1,6 @@
 //! Origins grafted into one tree.
 
-use namespace::{Ask, Found, Junction, Namespace};
+use namespace::{Ask, Found, Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
 use types::Timeline;
 use types::{ErrorKind, JunctionId};
@@ -141,4 +141,110 @@ async fn a_tier_that_is_dropped_without_a_shutdown_can_be_opened_again() {
     drop(first);
     let second = reopen(dir.path(), || junctions(&[("/", "far:a")]), &clock).await;
     assert_eq!(second.getattr(file, Ask::Open).await.unwrap().id(), file);
+}
+
+/// What clients keep of a directory above the junctions, until its times are others.
+async fn times_of(ns: &std::sync::Arc<Namespace>, path: &[u8]) -> (types::Timestamp, types::Timestamp) {
+    let found = ns.resolve(path).await.expect("there");
+    (found.attr().mtime, found.attr().ctime)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_junction_that_comes_is_there_at_once_and_one_that_goes_is_stale_for_who_knew_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ns = open(dir.path(), junctions(&[("/a", "far:a")]), &Timeline::default()).unwrap();
+    assert_eq!(kind(ns.resolve(b"/show/b/file").await), Some(ErrorKind::NotFound));
+    let before = times_of(&ns, b"/").await;
+    let mut changes = ns.changes();
+    let [added] = <[Junction; 1]>::try_from(junctions(&[("/show/b", "far:b")])).ok().expect("one");
+    let id = ns.junction_id(&added).await.unwrap();
+    ns.graft(id, added.clone()).unwrap();
+    let mut told = Vec::new();
+    while let Ok(changed) = changes.try_recv() {
+        told.push(changed);
+    }
+    assert!(told.contains(&Some(ns.root())), "{told:?}");
+    assert_ne!(times_of(&ns, b"/").await, before, "who keeps names until the times change");
+    assert_eq!(names_in_pieces(&ns, ns.root(), 1).await.unwrap(), [b"a".to_vec(), b"show".to_vec()]);
+    let file = ns.resolve(b"/show/b/file").await.unwrap();
+    assert_eq!(file.junction(), id);
+    assert_eq!(
+        ns.parent(ns.root_of(id).unwrap()).await.unwrap().id(),
+        ns.resolve(b"/show").await.unwrap().id()
+    );
+
+    let twice = ns.graft(id, added.clone());
+    assert_eq!(kind(twice), Some(ErrorKind::Exists));
+    ns.ungraft("/show/b").unwrap();
+    assert_eq!(times_of(&ns, b"/").await, before);
+    assert_eq!(kind(ns.resolve(b"/show/b/file").await), Some(ErrorKind::NotFound));
+    assert_eq!(kind(ns.resolve(b"/show").await), Some(ErrorKind::NotFound));
+    assert_eq!(kind(ns.getattr(file.id(), Ask::Use).await), Some(ErrorKind::Stale));
+    assert_eq!(kind(ns.getattr_known(file.id())), Some(ErrorKind::Stale), "though it is known");
+    assert_eq!(kind(ns.ungraft("/show/b")), Some(ErrorKind::NotFound));
+    assert_eq!(ns.resolve(b"/a/file").await.unwrap().attr().size, 5, "its neighbour stays");
+
+    ns.graft(ns.junction_id(&added).await.unwrap(), added).unwrap();
+    assert_eq!(
+        ns.getattr(file.id(), Ask::Use).await.unwrap().id(),
+        file.id(),
+        "handles of before are good again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_junction_inside_another_or_at_the_top_does_not_come_while_others_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let ns = open(dir.path(), junctions(&[("/a", "far:a")]), &Timeline::default()).unwrap();
+    for (path, why) in [("/a/b", "/a/b lies inside /a"), ("/", "lies inside")] {
+        let [added] = <[Junction; 1]>::try_from(junctions(&[(path, "far:b")])).ok().expect("one");
+        let error = ns.graft(ns.junction_id(&added).await.unwrap(), added).expect_err("refused");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(ns.junctions().len(), 1);
+
+    let other = tempfile::tempdir().unwrap();
+    let alone = open(other.path(), junctions(&[("/", "far:a")]), &Timeline::default()).unwrap();
+    let error = alone.ungraft("/").expect_err("refused");
+    assert!(error.to_string().contains("restart"), "{error}");
+    assert_eq!(alone.resolve(b"/file").await.unwrap().attr().size, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_rules_are_in_force_at_once_and_those_who_were_told_by_the_old_ones_hear_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Timeline::default();
+    let far = Far::new("far:a");
+    far.memory.write_file(b"file", b"old").unwrap();
+    let rules = |files| namespace::JunctionRules {
+        files,
+        directories: files,
+        negative_ttl: std::time::Duration::ZERO,
+        stale_if_error: Some(std::time::Duration::from_secs(60)),
+        directory_names_max: 1000,
+    };
+    let mut junction = Junction::new("/a", far.clone());
+    (junction.files, junction.directories) = (Freshness::Immutable, Freshness::Immutable);
+    let ns = open(dir.path(), vec![junction], &clock).unwrap();
+    let size = async || ns.resolve(b"/a/file").await.map(|found| found.attr().size);
+    assert_eq!(size().await.unwrap(), 3);
+    far.memory.write_file(b"file", b"longer").unwrap();
+    assert_eq!(size().await.unwrap(), 3, "it never changes");
+    let mut changes = ns.changes();
+    ns.set_rules("/a", rules(Freshness::Always)).unwrap();
+    assert_eq!(changes.try_recv().unwrap(), None, "anything may be otherwise now");
+    assert_eq!(size().await.unwrap(), 6);
+    assert_eq!(ns.junctions()[0].files, "always");
+
+    far.set_down(true);
+    assert_eq!(size().await.unwrap(), 6, "what is known is served in an outage");
+    let failing = ns.junctions()[0].outage.clone().expect("it is away");
+    clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(kind(size().await), Some(ErrorKind::Unavailable), "but not for ever now");
+    ns.set_rules("/a", namespace::JunctionRules { stale_if_error: None, ..rules(Freshness::Always) })
+        .unwrap();
+    assert_eq!(size().await.unwrap(), 6, "for ever again");
+    let still = ns.junctions()[0].outage.clone().expect("what is known of the outage stays");
+    assert_eq!(still.reason, failing.reason);
+    assert_eq!(kind(ns.set_rules("/b", rules(Freshness::Always))), Some(ErrorKind::NotFound));
 }

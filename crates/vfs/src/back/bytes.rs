@@ -74,7 +74,7 @@ impl Vfs {
 
     /// `None` if the file's bytes are the origin's.
     pub(crate) async fn read_back(&self, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
-        let Some(back) = &self.back else { return Ok(None) };
+        let Some(back) = self.back.get() else { return Ok(None) };
         let deadline = Instant::now() + PATIENCE;
         let mut progress = back.shown.progress();
         loop {

@@ -106,7 +106,7 @@ fn objects_of(listed: &[Listed]) -> BTreeSet<FileId> {
 impl Vfs {
     /// At most `max` of what waits after the operation `after`, in their order.
     pub fn waiting(&self, after: u64, max: usize, filter: &WaitingFilter) -> Result<Vec<WaitingOperation>> {
-        let Some(back) = &self.back else { return Ok(Vec::new()) };
+        let Some(back) = self.back.get() else { return Ok(Vec::new()) };
         let wanted = filter.junction.as_deref().map(|path| self.junction_at(path)).transpose()?;
         let is_wanted = |junction: JunctionId, refused: bool| {
             wanted.is_none_or(|wanted| wanted == junction) && (refused || !filter.refused)
@@ -117,7 +117,7 @@ impl Vfs {
 
     /// One that waits, and what makes no sense without it.
     pub fn waiting_operation(&self, sequence: u64) -> Result<(WaitingOperation, Vec<u64>)> {
-        let found = self.back.as_ref().and_then(|back| Some((back, back.flusher.find(sequence)?)));
+        let found = self.back.get().and_then(|back| Some((back, back.flusher.find(sequence)?)));
         let Some((back, listed)) = found else {
             return Err(Error::new(ErrorKind::NotFound, "find waiting operation", sequence));
         };
@@ -128,7 +128,7 @@ impl Vfs {
 
     /// Holds these back, and what makes no sense without them, so that they can be copied away and given up.
     pub async fn begin_drop(&self, sequences: &[u64], with_dependents: bool) -> Result<Dropping<'_>> {
-        let Some(back) = &self.back else {
+        let Some(back) = self.back.get() else {
             return Err(Error::new(ErrorKind::NotFound, "give up operations", "without a journal"));
         };
         back.ready().await;

@@ -24,6 +24,8 @@ use super::home::{BackHome, Note};
 use super::locks::Locks;
 use super::lost;
 use super::shown::{Altered, Below, Change, Shown};
+use crate::leaving::Leaving;
+use crate::successors::Successors;
 use crate::{WritePolicy, Writing};
 
 /// A writer waits so long for room in a full journal, and is then told to try again.
@@ -45,6 +47,7 @@ pub struct Back {
     pub moves: tokio::sync::Mutex<()>,
     namespace: Arc<Namespace>,
     handover: Arc<Handover>,
+    leaving: Arc<Leaving>,
     syncing: JoinHandle<()>,
     last_stamp: Mutex<Timestamp>,
 }
@@ -91,6 +94,7 @@ impl Back {
         cache: &Arc<Cache>,
         writing: &Writing,
         journaling: Journaling,
+        (successors, leaving): (&Arc<Successors>, &Arc<Leaving>),
     ) -> Result<Back> {
         let mut config = writeback::Config::new(&journaling.dir);
         config.size_max = journaling.size_max;
@@ -105,7 +109,7 @@ impl Back {
         }
         let recovered: Vec<_> = recovered.map(decoded).collect::<Result<_>>()?;
         check_junctions(namespace, writing, &journaling, &recovered)?;
-        let shown = Arc::new(Shown::new());
+        let shown = Arc::new(Shown::new(successors.clone()));
         for (entry, operation) in &recovered {
             let expected = shown.expect(known_of(namespace, operation, true));
             shown.apply((entry.sequence, operation, entry.position), &[]);
@@ -145,6 +149,7 @@ impl Back {
             moves: tokio::sync::Mutex::default(),
             namespace: namespace.clone(),
             handover,
+            leaving: leaving.clone(),
             syncing,
             last_stamp: Mutex::default(),
         })
@@ -183,6 +188,7 @@ impl Back {
         data: Bytes,
         around: &[FileId],
     ) -> Result<Recorded> {
+        let _inside = self.leaving.enter(junction).await?;
         let mut operation = Operation { junction, acknowledged: now, since: now, action };
         operation.since = self.shown.since(operation.object(), now);
         // Who waits for room waits for the flush, which may give the object another version: with its directory.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cache::Cache;
 use namespace::Namespace;
-use types::{FileId, Result};
+use types::{Error, ErrorKind, FileId, Result};
 use writeback::{FlushPolicy, Parked, Scope};
 
 use super::place::Places;
@@ -52,21 +52,45 @@ impl Vfs {
         writing: Writing,
         journaling: Journaling,
     ) -> Result<Arc<Vfs>> {
-        let back = Back::open(&namespace, &cache, &writing, journaling)?;
-        Ok(Vfs::build(namespace, cache, writing, Some(back)))
+        let vfs = Vfs::build(namespace, cache, writing.clone());
+        vfs.take_journal(&writing, journaling)?;
+        Ok(vfs)
+    }
+
+    /// From now on junctions may be written `back`. Reads what is there of a journal; false: there is one already.
+    pub async fn open_journal(self: &Arc<Self>, journaling: Journaling) -> Result<bool> {
+        let this = self.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            if this.back.get().is_some() {
+                return Ok(false);
+            }
+            let junctions = this.namespace.junctions().into_iter();
+            let policies = junctions.map(|it| (it.path, this.write_policy(it.id)));
+            let writing = Writing { junctions: policies.collect(), ..Writing::default() };
+            this.take_journal(&writing, journaling).map(|()| true)
+        });
+        opened.await.map_err(|e| Error::new(ErrorKind::Io, "open the journal", e))?
+    }
+
+    fn take_journal(&self, writing: &Writing, journaling: Journaling) -> Result<()> {
+        let shared = (&self.successors, &self.leaving);
+        let back = Back::open(&self.namespace, &self.cache, writing, journaling, shared)?;
+        self.dirty.shown_by(&back.shown);
+        let _ = self.back.set(back); // nobody else opens the same journal: it is locked
+        Ok(())
     }
 
     /// How a junction is flushed from now on. False: it is not written `back`.
     pub fn set_flush_policy(&self, path: &str, policy: &FlushPolicy) -> bool {
         let junction = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
-        let (Some(back), Some(junction)) = (&self.back, junction) else { return false };
+        let (Some(back), Some(junction)) = (self.back.get(), junction) else { return false };
         back.flusher.set_policy(junction.id, policy.clone())
     }
 
     /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at
     /// this path and below it.
     pub async fn flush_home(&self, path: Option<&[u8]>) -> Result<Flushing> {
-        let Some(back) = &self.back else { return Ok(Flushing(None)) };
+        let Some(back) = self.back.get() else { return Ok(Flushing(None)) };
         // What is shown but not synced yet is acknowledged to nobody who asked for more; it comes along.
         if let Some(last) = back.last_recorded() {
             back.durable(last).await?;
@@ -123,7 +147,7 @@ impl Vfs {
     }
 
     pub fn unflushed(&self) -> Unflushed {
-        let Some(back) = &self.back else { return Unflushed::default() };
+        let Some(back) = self.back.get() else { return Unflushed::default() };
         let junctions = self.namespace.junctions().into_iter();
         let ours = junctions.filter(|junction| self.write_policy(junction.id) == WritePolicy::Back);
         let loads = ours.map(|junction| {
@@ -143,7 +167,7 @@ impl Vfs {
 
     /// End cleanly: what is journalled stays, and is flushed after the next start. Nothing is taken afterwards.
     pub async fn close(&self) -> Result<()> {
-        match &self.back {
+        match self.back.get() {
             Some(back) => {
                 back.flusher.stop(STOP_PATIENCE).await;
                 back.journal.close().await

@@ -102,8 +102,8 @@ pub struct Change {
 }
 
 impl Shown {
-    pub fn new() -> Shown {
-        Shown { state: Mutex::default(), successors: Arc::default(), progress: watch::Sender::new(()) }
+    pub fn new(successors: Arc<Successors>) -> Shown {
+        Shown { state: Mutex::default(), successors, progress: watch::Sender::new(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -408,7 +408,7 @@ mod tests {
     /// nobody noted that the version which it was made on is another one now, and it became a conflict with nobody.
     #[test]
     fn what_waits_for_the_journal_follows_a_rename() {
-        let shown = Shown::new();
+        let shown = Shown::new(Arc::default());
         let (before, after) = (Version([1; 16]), Version([2; 16]));
         let waits = shown.expect(known());
         shown.renewed(&Renewed { id: FILE, size: 10, before, after });
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_the_journal_is_known_after_what_was_before_it_is_flushed_and_not_if_it_gives_up() {
-        let shown = Shown::new();
+        let shown = Shown::new(Arc::default());
         let first = shown.expect(known());
         write(&shown, 1);
         first.applied();

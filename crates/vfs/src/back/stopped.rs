@@ -43,7 +43,7 @@ impl StoppedJournal {
         let metadata = namespace::Config { dir: tier.metadata.clone(), ..namespace::Config::default() };
         let junctions = namespace::known_junctions(&tier.metadata);
         let namespace = Namespace::open(metadata, Vec::new())?;
-        let shown = Arc::new(Shown::new());
+        let shown = Arc::new(Shown::new(Arc::default()));
         for (entry, operation) in &recovered {
             let expected = shown.expect(super::journal::known_of(&namespace, operation, true));
             shown.apply((entry.sequence, operation, entry.position), &[]);

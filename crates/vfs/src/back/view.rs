@@ -18,7 +18,7 @@ pub(crate) struct Names {
 impl Vfs {
     /// What is written `back` in the junction goes through this.
     pub(crate) fn back_of(&self, node: &Node) -> Option<&Back> {
-        self.back.as_ref().filter(|_| self.write_policy(node.junction) == WritePolicy::Back)
+        self.back.get().filter(|_| self.write_policy(node.junction) == WritePolicy::Back)
     }
 
     /// The object as clients see it. What is being written to is as we have it: others' changes are found out when our
@@ -27,7 +27,7 @@ impl Vfs {
         if let Some(local) = self.local(id) {
             return Ok(local);
         }
-        if let Some(back) = &self.back {
+        if let Some(back) = self.back.get() {
             back.ready().await;
         }
         let found = match self.dirty.has(id) {
@@ -47,12 +47,12 @@ impl Vfs {
 
     /// It is here, and its origin does not have it yet.
     pub(crate) fn local(&self, id: FileId) -> Option<Node> {
-        self.back.as_ref().filter(|_| id.is_made_here())?.shown.local(id)
+        self.back.get().filter(|_| id.is_made_here())?.shown.local(id)
     }
 
     /// What has this name; `None` if nothing has.
     pub(crate) async fn find(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
-        if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+        if let Some(known) = self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
             return match known {
                 Some(id) => self.object(id, Ask::Open).await.map(Some),
                 None if self.local(dir).is_some_and(|dir| !dir.attr.is_dir()) => {
@@ -70,7 +70,7 @@ impl Vfs {
 
     /// What had this name when anybody looked last.
     pub fn known_child(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
-        if let Some(known) = self.back.as_ref().and_then(|back| back.shown.lookup(dir, name)) {
+        if let Some(known) = self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
             return known.map(|id| self.object_known(id)).transpose();
         }
         let child = self.namespace.child_of(dir, name)?;
@@ -79,7 +79,7 @@ impl Vfs {
 
     /// The directory an object is in as clients see it, itself for a root.
     pub(crate) async fn parent_of(&self, dir: FileId) -> Result<Node> {
-        let here = self.back.as_ref().and_then(|back| back.shown.altered(dir)?.place);
+        let here = self.back.get().and_then(|back| back.shown.altered(dir)?.place);
         match here {
             Some((parent, _)) => self.object(parent, Ask::Use).await,
             None => Ok(self.node(&self.namespace.parent(dir).await?)),
@@ -88,7 +88,7 @@ impl Vfs {
 
     /// At most `max` names after the cookie: the origin's, with ours laid over.
     pub(crate) async fn names_after(&self, dir: FileId, after: u64, max: usize) -> Result<Names> {
-        let ours = self.back.as_ref().map(|back| back.shown.entries(dir));
+        let ours = self.back.get().map(|back| back.shown.entries(dir));
         let (ours, at_origin) = ours.unwrap_or_else(|| (Vec::new(), true));
         let ours_by_name: HashSet<&[u8]> = ours.iter().map(|(name, _)| name.as_bytes()).collect();
         let mut made: Vec<(u64, &Name, FileId)> = ours

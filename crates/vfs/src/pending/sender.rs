@@ -116,7 +116,7 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
 impl Pending {
     fn limits(&self, file: &File) -> Limits {
         let pressed = self.pressed.load(Ordering::SeqCst) > 0;
-        let stopping = self.stopping.load(Ordering::SeqCst);
+        let stopping = self.stopping.load(Ordering::SeqCst) || self.settling().contains(&file.junction);
         let parts_max = self.parts_of_one(file);
         Limits { now_ms: self.now_ms(), parts_max, pressed, stopping, unstable_max: self.bytes_max / 4 }
     }

@@ -1,0 +1,95 @@
+//! Junctions that come and go, and their rules, while clients are served.
+
+use std::time::Duration;
+
+use namespace::{Junction, JunctionRules};
+use types::{Error, ErrorKind, JunctionId, Result};
+use writeback::FlushPolicy;
+
+use crate::{Vfs, WritePolicy};
+
+/// Who is writing to the journal has this long; longer than anybody waits for room in it.
+const ENDING: Duration = Duration::from_secs(30);
+/// What was written through and is not stored yet is given this long.
+const STORING: Duration = Duration::from_secs(10);
+
+/// A junction that is served from now on.
+pub struct NewJunction {
+    pub junction: Junction,
+    pub write: WritePolicy,
+    /// If it is written `back`.
+    pub flush: FlushPolicy,
+}
+
+impl Vfs {
+    /// Serve one more junction, by all fronts. One that is written `back` needs a journal that is open.
+    pub async fn add_junction(&self, new: NewJunction) -> Result<()> {
+        let id = self.namespace.junction_id(&new.junction).await?;
+        if new.write == WritePolicy::Back {
+            let needed = || Error::new(ErrorKind::Config, "write back:", "there is no journal to write to");
+            let whole_files = new.junction.origin.commits_whole_files();
+            let back = self.back.get().ok_or_else(needed)?;
+            back.flusher.serve(id, FlushPolicy { whole_files, ..new.flush });
+        }
+        self.policies.set(id, new.write);
+        self.leaving.comes(id);
+        self.namespace.graft(id, new.junction)
+    }
+
+    /// Serve it no more: whoever asks for something of it is told that it is not there. Calls that are under way end, what
+    /// was written through is stored first, and what is cached stays on the disk. While its origin does not have all that
+    /// was acknowledged, it is refused, and the junction stays.
+    pub async fn remove_junction(&self, path: &str) -> Result<()> {
+        let missing = || Error::new(ErrorKind::NotFound, "find the junction", path);
+        let known = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
+        let id = known.ok_or_else(missing)?.id;
+        let stays = |why: String| {
+            Error::new(ErrorKind::Busy, "take away the junction", path)
+                .with_source(std::io::Error::other(why))
+        };
+        let owes = |bytes| {
+            stays(format!(
+                "its origin does not have yet what was acknowledged here ({bytes} bytes of data); run forebay flush \
+                 --wait {path}, then send SIGHUP again"
+            ))
+        };
+        // Before anybody has to wait.
+        if let Some(bytes) = self.owed(id).await? {
+            return Err(owes(bytes));
+        }
+        let closed = self.leaving.close(id, ENDING).await;
+        let closed = closed.ok_or_else(|| stays("changes of it are under way".into()))?;
+        if let Some(bytes) = self.pending.settle_junction(id, STORING).await {
+            return Err(stays(format!(
+                "{bytes} bytes that clients wrote to it are not stored at its origin yet"
+            )));
+        }
+        if let Some(bytes) = self.owed(id).await? {
+            return Err(owes(bytes));
+        }
+        self.namespace.ungraft(path)?;
+        closed.has_gone();
+        Ok(())
+    }
+
+    /// Of what is written `back`: bytes of the operations that the origin does not have. `None`: it has all.
+    async fn owed(&self, junction: JunctionId) -> Result<Option<u64>> {
+        let Some(back) = self.back.get() else { return Ok(None) };
+        // What is shown but not synced yet is given to the flush by this.
+        if let Some(last) = back.last_recorded() {
+            back.durable(last).await?;
+        }
+        let (bytes, oldest) = back.flusher.load(junction);
+        Ok(oldest.map(|_| bytes))
+    }
+
+    /// It was taken away since the start.
+    pub fn has_gone(&self, junction: JunctionId) -> bool {
+        self.leaving.has_gone(junction)
+    }
+
+    /// From now on. What clients were told to keep is taken back as far as their protocol can.
+    pub fn set_rules(&self, path: &str, rules: JunctionRules) -> Result<()> {
+        self.namespace.set_rules(path, rules)
+    }
+}
