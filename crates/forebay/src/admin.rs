@@ -16,7 +16,7 @@ mod warm;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use axum::body::Bytes;
@@ -51,7 +51,8 @@ pub struct Admin {
     pub dir: PathBuf,
     pub vfs: Arc<Vfs>,
     pub cache: Arc<Cache>,
-    pub registry: Registry,
+    /// Changed when the first junction is written back while the tier runs.
+    pub registry: RwLock<Registry>,
     pub origin_metrics: OriginMetrics,
     pub nfs: Option<NfsFacts>,
     pub s3: Option<S3Facts>,
@@ -184,7 +185,8 @@ async fn status(State(admin): State<Arc<Admin>>, Extension(who): Extension<Who>)
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &admin.registry) {
+    let registry = admin.registry.read().unwrap_or_else(PoisonError::into_inner);
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([("content-type", kind)], text).into_response()

@@ -310,16 +310,23 @@ pub fn set_log(level: Option<&str>) -> Result<()> {
     if std::env::var(LOG_VARIABLE).is_ok_and(|asked| !asked.is_empty() && no_directive_of(&asked).is_none()) {
         return Ok(());
     }
-    let level = level.unwrap_or(default);
-    let wrong = |why: &str| {
-        let message = format!("\"{level}\" is no level ({why}); write \"info\" or \"info,cache=debug\"");
-        types::Error::new(ErrorKind::Config, "log:", message)
-    };
-    if let Some(odd) = no_directive_of(level) {
-        return Err(wrong(&odd));
+    let wrong = |why: String| types::Error::new(ErrorKind::Config, "log:", why);
+    let filter = log_filter(level.unwrap_or(default)).map_err(wrong)?;
+    handle.reload(filter).map_err(|e| wrong(e.to_string()))
+}
+
+fn log_filter(level: &str) -> std::result::Result<EnvFilter, String> {
+    let wrong =
+        |why: &str| format!("\"{level}\" is no level ({why}); write \"info\" or \"info,cache=debug\"");
+    match no_directive_of(level) {
+        Some(odd) => Err(wrong(&odd)),
+        None => EnvFilter::try_new(level).map_err(|e| wrong(&e.to_string())),
     }
-    let filter = EnvFilter::try_new(level).map_err(|e| wrong(&e.to_string()))?;
-    handle.reload(filter).map_err(|e| wrong(&e.to_string()))
+}
+
+/// Whether it says what is to be logged.
+pub fn check_log(level: &str) -> std::result::Result<(), String> {
+    log_filter(level).map(drop)
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@ use front_nfs::{Network, Squash};
 use namespace::Freshness;
 use origin_object::secret_file;
 use serde::Deserialize;
+use toml::Spanned;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
 
 use crate::address::Address;
+use crate::cli;
 use crate::quantity::{Size, Span, parsed};
 
 pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
@@ -22,14 +24,36 @@ pub use s3::{Bucket, Key as S3Key, S3};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
+    /// Where it was read.
+    #[serde(skip)]
+    pub source: Source,
     /// What is logged: `"info"`, `"info,cache=debug"`. FOREBAY_LOG in the environment goes before it.
-    pub log: Option<String>,
+    pub log: Option<LogLevel>,
     pub cache: Cache,
     pub nfs: Nfs,
     pub s3: S3,
     pub admin: Admin,
     pub journal: Journal,
     pub junction: Vec<Junction>,
+}
+
+/// The text of a configuration file, for what is wrong with it and shows only when all of it is known.
+#[derive(Debug, Default)]
+pub struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    pub fn is_none(&self) -> bool {
+        self.path.as_os_str().is_empty()
+    }
+
+    /// The file and the line; `None`: it was not read from a file.
+    pub fn line_of<T>(&self, typed: &Spanned<T>) -> Option<String> {
+        let before = self.text.get(..typed.span().start).filter(|_| !self.text.is_empty())?;
+        Some(format!("{}:{}", self.path.display(), before.matches('\n').count() + 1))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -60,7 +84,7 @@ pub struct Nfs {
 #[serde(deny_unknown_fields)]
 pub struct Export {
     /// Path of the junction; absent: all.
-    pub junction: Option<String>,
+    pub junction: Option<Spanned<String>>,
     pub clients: Vec<Clients>,
     #[serde(default = "root_squash", deserialize_with = "parsed")]
     pub squash: SquashName,
@@ -111,6 +135,23 @@ impl FromStr for SquashName {
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
+pub struct LogLevel(pub String);
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<LogLevel, String> {
+        cli::check_log(text).map(|()| LogLevel(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for LogLevel {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<LogLevel, D::Error> {
+        parsed(deserializer)
+    }
+}
+
 /// What the clients of an export rule may do, where the junction's policy lets anybody write at all.
 #[derive(Debug)]
 pub struct AccessName {
@@ -142,7 +183,7 @@ pub struct Admin {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Junction {
-    pub path: String,
+    pub path: Spanned<String>,
     pub origin: String,
     #[serde(default)]
     pub files: Option<Rule>,
@@ -236,7 +277,7 @@ pub fn read(path: &Path) -> Result<File> {
     let refuse = |message: String| Error::new(ErrorKind::Config, "configuration", message);
     let text = std::fs::read_to_string(path)
         .map_err(|e| refuse(format!("{}: {e}; name an existing file with --config", path.display())))?;
-    let file: File = toml::from_str(&text).map_err(|e| {
+    let mut file: File = toml::from_str(&text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
         let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         refuse(format!("{}:{line}: {}", path.display(), e.message().replace('\n', " ")))
@@ -244,6 +285,7 @@ pub fn read(path: &Path) -> Result<File> {
     if file.s3.key.iter().any(|key| key.secret.is_some()) {
         secret_file::warn_if_open(path);
     }
+    file.source = Source { path: path.to_owned(), text };
     Ok(file)
 }
 
@@ -288,6 +330,7 @@ mod tests {
             ("[[nfs.export]]\nclients = [\"*\"]\nsquash = \"yes\"\n", ":3:", "\"root\""),
             ("[[nfs.export]]\nclients = [\"*\"]\naccess = \"rw\"\n", ":3:", "\"read-write\""),
             ("[cache\n", ":1:", "]"),
+            ("\nlog = \"debgu\"\n", ":2:", "info,cache=debug"),
         ];
         for (text, line, right) in table {
             let error = error_of(text);

@@ -1,22 +1,28 @@
 //! SIGHUP: what was typed is read again. What can change while the tier runs is changed; what cannot is named, a line each.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 
+use axum::http::StatusCode;
 use front_nfs::ExportRules;
 use front_s3::Keys;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use types::Result;
-use vfs::Vfs;
+use vfs::{NewJunction, Vfs, WritePolicy};
 
-use crate::settings::{JunctionSettings, Settings};
-use crate::{cli, wire_up};
+use crate::admin::{Admin, Who};
+use crate::settings::{ExportSettings, JunctionSettings, Settings};
+use crate::{cli, serve, wire_up};
 
 /// Reads the settings as they were read at the start.
 pub type Again = Box<dyn Fn() -> Result<Settings> + Send + Sync>;
 
 /// The parts whose settings can change.
 pub struct Live {
-    pub vfs: Arc<Vfs>,
+    pub admin: Arc<Admin>,
     /// Of the NFS server, if there is one.
     pub exports: Option<ExportRules>,
     /// Of the S3 server, if there is one.
@@ -25,13 +31,75 @@ pub struct Live {
     pub settings: Settings,
 }
 
+/// Reloads one after the other; those that are asked for during one are one more.
+pub struct Reloading {
+    asked: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Reloading {
+    pub fn start(mut live: Live, again: Again) -> Reloading {
+        let asked = Arc::new(Notify::new());
+        let wanted = asked.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                wanted.notified().await;
+                live.reload(&again).await;
+            }
+        });
+        Reloading { asked, task }
+    }
+
+    /// From what it calls any thread may ask.
+    pub fn ask(&self) -> impl Fn() + use<> {
+        let asked = self.asked.clone();
+        move || asked.notify_one()
+    }
+
+    /// One that is under way is cut short: each of its changes is made or not.
+    pub async fn stop(self) {
+        self.task.abort();
+        let _ = self.task.await; // it was
+    }
+}
+
+/// What became of one reload.
+#[derive(Default)]
+struct Outcome {
+    changed: Vec<String>,
+    /// With the reason.
+    refused: Vec<String>,
+}
+
+impl Outcome {
+    fn changed(&mut self, key: impl Into<String>) {
+        let key = key.into();
+        info!(key, "SIGHUP: changed, and in force");
+        self.changed.push(key);
+    }
+
+    fn refused(&mut self, key: impl Into<String>, why: impl std::fmt::Display) {
+        let key = key.into();
+        warn!(key, "SIGHUP: left as it was: {why}");
+        self.refused.push(format!("{key}: {why}"));
+    }
+}
+
 impl Live {
-    /// A file with a mistake in it changes nothing.
-    pub fn reload(&mut self, again: &Again) {
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.admin.vfs
+    }
+
+    /// A file with a mistake in it changes nothing. Each reload has its line in the audit log.
+    pub async fn reload(&mut self, again: &Again) {
+        let audit = &self.admin.guard.audit;
+        let mut line = audit.begin(Who::Signal, "SIGHUP".to_owned(), &Default::default());
         let new = match again() {
             Ok(new) => new,
             Err(e) => {
                 error!("SIGHUP: nothing is changed: {e}");
+                let answer = json!({ "error": e.to_string() }).to_string();
+                line.answered(StatusCode::BAD_REQUEST, &answer.into());
                 return;
             }
         };
@@ -39,51 +107,148 @@ impl Live {
         for key in &needing {
             warn!(key, "SIGHUP: changed, and needs a restart");
         }
-        let mut changed = 0;
-        if let Some(exports) = &self.exports {
-            let typed = format!("{:?}", new.exports);
-            // Rules of junctions that are new are for after the restart.
-            match wire_up::export_rules(&new.exports, &self.vfs) {
-                Ok(rules) if typed != format!("{:?}", self.settings.exports) => {
-                    exports.replace(rules);
-                    self.settings.exports.clone_from(&new.exports);
-                    changed += told("[[nfs.export]]");
-                }
-                Ok(_) => {}
-                Err(e) => warn!(key = "[[nfs.export]]", "SIGHUP: left as it was: {e}"),
-            }
-        }
+        let mut outcome = Outcome::default();
+        self.place_junctions(&new, &mut outcome).await;
+        self.change_junctions(&new, &mut outcome);
+        self.change_cache(&new, &mut outcome);
+        self.change_exports(&new, &mut outcome);
         if let (Some(keys), Some(s3)) = (&self.keys, &new.s3)
             && keys.replace(&s3.keys)
         {
-            changed += told("[[s3.key]]");
+            outcome.changed("[[s3.key]]");
         }
         if new.log != self.settings.log {
             match cli::set_log(new.log.as_deref()) {
                 Ok(()) => {
                     self.settings.log.clone_from(&new.log);
-                    changed += told("log");
+                    outcome.changed("log");
                 }
-                Err(e) => warn!(key = "log", "SIGHUP: left as it was: {e}"),
+                Err(e) => outcome.refused("log", e),
             }
         }
+        let Outcome { changed, refused } = outcome;
+        info!(
+            changed = changed.len(),
+            refused = refused.len(),
+            needing_restart = needing.len(),
+            "SIGHUP: the configuration was read again"
+        );
+        let answer =
+            json!({ "changed": changed, "refused": refused, "needing_restart": needing }).to_string();
+        let status = if refused.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
+        line.answered(status, &answer.into());
+    }
+
+    /// Those that are not typed any more go, and those that are new come.
+    async fn place_junctions(&mut self, new: &Settings, outcome: &mut Outcome) {
+        let is_typed = |path: &str, all: &[JunctionSettings]| all.iter().any(|it| it.path == path);
+        let known = self.settings.junctions.clone();
+        for gone in known.iter().filter(|known| !is_typed(&known.path, &new.junctions)) {
+            let key = format!("[[junction]] {} (removed)", gone.path);
+            match self.vfs().remove_junction(&gone.path).await {
+                Ok(()) => {
+                    self.settings.junctions.retain(|it| it.path != gone.path);
+                    outcome.changed(key);
+                }
+                Err(e) => outcome.refused(key, e),
+            }
+        }
+        for added in new.junctions.iter().filter(|it| !is_typed(&it.path, &known)) {
+            let key = format!("[[junction]] {} (added)", added.path);
+            match self.add_junction(added, new).await {
+                Ok(()) => {
+                    self.settings.junctions.push(added.clone());
+                    serve::tell_junction(added, &self.settings.journal.dir);
+                    outcome.changed(key);
+                }
+                Err(e) => outcome.refused(key, e),
+            }
+        }
+    }
+
+    async fn add_junction(&mut self, added: &JunctionSettings, new: &Settings) -> Result<()> {
+        let metadata: PathBuf = wire_up::metadata_of(&self.settings);
+        let junction = wire_up::junction(added, &metadata, &self.admin.origin_metrics).await?;
+        if added.write == WritePolicy::Back
+            && let Some(journaling) = wire_up::journaling(new)?
+            && self.vfs().open_journal(journaling).await?
+        {
+            self.settings.journal = new.journal.clone();
+            let mut registry = self.admin.registry.write().unwrap_or_else(PoisonError::into_inner);
+            self.admin.vfs.register_journal(&mut registry);
+        }
+        let (write, flush) = (added.write, added.flush.clone());
+        self.vfs().add_junction(NewJunction { junction, write, flush }).await
+    }
+
+    fn change_cache(&mut self, new: &Settings, outcome: &mut Outcome) {
+        let room = |settings: &Settings| (settings.cache.size_max, settings.cache.free_floor);
+        if room(&self.settings) == room(new) {
+            return;
+        }
+        let (size_max, free_floor) = room(new);
+        match self.admin.cache.set_limits(size_max, free_floor) {
+            Ok(()) => {
+                (self.settings.cache.size_max, self.settings.cache.free_floor) = (size_max, free_floor);
+                outcome.changed("[cache] size, free_floor");
+            }
+            Err(e) => outcome.refused("[cache] size, free_floor", e),
+        }
+    }
+
+    /// What those that stay go by.
+    fn change_junctions(&mut self, new: &Settings, outcome: &mut Outcome) {
+        let vfs = self.admin.vfs.clone();
         for junction in &mut self.settings.junctions {
             let Some(now) = new.junctions.iter().find(|now| now.path == junction.path) else { continue };
+            let differing = differing(&junction.rules_by_name(), &now.rules_by_name());
+            if !differing.is_empty() {
+                let key = format!("{} of {}", differing.join(", "), now.path);
+                match vfs.set_rules(&now.path, now.rules()) {
+                    Ok(()) => {
+                        junction.take_rules(now);
+                        outcome.changed(key);
+                    }
+                    Err(e) => outcome.refused(key, e),
+                }
+            }
             if format!("{:?}", now.flush) != format!("{:?}", junction.flush)
-                && self.vfs.set_flush_policy(&junction.path, &now.flush)
+                && vfs.set_flush_policy(&junction.path, &now.flush)
             {
                 junction.flush = now.flush.clone();
-                changed +=
-                    told(&format!("flush_delay, flush_rate, flush_windows, conflicts of {}", now.path));
+                outcome.changed(format!("flush_delay, flush_rate, flush_windows, conflicts of {}", now.path));
             }
         }
-        info!(changed, needing_restart = needing.len(), "SIGHUP: the configuration was read again");
+    }
+
+    /// A junction that had to stay keeps its rules, and rules of one that could not be added are for when it is.
+    fn change_exports(&mut self, new: &Settings, outcome: &mut Outcome) {
+        let Some(exports) = &self.exports else { return };
+        let is_there = |path: &str| self.settings.junctions.iter().any(|it| it.path == path);
+        let stays = |path: &str| is_there(path) && !new.junctions.iter().any(|it| it.path == path);
+        let of_one = |rule: &&ExportSettings, wanted: &dyn Fn(&str) -> bool| {
+            rule.junction.as_ref().is_some_and(|path| wanted(path))
+        };
+        let kept = self.settings.exports.iter().filter(|rule| of_one(rule, &stays));
+        let typed = new.exports.iter().filter(|rule| rule.junction.is_none() || of_one(rule, &is_there));
+        let all: Vec<ExportSettings> = typed.chain(kept).cloned().collect();
+        match wire_up::export_rules(&all, self.vfs()) {
+            // Also where what is typed is the same: a junction that came again has its id by its origin.
+            Ok(rules) => {
+                let is_new = format!("{all:?}") != format!("{:?}", self.settings.exports);
+                exports.replace(rules);
+                self.settings.exports = all;
+                if is_new {
+                    outcome.changed("[[nfs.export]]");
+                }
+            }
+            Err(e) => outcome.refused("[[nfs.export]]", e),
+        }
     }
 }
 
-fn told(key: &str) -> u64 {
-    info!(key, "SIGHUP: changed, and in force");
-    1
+fn differing(old: &[(&'static str, String)], new: &[(&'static str, String)]) -> Vec<&'static str> {
+    old.iter().zip(new).filter(|(was, is)| was != is).map(|((key, _), _)| *key).collect()
 }
 
 /// What differs and cannot change while the tier runs.
@@ -96,7 +261,9 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     };
     let same =
         |one: &dyn std::fmt::Debug, other: &dyn std::fmt::Debug| format!("{one:?}") == format!("{other:?}");
-    compare("[cache]", old.dir == new.dir && same(&old.cache, &new.cache));
+    let of_cache =
+        |settings: &Settings| cache::Config { size_max: 0, free_floor: 0, ..settings.cache.clone() };
+    compare("[cache]", old.dir == new.dir && same(&of_cache(old), &of_cache(new)));
     compare("[journal]", same(&old.journal, &new.journal));
     compare("[nfs] listen", old.nfs == new.nfs);
     compare("[nfs] rpcbind", old.rpcbind == new.rpcbind);
@@ -108,27 +275,12 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     };
     compare("[s3] listen, region, domain, certificate, [[s3.bucket]]", of_s3(old) == of_s3(new));
     for junction in &new.junctions {
-        match old.junctions.iter().find(|known| known.path == junction.path) {
-            None => keys.push(format!("[[junction]] {} (added)", junction.path)),
-            Some(known) => {
-                let of = |it: &JunctionSettings| {
-                    [
-                        ("origin", format!("{:?}", it.store)),
-                        ("write", it.write.to_string()),
-                        ("files", it.files.to_string()),
-                        ("directories", it.directories.to_string()),
-                        ("negative", format!("{:?}", it.negative_ttl)),
-                        ("stale_if_error", format!("{:?}", it.stale_if_error)),
-                        ("directory_names_max", it.directory_names_max.to_string()),
-                    ]
-                };
-                let differing = of(known).into_iter().zip(of(junction)).filter(|(was, is)| was != is);
-                keys.extend(differing.map(|((key, _), _)| format!("{key} of {}", junction.path)));
-            }
-        }
+        let Some(known) = old.junctions.iter().find(|known| known.path == junction.path) else { continue };
+        let of =
+            |it: &JunctionSettings| [("origin", format!("{:?}", it.store)), ("write", it.write.to_string())];
+        let differing = differing(&of(known), &of(junction)).into_iter();
+        keys.extend(differing.map(|key| format!("{key} of {}", junction.path)));
     }
-    let gone = old.junctions.iter().filter(|known| new.junctions.iter().all(|it| it.path != known.path));
-    keys.extend(gone.map(|known| format!("[[junction]] {} (removed)", known.path)));
     keys
 }
 
@@ -147,23 +299,23 @@ mod tests {
         let junction = "[[junction]]\npath = \"/a\"\norigin = \"file:///a\"\n";
         let old = settings(junction);
         assert!(needing_restart(&old, &settings(junction)).is_empty());
-        let more = format!("{junction}[[nfs.export]]\nclients = [\"10.0.0.0/8\"]\n");
-        assert!(needing_restart(&old, &settings(&more)).is_empty(), "that is changed at once");
+        let at_once = [
+            format!("{junction}[[nfs.export]]\nclients = [\"10.0.0.0/8\"]\n"),
+            format!("{junction}files = \"always\"\nnegative = \"1s\"\nstale_if_error = \"1h\"\n"),
+            format!("{junction}[[junction]]\npath = \"/b\"\norigin = \"file:///b\"\n"),
+            junction.replace("\"/a\"", "\"/c\""),
+            format!("{junction}[cache]\nsize = \"30GiB\"\nfree_floor = \"2GiB\"\n"),
+        ];
+        for text in at_once {
+            assert!(needing_restart(&old, &settings(&text)).is_empty(), "that is changed at once: {text}");
+        }
         for (text, key) in [
-            (format!("{junction}[cache]\nsize = \"1GiB\"\n"), "[cache]"),
+            (format!("{junction}[cache]\ninflight = \"64MiB\"\n"), "[cache]"),
             (format!("{junction}[nfs]\nlisten = \":2050\"\n"), "[nfs] listen"),
-            (format!("{junction}files = \"always\"\n"), "files of /a"),
             (format!("{junction}write = \"read-only\"\n"), "write of /a"),
             (junction.replace("file:///a", "file:///b"), "origin of /a"),
-            (
-                format!("{junction}[[junction]]\npath = \"/b\"\norigin = \"file:///b\"\n"),
-                "[[junction]] /b (added)",
-            ),
         ] {
             assert_eq!(needing_restart(&old, &settings(&text)), [key], "{text}");
         }
-        let other = settings(&junction.replace("\"/a\"", "\"/c\""));
-        let named = needing_restart(&old, &other);
-        assert_eq!(named, ["[[junction]] /c (added)", "[[junction]] /a (removed)"]);
     }
 }

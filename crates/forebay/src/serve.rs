@@ -1,5 +1,6 @@
 //! Running a tier: start, serve, stop cleanly.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
 use crate::admin::Admin;
 use crate::quantity::Size;
-use crate::reload::{Again, Live};
-use crate::settings::Settings;
+use crate::reload::{Again, Live, Reloading};
+use crate::settings::{JunctionSettings, Settings};
 use crate::signals::{Asked, Signals};
 use crate::wire_up::{Mount, Tier};
 use crate::{admin, boot_clock, client, wire_up};
@@ -54,35 +55,23 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
         Some(address) if settings.rpcbind => register(address.port()).await,
         _ => None,
     };
-    for junction in &settings.junctions {
-        info!(
-            path = %junction.path,
-            files = %junction.files,
-            directories = %junction.directories,
-            write = %junction.write,
-            "junction"
-        );
-        if junction.write == WritePolicy::Back {
-            warn!(
-                path = %junction.path,
-                journal = %settings.journal.dir.display(),
-                "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
-            );
-        }
-    }
+    settings.junctions.iter().for_each(|junction| tell_junction(junction, &settings.journal.dir));
     tell_what_was_left(&tier.admin.vfs.unflushed());
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");
     let s3_shown = s3.as_deref().unwrap_or("none");
     info!(nfs = shown, s3 = s3_shown, admin = %admin_address, cache = %settings.dir.display(), "serving");
     let (clock, dir) = (tier.namespace.clock().clone(), settings.dir.clone());
-    let mut live = Live {
-        vfs: tier.admin.vfs.clone(),
+    let live = Live {
+        admin: tier.admin.clone(),
         exports: tier.exports.clone(),
         keys: settings.s3.as_ref().map(|s3| s3.keys.clone()),
         settings,
     };
     let mut running = Running::start(tier);
+    let reloading = Reloading::start(live, again);
+    let reload = reloading.ask();
+    running.reloading = Some(reloading);
     let served = match running.mount().await {
         Ok(mount) => {
             if let Some(dir) = &mount {
@@ -97,7 +86,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
             let admin = running.admin.clone();
             let asked = |asked| match asked {
                 Asked::End => {}
-                Asked::Reload => live.reload(&again),
+                Asked::Reload => reload(),
                 Asked::Tell => tell_status(&admin),
             };
             running.until_signal(signals, attended, asked).await
@@ -109,6 +98,23 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
     }
     boot_clock::close(&dir, &clock);
     served
+}
+
+pub fn tell_junction(junction: &JunctionSettings, journal: &Path) {
+    info!(
+        path = %junction.path,
+        files = %junction.files,
+        directories = %junction.directories,
+        write = %junction.write,
+        "junction"
+    );
+    if junction.write == WritePolicy::Back {
+        warn!(
+            path = %junction.path,
+            journal = %journal.display(),
+            "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
+        );
+    }
 }
 
 async fn register(port: u16) -> Option<Registration> {
@@ -134,6 +140,7 @@ pub struct Running {
     vfs: Arc<Vfs>,
     admin: Arc<Admin>,
     looking: JoinHandle<()>,
+    reloading: Option<Reloading>,
 }
 
 impl Running {
@@ -148,6 +155,7 @@ impl Running {
             vfs: tier.admin.vfs.clone(),
             admin: tier.admin.clone(),
             looking: tokio::spawn(look_at_junctions(tier.namespace.clone())),
+            reloading: None,
             operator: tokio::spawn(admin::serve(tier.admin, tier.doors, stopped)),
             cache: tier.cache,
             namespace: tier.namespace,
@@ -204,6 +212,9 @@ impl Running {
     pub async fn stop(mut self) -> Result<()> {
         self.admin.phase.stops();
         self.looking.abort();
+        if let Some(reloading) = self.reloading.take() {
+            reloading.stop().await;
+        }
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount().await;
         }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use front_nfs::{Rule, Squash};
-use namespace::Freshness;
 use namespace::config::DIRECTORY_NAMES_MAX;
+use namespace::{Freshness, JunctionRules};
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
@@ -35,6 +35,8 @@ const DESCRIPTORS_RESERVED: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What is typed there can be typed otherwise while the tier runs.
+    pub from_file: bool,
     /// Holds blocks, metadata and the handle key.
     pub dir: PathBuf,
     pub cache: cache::Config,
@@ -74,6 +76,37 @@ pub struct JunctionSettings {
     pub write: WritePolicy,
     /// If it is written `back`.
     pub flush: FlushPolicy,
+}
+
+impl JunctionSettings {
+    pub fn rules(&self) -> JunctionRules {
+        JunctionRules {
+            files: self.files,
+            directories: self.directories,
+            negative_ttl: self.negative_ttl,
+            stale_if_error: self.stale_if_error,
+            directory_names_max: self.directory_names_max,
+        }
+    }
+
+    pub fn take_rules(&mut self, from: &JunctionSettings) {
+        self.files = from.files;
+        self.directories = from.directories;
+        self.negative_ttl = from.negative_ttl;
+        self.stale_if_error = from.stale_if_error;
+        self.directory_names_max = from.directory_names_max;
+    }
+
+    /// By the keys under which they are typed.
+    pub fn rules_by_name(&self) -> [(&'static str, String); 5] {
+        [
+            ("files", self.files.to_string()),
+            ("directories", self.directories.to_string()),
+            ("negative", format!("{:?}", self.negative_ttl)),
+            ("stale_if_error", format!("{:?}", self.stale_if_error)),
+            ("directory_names_max", self.directory_names_max.to_string()),
+        ]
+    }
 }
 
 /// The far storage of a junction.
@@ -143,29 +176,22 @@ impl Settings {
         }
         let journal = JournalSettings::build(file.journal, &dir, args.accept_journal_damage)?;
         let mut junctions = Vec::new();
-        for typed in file.junction {
-            let write = write.or(typed.write).unwrap_or_default().0;
-            junctions.push(JunctionSettings {
-                flush: back::flush_policy(&typed, write)?,
-                path: normal_path(&typed.path)?,
-                store: parse_origin(&typed.origin)?,
-                files: typed.files.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
-                directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
-                negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
-                stale_if_error: typed.stale_if_error.map(|span| span.0),
-                directory_names_max: names_max(typed.directory_names_max)?,
-                write,
-            });
+        let mut lines = Vec::new();
+        for typed in &file.junction {
+            let line = file.source.line_of(&typed.path);
+            junctions.push(junction(typed, write).map_err(|e| at_line(e, line.as_deref()))?);
+            lines.push(line);
         }
         for typed in &args.origin {
             junctions.push(JunctionSettings { write: write.unwrap_or_default().0, ..parse_junction(typed)? });
         }
-        check_places(&junctions)?;
+        check_places(&junctions, &lines)?;
         check_mount(args.mount.as_deref(), &junctions)?;
-        let exports = exports(file.nfs.export, &junctions)?;
+        let exports = exports(file.nfs.export, &file.source, &junctions)?;
         let paths: Vec<&str> = junctions.iter().map(|junction| junction.path.as_str()).collect();
         let s3 = S3Settings::build(file.s3, args.s3.map(|address| address.0), &paths)?;
         Ok(Settings {
+            from_file: !file.source.is_none(),
             dir,
             cache,
             journal,
@@ -175,7 +201,7 @@ impl Settings {
             nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
             rpcbind: file.nfs.rpcbind,
-            log: file.log,
+            log: file.log.map(|level| level.0),
             admin: AdminSettings {
                 listen: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT).0,
                 metrics: file.admin.metrics.map(|address| address.0),
@@ -213,6 +239,29 @@ impl Settings {
         };
         Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), &serve)? })
     }
+}
+
+fn junction(typed: &config::Junction, write: Option<config::Write>) -> Result<JunctionSettings> {
+    let write = write.or(typed.write).unwrap_or_default().0;
+    Ok(JunctionSettings {
+        flush: back::flush_policy(typed, write)?,
+        path: normal_path(typed.path.get_ref())?,
+        store: parse_origin(&typed.origin)?,
+        files: typed.files.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
+        directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
+        negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
+        stale_if_error: typed.stale_if_error.map(|span| span.0),
+        directory_names_max: names_max(typed.directory_names_max)?,
+        write,
+    })
+}
+
+/// Where it stands in the file, if it does.
+fn at_line(error: Error, line: Option<&str>) -> Error {
+    let Some(line) = line else { return error };
+    let told = error.to_string();
+    let why = told.strip_prefix("configuration: ").unwrap_or(&told);
+    Error::new(ErrorKind::Config, "configuration", format!("{line}: {why}"))
 }
 
 fn names_max(typed: Option<u64>) -> Result<u64> {
@@ -277,25 +326,27 @@ fn parse_origin(url: &str) -> Result<Store> {
     }
 }
 
-fn check_places(junctions: &[JunctionSettings]) -> Result<()> {
+/// `lines`: where those of the file stand, which come first.
+fn check_places(junctions: &[JunctionSettings], lines: &[Option<String>]) -> Result<()> {
     if junctions.is_empty() {
         return refuse(
             "nothing to serve; name an origin with --origin nfs://nas/export or in forebay.toml".into(),
         );
     }
     for (i, one) in junctions.iter().enumerate() {
-        for other in &junctions[i + 1..] {
+        for (at, other) in junctions.iter().enumerate().skip(i + 1) {
+            let wrong = |message: String| {
+                refuse(message).map_err(|e| at_line(e, lines.get(at).and_then(Option::as_deref)))
+            };
             let (outer, inner) = if one.path.len() <= other.path.len() { (one, other) } else { (other, one) };
             let (outer, inner) = (outer.path.as_str(), inner.path.as_str());
             if outer == inner {
-                return refuse(format!(
+                return wrong(format!(
                     "two origins for {outer}; give each a path of its own: --origin /a=URL --origin /b=URL"
                 ));
             }
             if outer == "/" || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/')) {
-                return refuse(format!(
-                    "{inner} lies inside {outer}; junctions must stand beside each other"
-                ));
+                return wrong(format!("{inner} lies inside {outer}; junctions must stand beside each other"));
             }
         }
     }
@@ -320,21 +371,25 @@ fn check_mount(mount: Option<&Path>, junctions: &[JunctionSettings]) -> Result<(
     Ok(())
 }
 
-fn exports(typed: Vec<config::Export>, junctions: &[JunctionSettings]) -> Result<Vec<ExportSettings>> {
+fn exports(
+    typed: Vec<config::Export>,
+    source: &config::Source,
+    junctions: &[JunctionSettings],
+) -> Result<Vec<ExportSettings>> {
     if typed.is_empty() {
         return Ok(vec![ExportSettings { junction: None, rule: Rule::default() }]);
     }
     let mut exports = Vec::new();
     for export in typed {
-        let junction = export.junction.as_deref().map(normal_path).transpose()?;
+        let line = export.junction.as_ref().and_then(|junction| source.line_of(junction));
+        let path = export.junction.as_ref().map(|junction| normal_path(junction.get_ref())).transpose();
+        let junction = path.map_err(|e| at_line(e, line.as_deref()))?;
         if let Some(path) = &junction
             && !junctions.iter().any(|j| j.path == *path)
         {
             let known: Vec<_> = junctions.iter().map(|j| j.path.as_str()).collect();
-            return refuse(format!(
-                "an export rule names {path}, but the junctions are {}",
-                known.join(", ")
-            ));
+            let message = format!("an export rule names {path}, but the junctions are {}", known.join(", "));
+            return refuse(message).map_err(|e| at_line(e, line.as_deref()));
         }
         let squash: Squash = export.squash.0;
         let rule = Rule {

@@ -20,6 +20,8 @@ pub struct Signals {
     interrupt: Signal,
     hangup: Signal,
     user: Signal,
+    /// Says nothing to us, and would end the process if it were not taken.
+    other: Signal,
 }
 
 impl Signals {
@@ -30,15 +32,19 @@ impl Signals {
             interrupt: of(SignalKind::interrupt())?,
             hangup: of(SignalKind::hangup())?,
             user: of(SignalKind::user_defined1())?,
+            other: of(SignalKind::user_defined2())?,
         })
     }
 
     pub async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::Reload,
-            _ = self.user.recv() => Asked::Tell,
+        loop {
+            return tokio::select! {
+                _ = self.terminate.recv() => Asked::End,
+                _ = self.interrupt.recv() => Asked::End,
+                _ = self.hangup.recv() => Asked::Reload,
+                _ = self.user.recv() => Asked::Tell,
+                _ = self.other.recv() => continue,
+            };
         }
     }
 }

@@ -4,7 +4,7 @@ use std::env::VarError;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -75,23 +75,10 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let cache = Cache::open(settings.cache.clone())?;
     cache.register(&mut registry);
 
-    let metadata = settings.dir.join("metadata");
+    let metadata = metadata_of(settings);
     let mut junctions = Vec::new();
     for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
-        let counted = Count::new(store, &junction.path, origin_metrics.clone());
-        let told = origin_metrics.limit_of(&junction.path);
-        let limited = Limit::told(counted, LimitConfig::default(), told);
-        let origin = Retry::new(limited, RetryConfig::default());
-        junctions.push(namespace::Junction {
-            path: junction.path.clone(),
-            origin,
-            files: junction.files,
-            directories: junction.directories,
-            negative_ttl: junction.negative_ttl,
-            stale_if_error: junction.stale_if_error,
-            directory_names_max: junction.directory_names_max,
-            changes: junction.write != WritePolicy::ReadOnly,
-        });
+        junctions.push(around(store, junction, &origin_metrics));
     }
 
     let namespace = Namespace::open_with_clock(
@@ -137,7 +124,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     }
     let mount = settings.mount.as_ref().map(|mount_point| {
         let (mount_point, source) = (mount_point.clone(), source_of(&namespace));
-        let config = front_fuse::Config { mount_point, source, ..Default::default() };
+        let writable = settings.from_file;
+        let config = front_fuse::Config { mount_point, source, writable, ..Default::default() };
         Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
     });
     if let Some(mount) = &mount {
@@ -149,7 +137,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         dir: std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone()),
         vfs,
         cache: cache.clone(),
-        registry,
+        registry: registry.into(),
         origin_metrics,
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         s3: s3.as_ref().map(s3_facts).transpose()?,
@@ -167,6 +155,40 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         },
     });
     Ok(Tier { cache, namespace, nfs, s3, mount, admin, doors, exports })
+}
+
+pub fn metadata_of(settings: &Settings) -> PathBuf {
+    settings.dir.join("metadata")
+}
+
+/// One more junction, whose origin is reached as at a start.
+pub async fn junction(
+    settings: &JunctionSettings,
+    metadata: &Path,
+    metrics: &OriginMetrics,
+) -> Result<namespace::Junction> {
+    let store = open_store(settings, metadata).await?;
+    Ok(around(store, settings, metrics))
+}
+
+/// What lies between a junction and its store.
+fn around(
+    store: Arc<dyn Origin>,
+    junction: &JunctionSettings,
+    metrics: &OriginMetrics,
+) -> namespace::Junction {
+    let counted = Count::new(store, &junction.path, metrics.clone());
+    let limited = Limit::told(counted, LimitConfig::default(), metrics.limit_of(&junction.path));
+    namespace::Junction {
+        path: junction.path.clone(),
+        origin: Retry::new(limited, RetryConfig::default()),
+        files: junction.files,
+        directories: junction.directories,
+        negative_ttl: junction.negative_ttl,
+        stale_if_error: junction.stale_if_error,
+        directory_names_max: junction.directory_names_max,
+        changes: junction.write != WritePolicy::ReadOnly,
+    }
 }
 
 /// Where the operator is listened for.
@@ -204,7 +226,7 @@ fn source_of(namespace: &Namespace) -> String {
 }
 
 /// Where anything is written `back`, or was by an earlier run: what that left is owed to its origin.
-fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
+pub fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
     let hook = match std::env::var("FOREBAY_CRASH_AT") {
         Ok(step) => Some(vfs::abort_at(&step)?),
         Err(VarError::NotPresent) => None,

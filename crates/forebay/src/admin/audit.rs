@@ -66,6 +66,7 @@ impl Drop for AuditLine {
             Who::User { uid, pid } => (format!("uid {uid}"), format!("pid {pid}")),
             Who::Holder { from } => ("admin.token".to_owned(), from.to_string()),
             Who::Anybody => ("anybody".to_owned(), "?".to_owned()),
+            Who::Signal => ("who may send signals".to_owned(), "a signal".to_owned()),
         };
         let (status, result) = match &self.outcome {
             Some((status, result)) => (Some(*status), result.as_str()),

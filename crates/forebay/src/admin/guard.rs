@@ -50,6 +50,8 @@ pub enum Who {
         from: SocketAddr,
     },
     Anybody,
+    /// Whoever may send this process one; who that was is not told.
+    Signal,
 }
 
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub fn flush_policy(typed: &config::Junction, write: WritePolicy) -> Result<Flus
         return refuse(format!(
             "{key} of the junction {} speaks of what is flushed later, and the junction is written {planned}; \
              set write = \"back\" there, or remove {key}",
-            typed.path
+            typed.path.get_ref()
         ));
     }
     let windows = typed.flush_windows.iter().flatten().map(|hours| hours.0);

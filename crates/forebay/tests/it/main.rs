@@ -15,6 +15,7 @@ mod objects;
 mod operator;
 mod overwritten;
 mod refused;
+mod reload;
 mod replaced;
 mod rpcbind;
 mod s3;

@@ -46,7 +46,9 @@ fn a_hangup_takes_in_what_can_change_and_names_what_cannot_and_no_other_signal_e
     send(Signal::PIPE);
     let config = dir.path().join("forebay.toml");
     let text = std::fs::read_to_string(&config).expect("read");
-    let changed = text.replace("clients = [\"*\"]", "clients = [\"192.0.2.1\"]").replace("4GiB", "5GiB");
+    let changed = text
+        .replace("clients = [\"*\"]", "clients = [\"192.0.2.1\"]")
+        .replace("size = \"4GiB\"", "inflight = \"64MiB\"\nsize = \"4GiB\"");
     std::fs::write(&config, format!("{changed}[[junction]\n")).expect("written");
     send(Signal::HUP);
     logged("SIGHUP: nothing is changed: configuration");
