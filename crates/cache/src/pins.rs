@@ -1,8 +1,8 @@
 //! Files that stay: nothing of them is evicted to make room. They are named by file, not by version: a newer version of a
 //! pinned file stays too.
 //!
-//! In `PINS` of the cache directory, an id in hexadecimal on each line. Written whole, under another name first; what cannot be
-//! read of it is left out, for the worst is that a file may leave.
+//! In `PINS` of the cache directory, an id in hexadecimal on each line, and a checksum on the last. Written whole, under another
+//! name first; what cannot be read of it is left out and told, for the worst is that a file may leave.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -15,6 +15,8 @@ use types::{Error, FileId, Result};
 use crate::Cache;
 
 const NAME: &str = "PINS";
+/// How the last line begins; a CRC-32C of all before it follows.
+const SUM: &str = "crc32c ";
 /// Of the quota: the rest is for what is not pinned.
 const PINNED_MAX_PERCENT: u64 = 80;
 /// Of the quota: above it room is made, down to a little below it.
@@ -35,12 +37,19 @@ pub(crate) fn load(dir: &Path) -> HashSet<FileId> {
             return HashSet::new();
         }
     };
-    let pins: HashSet<_> = text.lines().filter_map(id_of).collect();
-    let lost = text.lines().count().saturating_sub(pins.len());
-    if lost > 0 {
-        warn!("{lost} lines of {} name no file; pin them again", path.display());
+    if !is_whole(&text) {
+        warn!(
+            "{} is not what was written: some files may not be pinned any more; pin them again",
+            path.display()
+        );
     }
-    pins
+    text.lines().filter_map(id_of).collect()
+}
+
+fn is_whole(text: &str) -> bool {
+    let last = text.lines().last().unwrap_or_default();
+    let ids = text.strip_suffix('\n').and_then(|text| text.strip_suffix(last));
+    ids.is_some_and(|ids| last == format!("{SUM}{:08x}", crc32c::crc32c(ids.as_bytes())))
 }
 
 fn id_of(line: &str) -> Option<FileId> {
@@ -62,6 +71,8 @@ fn save(dir: &Path, pins: &HashSet<FileId>) -> std::io::Result<()> {
         }
         text.push('\n');
     }
+    let sum = crc32c::crc32c(text.as_bytes());
+    let _ = writeln!(text, "{SUM}{sum:08x}");
     let unfinished = dir.join("PINS.unfinished");
     let mut file = std::fs::File::create(&unfinished)?;
     std::io::Write::write_all(&mut file, text.as_bytes())?;
@@ -118,6 +129,13 @@ mod tests {
         assert_eq!(load(dir.path()), pins);
         let path = dir.path().join(NAME);
         let mut text = std::fs::read(&path).expect("read");
+        let is_told = |bytes: &[u8]| !is_whole(&String::from_utf8_lossy(bytes));
+        assert!(!is_told(&text));
+        for at in 0..text.len() {
+            let mut other = text.clone();
+            other[at] ^= 1;
+            assert!(is_told(&other) && is_told(&text[..at]), "byte {at}");
+        }
         text[3] = b'x';
         text.extend_from_slice(b"\xff\xfe half");
         std::fs::write(&path, text).expect("written");

@@ -418,6 +418,42 @@ mod tests {
         }
     }
 
+    /// FOREBAY_FLIPS=2000 tries so many; a few always.
+    #[test]
+    fn a_flipped_bit_of_what_is_known_of_objects_is_never_another_fact() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("facts");
+        let facts = Facts::open(&path).expect("opened");
+        (0..100).for_each(|n| facts.put(&node(n, 1), &known(u64::from(n), 100 + 10 * usize::from(n))));
+        facts.sync();
+        drop(facts);
+        let whole = std::fs::read(&path).expect("there");
+        let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
+        let flips = std::env::var("FOREBAY_FLIPS").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
+        let (mut seed, mut found) = (9_u64, 0);
+        for flip in 0..flips {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let at = used[(seed >> 24) as usize % used.len()];
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (flip % 8);
+            std::fs::write(&path, bytes).expect("written");
+            let facts = Facts::open(&path).expect("opened");
+            for n in 0..100 {
+                let fact = facts.get(&node(n, 1), false);
+                let right = known(u64::from(n), 100 + 10 * usize::from(n));
+                assert!(fact.is_none_or(|fact| fact == right), "byte {at}: another fact of {n}");
+            }
+            facts.put(&node(1, 2), &known(7, 1));
+            assert_eq!(facts.get(&node(1, 2), false), Some(known(7, 1)), "byte {at}: it takes nothing");
+            drop(facts);
+            let aside = dir.path().join("facts.damaged");
+            found += usize::from(aside.exists());
+            let _ = std::fs::remove_file(aside);
+        }
+        println!("{flips} flips: {found} found, {} in bytes that nobody reads", flips - found);
+        assert!(found > flips / 2, "{found} of {flips}");
+    }
+
     #[test]
     fn what_is_kept_in_memory_is_bounded_by_its_bytes() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -284,3 +284,35 @@ fn the_directory_may_vanish_while_running() {
     tier.check_all(&source, &new);
     tier.check_all(&source, &old);
 }
+
+/// FOREBAY_FLIPS=2000 tries so many, at rest and while it runs; a few always.
+#[test]
+fn a_flipped_bit_of_any_block_or_map_is_never_a_wrong_byte() {
+    let flips = std::env::var("FOREBAY_FLIPS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
+    let key = key(1, 1, 3 * BLOCK_SIZE + 4321);
+    let dir = filled(&key);
+    let (data, map) = files_of(dir.path(), &key);
+    let (mut random, mut fetched) = (Random(13), 0);
+    let mut tier = None;
+    for number in 0..flips {
+        let path = if number % 4 == 0 { &map } else { &data };
+        let at = random.below(fs::metadata(path).unwrap().len());
+        if number % 2 == 0 {
+            drop(tier.take());
+            flip(path, at);
+        } else {
+            // The one before is at work, and has read all of it.
+            std::thread::sleep(TICK);
+            flip(path, at);
+        }
+        let running =
+            tier.get_or_insert_with(|| Tier::open_with(dir.path(), |config| config.readahead_max = 0));
+        let source = TestSource::new();
+        let from = random.below(key.size);
+        running.check(&source, &key, ByteRange::new(from, (1 + random.below(9000)).min(key.size - from)));
+        running.check_all(&source, &key);
+        fetched += u64::from(source.bytes_read() > 0);
+    }
+    println!("{flips} flips: {fetched} found and fetched again");
+    assert!(fetched > flips / 4, "{fetched} of {flips}");
+}
