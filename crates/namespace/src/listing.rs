@@ -98,7 +98,7 @@ impl Namespace {
         }
         let generation = self.store.generation();
         self.ensure_listed(&node, ask).await?;
-        self.seen(dir).await;
+        self.seen(dir).await?;
         let mut stored = self.store.entries_after(dir, after, max.saturating_add(1))?;
         self.same_store(generation, dir)?;
         let eof = stored.len() <= max;
@@ -323,7 +323,7 @@ impl Namespace {
     pub async fn list_now(self: &Arc<Self>, dir: FileId) -> Result<Vec<(Bytes, Option<FileId>)>> {
         let (this, generation) = (self.clone(), self.store.generation());
         self.listing_flights.run(dir, Join::StartedAfterAsking, move || this.list(dir)).await?;
-        self.seen(dir).await;
+        self.seen(dir).await?;
         let mut all = Vec::new();
         let mut after = 0;
         loop {

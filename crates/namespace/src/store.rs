@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redb::{
@@ -56,7 +56,7 @@ const NAMES_MAX: usize = 1000;
 /// Batches that may wait for the committer. When it is full, callers wait: the origin is then asked slower.
 const QUEUE_MAX: usize = 256;
 /// Who waits for a commit looks this often whether the disk lets it happen at all.
-const LOOK: Duration = Duration::from_millis(250);
+pub const LOOK: Duration = Duration::from_millis(250);
 /// Changes that go into one commit at most; keeps a commit well under a second.
 const GROUP_MAX: usize = 50_000;
 
@@ -123,10 +123,17 @@ pub struct Committing(Option<(oneshot::Receiver<Result<()>>, Arc<Keeper>)>);
 impl Committing {
     /// While the disk takes nothing, an error that passes: what is to be committed keeps its place all the same.
     pub async fn wait(self) -> Result<()> {
+        self.wait_through(Duration::ZERO).await
+    }
+
+    /// The same, of who would rather wait for the disk for so long.
+    pub async fn wait_through(self, patience: Duration) -> Result<()> {
         let Some((mut durable, keeper)) = self.0 else { return Ok(()) };
+        let begun = Instant::now();
         loop {
             match tokio::time::timeout(LOOK, &mut durable).await {
                 Ok(done) => return done.map_err(|_| stopped())?,
+                Err(_) if begun.elapsed() < patience => {}
                 Err(_) => keeper.usable("store metadata")?,
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{Around, Changed, Copied, Identity, Object, Reference};
@@ -13,8 +14,12 @@ use crate::lookup::Single;
 use crate::node::{Node, Remembered};
 use crate::observe::{Asked, DETACHED, InOrder, Place};
 use crate::record::Record;
-use crate::store::{Change, NoteChange};
+use crate::store::{Change, LOOK, NoteChange};
 use crate::{Grafted, Namespace};
+
+/// A change that was made at the origin waits so long for a disk that takes nothing: its client could only be told that nobody
+/// knows. No others are begun meanwhile.
+const WAITS_FOR_THE_DISK: Duration = Duration::from_secs(300);
 
 /// What the origin told of a change of ours, and since when it was under way.
 pub struct Answer {
@@ -390,12 +395,17 @@ impl Namespace {
         Ok(changes)
     }
 
-    /// Wait until the store shows to its readers what was changed in `dir` before this call.
-    pub(crate) async fn seen(&self, dir: FileId) {
+    /// Wait until the store shows to its readers what was changed in `dir` before this call. An error that passes, where that
+    /// waits for the disk.
+    pub(crate) async fn seen(&self, dir: FileId) -> Result<()> {
         let unseen = self.ours().unseen(dir);
         if let Some(mut end) = unseen {
-            let _ = end.changed().await; // an error: the sender is gone
+            // It comes to an error at the end: the sender is gone.
+            while tokio::time::timeout(LOOK, end.changed()).await.is_err() {
+                self.store.usable()?;
+            }
         }
+        Ok(())
     }
 
     /// The root of a junction has an id of its own, which no identity leads to.
@@ -439,7 +449,7 @@ impl Namespace {
         let committed = self.store.begin_commit(changes).await;
         drop(order);
         let durable = match committed {
-            Ok(committed) => committed.wait().await,
+            Ok(committed) => committed.wait_through(WAITS_FOR_THE_DISK).await,
             Err(e) => Err(e),
         };
         durable.map_err(|e| Error::doubtful("remember", "what was changed", e))
