@@ -60,6 +60,8 @@ pub struct Admin {
     pub mount: Option<PathBuf>,
     /// Clients of the fronts that were cut short.
     pub offenders: Arc<Offenders>,
+    /// With files of the cache directory that were damaged, found at the start.
+    pub lost: Vec<String>,
     pub started: Instant,
     pub under_way: UnderWay,
     pub guard: Guard,

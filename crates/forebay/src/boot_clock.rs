@@ -3,7 +3,8 @@
 //! Ages of what is kept on the disk (when the origin vouched for a file, since when a change waits) must not depend on what
 //! was done to the wall clock since. So the first process writes down, beside the cache, what its time line was when the
 //! machine booted, and those after it go on from there. At another boot nothing but the wall clock tells how long the
-//! machine was off; where that is behind what was stamped already, nobody knows it, and the time line says so.
+//! machine was off; where that is behind what was stamped already, nobody knows it, and the time line says so. So it does
+//! where what was written down is gone or is not what was written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use types::{Error, Result, Timeline};
 
 const FILE: &str = "clock";
 
-/// What is kept, as one line of text: the boot, the time line at it, and the time line when this was written.
+/// What is kept, as one line of text: the boot, the time line at it, the time line when this was written, and a checksum of
+/// what is before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kept {
     boot: String,
@@ -24,7 +26,11 @@ struct Kept {
 
 impl Kept {
     fn decode(text: &str) -> Option<Kept> {
-        let mut words = text.trim_end().split(' ');
+        let (known, sum) = text.strip_suffix('\n')?.rsplit_once(' ')?;
+        if format!("{:08x}", crc32c::crc32c(known.as_bytes())) != sum {
+            return None;
+        }
+        let mut words = known.split(' ');
         let (boot, at_boot, written) = (words.next()?, words.next()?, words.next()?);
         let millis = |word: &str| word.parse().ok().map(Duration::from_millis);
         let kept = Kept { boot: boot.to_owned(), at_boot: millis(at_boot)?, written: millis(written)? };
@@ -32,17 +38,23 @@ impl Kept {
     }
 
     fn encode(&self) -> String {
-        format!("{} {} {}\n", self.boot, self.at_boot.as_millis(), self.written.as_millis())
+        let known = format!("{} {} {}", self.boot, self.at_boot.as_millis(), self.written.as_millis());
+        format!("{known} {:08x}\n", crc32c::crc32c(known.as_bytes()))
     }
 }
 
-pub fn open(dir: &Path) -> Result<Timeline> {
+/// `used`: a tier was here before, so that there must be something.
+pub fn open(dir: &Path, used: bool) -> Result<Timeline> {
     let path = dir.join(FILE);
     let kept = std::fs::read_to_string(&path).ok().and_then(|text| Kept::decode(&text));
+    let is_lost = kept.is_none() && (used || path.exists());
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim().to_owned();
     let timeline = line(kept.as_ref(), &boot, wall_clock());
-    if timeline.is_broken() {
+    let timeline = if is_lost { timeline.broken() } else { timeline };
+    if is_lost {
+        warn!("{} is gone or damaged; what is cached is asked for anew", path.display());
+    } else if timeline.is_broken() {
         warn!(
             "the clock of this machine is behind what was stamped before it was started; what is cached is asked for anew"
         );
@@ -90,7 +102,7 @@ mod tests {
     #[test]
     fn processes_of_one_boot_have_one_time_line_whatever_the_wall_clock_says() {
         let dir = tempfile::tempdir().unwrap();
-        let first = open(dir.path()).unwrap();
+        let first = open(dir.path(), false).unwrap();
         assert!(is_about(&first, wall_clock()) && !first.is_broken());
         close(dir.path(), &first);
         let kept = Kept::decode(&std::fs::read_to_string(dir.path().join(FILE)).unwrap()).unwrap();
@@ -98,6 +110,27 @@ mod tests {
             let again = line(Some(&kept), &kept.boot, wall);
             assert!(is_about(&again, first.now()) && !again.is_broken(), "{wall:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_gone_or_not_what_was_written_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        open(dir.path(), false).unwrap();
+        let path = dir.path().join(FILE);
+        let whole = std::fs::read(&path).unwrap();
+        assert!(!open(dir.path(), true).unwrap().is_broken());
+        for bit in 0..whole.len() * 8 {
+            let mut other = whole.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, other).unwrap();
+            assert!(open(dir.path(), false).unwrap().is_broken(), "bit {bit}");
+        }
+        for end in 0..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            assert!(open(dir.path(), false).unwrap().is_broken(), "cut to {end}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(open(dir.path(), true).unwrap().is_broken(), "it was there");
     }
 
     #[test]

@@ -40,13 +40,15 @@ impl Token {
         let failed = |e| Error::io("make the operator's token", path.display(), e);
         if let Ok(file) = File::open(&path) {
             let found = file.metadata().map_err(failed)?;
-            let mut text = String::new();
-            file.take(4096).read_to_string(&mut text).map_err(failed)?;
-            let is_whole = text.trim().len() == 2 * TOKEN_BYTES;
+            let mut bytes = Vec::new();
+            file.take(4096).read_to_end(&mut bytes).map_err(failed)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let is_whole = text.trim().len() == 2 * TOKEN_BYTES
+                && text.trim().bytes().all(|digit| digit.is_ascii_hexdigit());
             if found.mode() & 0o077 == 0 && found.uid() == own_uid() && is_whole {
                 return Ok(Token(text.trim().to_owned()));
             }
-            warn!("{} could be read by others, or is cut: another token is made", path.display());
+            warn!("{} could be read by others, or is damaged: another token is made", path.display());
         }
         let mut random = [0; TOKEN_BYTES];
         File::open("/dev/urandom").and_then(|mut from| from.read_exact(&mut random)).map_err(failed)?;
@@ -217,6 +219,11 @@ mod tests {
         let path = Token::path(dir.path());
         assert_eq!(path.metadata().expect("there").mode() & 0o777, 0o600);
         assert!(!first.is("") && !first.is(&first.0[1..]) && !first.is(&"0".repeat(64)));
+        for damaged in [&b""[..], &[b'0'; 63], &[b'g'; 64], &[0xff; 64]] {
+            std::fs::write(&path, damaged).expect("written");
+            assert!(Token::of(dir.path()).expect("made").0.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        }
+        let first = Token::of(dir.path()).expect("read");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("set");
         assert!(!Token::of(dir.path()).expect("made").is(&first.0));
         assert_eq!(path.metadata().expect("there").mode() & 0o777, 0o600);

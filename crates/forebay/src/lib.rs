@@ -13,6 +13,7 @@ mod deferred;
 pub mod demo;
 mod door;
 mod dropped;
+mod handle_key;
 mod junction_up;
 mod local_time;
 mod nas;

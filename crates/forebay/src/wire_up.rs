@@ -1,9 +1,7 @@
 //! The whole stack, built bottom-up. This is the only file that names concrete parts of every layer.
 
 use std::env::VarError;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +25,7 @@ use crate::boot_clock;
 use crate::database_up::DatabaseUp;
 use crate::deferred::{Deferred, Far};
 use crate::door::{self, Door, Token};
+use crate::handle_key::{self, Key};
 use crate::junction_up::JunctionUp;
 use crate::local_time;
 use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings, Store};
@@ -76,6 +75,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     cache.register(&mut registry);
 
     let metadata = metadata_of(settings);
+    let used = metadata.exists();
     let mut junctions = Vec::new();
     for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
         junctions.push(around(store, junction, &origin_metrics));
@@ -88,7 +88,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
             ..Default::default()
         },
         junctions,
-        boot_clock::open(&settings.dir)?,
+        boot_clock::open(&settings.dir, used)?,
     )?;
     namespace.register(&mut registry);
     namespace.look_at_roots();
@@ -107,8 +107,13 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     registry.register_collector(Box::new(DatabaseUp(vfs.clone())));
 
     let exports = export_rules(&settings.exports, &vfs)?;
+    let mut lost = Vec::new();
     let nfs = match settings.nfs {
-        Some(listen) => Some(nfs_server(listen, settings, exports.clone(), &common, &vfs).await?),
+        Some(listen) => {
+            let (key, lost_handles) = handle_key::of(&settings.dir, used)?;
+            lost.extend(lost_handles);
+            Some(nfs_server(listen, settings, key, exports.clone(), &common, &vfs).await?)
+        }
         None => None,
     };
     let exports = nfs.as_ref().map(|_| exports);
@@ -146,6 +151,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         started: Instant::now(),
         under_way: Default::default(),
         phase: Default::default(),
+        lost,
         guard: Guard {
             own_uid: door::own_uid(),
             token: Token::of(&settings.dir)?,
@@ -277,13 +283,14 @@ fn connections_max(settings: &Settings, wanted: usize) -> usize {
 async fn nfs_server(
     listen: SocketAddr,
     settings: &Settings,
+    handle_key: Key,
     exports: ExportRules,
     common: &Common,
     vfs: &Arc<Vfs>,
 ) -> Result<NfsServer> {
     let config = front_nfs::Config {
         listen,
-        handle_key: handle_key(&settings.dir)?,
+        handle_key,
         exports,
         common: common.clone(),
         connections_max: connections_max(settings, front_nfs::Config::default().connections_max),
@@ -372,29 +379,4 @@ pub fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules
         Ok(front_nfs::Rule { junction, ..export.rule.clone() })
     });
     Ok(ExportRules::new(rules.collect::<Result<_>>()?))
-}
-
-/// The secret that signs handles; made at the first start, readable by us alone.
-fn handle_key(dir: &Path) -> Result<[u8; 16]> {
-    let path = dir.join("handle.key");
-    let failed = |e| Error::io("make the handle key", path.display(), e);
-    let mut key = [0; 16];
-    if let Ok(known) = std::fs::read(&path) {
-        return known.try_into().map_err(|_| {
-            let message = format!("{} is not 16 bytes; remove it (clients must mount again)", path.display());
-            Error::new(ErrorKind::Config, "handle key:", message)
-        });
-    }
-    std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
-    let mut options = std::fs::OpenOptions::new();
-    // Whole or not at all: a crash must not leave half a key.
-    let unfinished = path.with_extension("unfinished");
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished);
-    file.and_then(|mut file| {
-        std::io::Write::write_all(&mut file, &key)?;
-        file.sync_all()?;
-        std::fs::rename(&unfinished, &path)
-    })
-    .map_err(failed)?;
-    Ok(key)
 }

@@ -53,6 +53,7 @@ pub fn status(admin: &Admin) -> Value {
             "evicted_bytes": metrics.evicted_bytes.get(),
             "corrupt_blocks": metrics.corrupt_blocks.get(),
         },
+        "lost": admin.lost,
         "metadata": { "trouble": metadata_trouble, "lost": metadata_lost },
         "journal": journal(&unflushed),
         "nfs": admin.nfs.as_ref().map(|nfs| {

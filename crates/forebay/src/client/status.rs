@@ -90,6 +90,7 @@ fn all_told(status: &Value) -> Vec<String> {
     if let Some(lost) = status["metadata"]["lost"].as_str() {
         lines.push(format!("ALARM     {lost}"));
     }
+    lines.extend(array(&status["lost"]).iter().map(|lost| format!("ALARM     {}", text(lost))));
     lines.extend(journal(&status["journal"]));
     for one in array(&status["junctions"]) {
         lines.extend(junction(one));

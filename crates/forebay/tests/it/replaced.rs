@@ -54,10 +54,10 @@ enum When {
 }
 
 /// A client of the tier.
-struct Client(Arc<NfsOrigin>);
+pub struct Client(pub Arc<NfsOrigin>);
 
 impl Client {
-    async fn of(tier: &Tier) -> Client {
+    pub async fn of(tier: &Tier) -> Client {
         let begun = Instant::now();
         loop {
             match connect(tier.nfs_port).await {
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Tried again while the answer is that it is to be tried again, as clients do.
-    async fn find(&self, path: &str) -> types::Result<Object> {
+    pub async fn find(&self, path: &str) -> types::Result<Object> {
         let begun = Instant::now();
         loop {
             match self.find_once(path).await {
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    async fn find_once(&self, path: &str) -> types::Result<Object> {
+    pub async fn find_once(&self, path: &str) -> types::Result<Object> {
         let mut found = self.0.root().await?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             found = self.0.lookup(&found.reference, &named(name)).await?;
@@ -88,12 +88,12 @@ impl Client {
         Ok(found)
     }
 
-    async fn change(&self, change: Change) {
+    pub async fn change(&self, change: Change) {
         let what = format!("{change:?}");
         self.0.change(&change).await.unwrap_or_else(|e| panic!("{what}: {e}"));
     }
 
-    async fn make(&self, path: &str, bytes: &[u8]) {
+    pub async fn make(&self, path: &str, bytes: &[u8]) {
         let (dir, name) = path.rsplit_once('/').expect("absolute");
         let dir = self.find(dir).await.expect("there").reference;
         let (how, set) = (CreateHow::Guarded, SetAttr { mode: Some(0o644), ..SetAttr::default() });
@@ -102,17 +102,17 @@ impl Client {
         self.write(&made, bytes).await;
     }
 
-    async fn write(&self, file: &Object, bytes: &[u8]) {
+    pub async fn write(&self, file: &Object, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         self.0.write(&file.reference, 0, bytes, Stability::FileSync).await.expect("written");
     }
 
-    async fn read(&self, path: &str) -> types::Result<Bytes> {
+    pub async fn read(&self, path: &str) -> types::Result<Bytes> {
         let file = self.find(path).await?;
         self.0.read(&file.reference, file.version, ByteRange::new(0, file.attr.size)).await
     }
 
-    async fn names(&self, path: &str) -> Vec<String> {
+    pub async fn names(&self, path: &str) -> Vec<String> {
         let dir = self.find(path).await.expect("there").reference;
         let (mut names, mut cursor) = (Vec::new(), DirCursor::default());
         loop {
@@ -130,7 +130,7 @@ impl Client {
     }
 }
 
-fn named(name: &str) -> Name {
+pub fn named(name: &str) -> Name {
     Name::new(name.as_bytes().to_vec()).expect("a good name")
 }
 
