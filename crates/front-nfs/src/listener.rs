@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fair::{Admission, Group, Limits, Offence, Slot, Slots};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
@@ -70,7 +69,7 @@ impl NfsServer {
             match accepted {
                 Ok((stream, peer)) => {
                     let Some((slot, is_admitted)) = self.admit(peer) else { continue };
-                    prepare(&stream);
+                    send::prepare(&stream);
                     let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     tokio::spawn(async move {
                         shared.metrics.connections.inc();
@@ -132,14 +131,5 @@ fn group(config: &Config, export: Option<u64>) -> Group {
         None => Group { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
         Some(id) if config.exports.count() > 1 => Group { id, max: all - all / 4 },
         Some(id) => Group { id, max: all },
-    }
-}
-
-fn prepare(stream: &TcpStream) {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
-    let socket = SockRef::from(stream);
-    if let Err(e) = socket.set_tcp_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive)) {
-        debug!("set socket options: {e}");
     }
 }

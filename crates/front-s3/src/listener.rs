@@ -9,7 +9,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::service::S3Service;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -102,7 +101,7 @@ impl S3Server {
             match accepted {
                 Ok((stream, address)) => {
                     let Some(peer) = self.admit(address) else { continue };
-                    prepare(&stream);
+                    send::prepare(&stream);
                     let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     let (protocol, tls) = (protocol.clone(), self.tls.clone());
                     tokio::spawn(async move {
@@ -236,14 +235,5 @@ async fn by_hyper(
     };
     if let Err(e) = ended {
         debug!("connection dropped: {e}");
-    }
-}
-
-fn prepare(stream: &TcpStream) {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
-    let socket = SockRef::from(stream);
-    if let Err(e) = socket.set_tcp_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive)) {
-        debug!("set socket options: {e}");
     }
 }

@@ -3,17 +3,35 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fair::{Pace, Patience};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vfs::{Extent, Piece};
 
 /// Pieces handed to one system call.
 pub const SLICES_MAX: usize = 64;
+
+/// What the kernel holds of one connection that was not sent yet, in bytes. Without a bound a client that reads nothing makes it
+/// keep megabytes for each of its connections, and where TCP as a whole is short of memory all connections are slow. What is on
+/// its way is not counted: a long line is filled as before.
+const UNSENT_MAX: u32 = 512 << 10;
+
+/// For a connection that was accepted.
+pub fn prepare(stream: &TcpStream) {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    let socket = SockRef::from(stream);
+    let set = socket.set_tcp_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive));
+    if let Err(e) = set.and_then(|()| socket.set_tcp_notsent_lowat(UNSENT_MAX)) {
+        tracing::debug!("set socket options: {e}");
+    }
+}
 
 /// All of them, in order, as long as the other end takes them at a pace that `patience` allows; else it is `TimedOut`. After
 /// an error nobody can say how much was sent: the connection is over.
@@ -129,5 +147,38 @@ async fn patiently(
             pace.took(written);
             Ok(written)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What the kernel takes of a connection whose other end reads nothing, in bytes.
+    async fn taken(prepared: bool) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        client.set_recv_buffer_size(4096).unwrap();
+        client.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        if prepared {
+            prepare(&stream);
+        }
+        let (bytes, mut taken) = (vec![0; 64 << 10], 0);
+        while let Ok(Ok(())) = tokio::time::timeout(Duration::from_millis(200), stream.writable()).await {
+            taken += stream.try_write(&bytes).unwrap_or(0);
+        }
+        taken
+    }
+
+    #[tokio::test]
+    async fn the_kernel_keeps_less_than_a_mebibyte_for_who_reads_nothing() {
+        let most = (1 << 20) + (64 << 10);
+        assert!(taken(false).await > most, "it would keep more");
+        let taken = taken(true).await;
+        assert!(taken > 64 << 10 && taken < most, "{taken}");
     }
 }
