@@ -37,7 +37,9 @@ def mount(forebay, origin, base, name, user):
                                 "--cache-size", "8GiB", "--admin", "127.0.0.1:0", "--json"],
                                stdout=subprocess.PIPE, text=True)
     admin = json.loads(process.stdout.readline())["admin"]
-    subprocess.run([forebay, "warm", "/file", "--admin", admin, "--json"], check=True, stdout=subprocess.DEVNULL)
+    # The tier's own user needs no token; by TCP anybody else does.
+    door = os.path.join(cache, "admin.sock")
+    subprocess.run([*user, forebay, "warm", "/file", "--admin", door, "--json"], check=True, stdout=subprocess.DEVNULL)
     return process, os.path.join(mnt, "file"), admin
 
 

@@ -2,11 +2,12 @@
 """Warm NFS against nfs-ganesha's VFS export of the same files, by the same client (forebay bench load).
 
     scripts/measure-nfs.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--mib 512] [--only NAME]
-                           [--congestion reno]
+                           [--congestion reno] [--against OTHER-BUILD]
 
 Needs root and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; all of it runs in namespaces of its own. Each round
 measures every load on both servers, one after the other, so that noise meets both alike; printed are medians, and the
-median and range of the ratios of single rounds. CPU is the server process's, user and system. The files are in the page
+median and range of the ratios of single rounds. With --against another build of Forebay stands in ganesha's place: what a
+change costs or gains. CPU is the server process's, user and system. The files are in the page
 cache for both. READs are of 1 MiB at most, in the rows "by 128 KiB" of that: what Linux asks for behind its default read-ahead.
 Congestion control is reno, which does not pace (cubic, Debian's, may not be chosen in a namespace unless the machine allows it).
 """
@@ -80,6 +81,13 @@ def run(forebay, url, export, data, name, load):
     return values["rate"], values["touches"]
 
 
+def serve(forebay, base, export, port):
+    command = [forebay, "serve", "--origin", f"file://{export}", "--cache", f"{base}/cache-{port}", "--cache-size", "8GiB",
+               "--nfs", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
+    tier = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{base}/tier-{port}.log", "w"))
+    return tier, f"nfs://127.0.0.1:{port}/?mountport={port}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--forebay", default="target/release/forebay")
@@ -87,6 +95,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--only", default="")
+    parser.add_argument("--against", help="an earlier forebay, in the place of ganesha")
     parser.add_argument("--congestion", default="reno", choices=["reno", "cubic", "bbr"])
     args = parser.parse_args()
     if INSIDE not in os.environ:
@@ -97,17 +106,20 @@ def main():
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
     export = base + "/export"
     os.makedirs(export)
-    processes, theirs = ganesha(base, export)
+    processes, theirs = ([], None) if args.against else ganesha(base, export)
     chosen = {name: load for name, load in loads(args.mib).items() if args.only in name}
     for data, load in chosen.values():
         bench(args.forebay, data, load, "--target", export)
-    tier = subprocess.Popen([args.forebay, "serve", "--origin", f"file://{export}", "--cache", base + "/cache",
-                             "--cache-size", "8GiB", "--nfs", f"127.0.0.1:{TIER}", "--admin", "127.0.0.1:0"],
-                            stdout=subprocess.DEVNULL, stderr=open(base + "/tier.log", "w"))
-    ours = f"nfs://127.0.0.1:{TIER}/?mountport={TIER}"
-    servers = {"ganesha": (theirs, processes[1].pid), "forebay": (ours, tier.pid)}
+    tier, ours = serve(args.forebay, base, export, TIER)
+    if args.against:
+        other, theirs = serve(args.against, base, export, TIER + 1)
+        processes, name = [other], "before"
+        servers = {name: (theirs, other.pid), "forebay": (ours, tier.pid)}
+    else:
+        name = "ganesha"
+        servers = {name: (theirs, processes[1].pid), "forebay": (ours, tier.pid)}
     time.sleep(3)
-    print(f"{'load':38} {'ganesha':>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
+    print(f"{'load':38} {name:>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
     try:
         for name, (data, load) in chosen.items():
             for url, _ in servers.values():  # warm
@@ -131,7 +143,8 @@ def report(name, load, seen, mib):
     in_bytes = "1 MiB" in name or "64 KiB" in name
     which = 0 if in_bytes else 1
     rates = {server: [values[which] for values in all] for server, all in seen.items()}
-    ratios = [f / g for f, g in zip(rates["forebay"], rates["ganesha"])]
+    other = next(server for server in seen if server != "forebay")
+    ratios = [f / g for f, g in zip(rates["forebay"], rates[other])]
     middle = {server: statistics.median(values) for server, values in rates.items()}
     option = dict(zip(load, load[1:]))
     nodes = int(option.get("--nodes", 1))
@@ -145,9 +158,9 @@ def report(name, load, seen, mib):
     scale = 1 if in_bytes else 1e6
     cpu = {server: statistics.median(v[2] for v in all) / volume * scale for server, all in seen.items()}
     unit = "MiB/s" if in_bytes else "/s"
-    print(f"{name:38} {middle['ganesha']:>8.0f} {unit:3} {middle['forebay']:>8.0f} {unit:3}"
+    print(f"{name:38} {middle[other]:>8.0f} {unit:3} {middle['forebay']:>8.0f} {unit:3}"
           f" {statistics.median(ratios):>7.2f} {min(ratios):>6.2f}-{max(ratios):<6.2f}"
-          f"  {cpu['ganesha']:.3g} / {cpu['forebay']:.3g}, {cpu['forebay'] / max(cpu['ganesha'], 1e-9):.2f}", flush=True)
+          f"  {cpu[other]:.3g} / {cpu['forebay']:.3g}, {cpu['forebay'] / max(cpu[other], 1e-9):.2f}", flush=True)
 
 
 main()

@@ -2,14 +2,15 @@
 """Warm GETs by S3 against nginx and MinIO: the same bytes, the same client, in turns.
 
     scripts/measure-s3.py [--forebay target/release/forebay] [--minio PATH] [--dir DIR] [--sizes 10M,1M,64k] [--rounds 5]
-                          [--seconds 5] [--connections 8] [--client wrk|discard] [--unpinned]
+                          [--seconds 5] [--connections 8] [--client wrk|discard] [--unpinned] [--against OTHER-BUILD]
 
 Needs nginx and wrk (Debian). For each size some objects that fill --mib MiB (all in the page cache); a client with one thread
 asks for one after the other over connections that stay open. Of Forebay and MinIO by presigned URLs, of nginx (one worker,
 sendfile) as plain files. The client is wrk below 1 MiB, and for larger ones this script, which has the kernel discard the
 bytes (MSG_TRUNC): wrk copies them, and is slower at that than the servers here. The server has one processor and the client
 the other; --unpinned: the kernel decides. Printed for each server: MiB/s, requests/s, its processor seconds for each GiB,
-medians over the rounds; and the ratios of each round, their medians and ranges.
+medians over the rounds; and the ratios of each round, their medians and ranges. With --against another build of Forebay stands
+in the place of nginx and MinIO: what a change costs or gains.
 """
 import argparse, ctypes, hashlib, http.client, json, os, re, selectors, shutil, socket, statistics, subprocess, tempfile, time
 
@@ -96,11 +97,11 @@ def minio(args, base):
     return Server("minio", port, start(args, base, command, env), True)
 
 
-def forebay(args, base):
+def forebay(args, base, name, program):
     port = free_port()
-    with open(base + "/forebay.toml", "w") as file:
+    with open(f"{base}/{name}.toml", "w") as file:
         file.write(f"""[cache]
-dir = "{base}/cache"
+dir = "{base}/cache-{name}"
 [nfs]
 listen = "127.0.0.1:0"
 [admin]
@@ -116,8 +117,18 @@ path = "/"
 origin = "file://{base}/tree"
 write = "read-only"
 """)
-    command = [args.forebay, "serve", "--config", base + "/forebay.toml"]
-    return Server("forebay", port, start(args, base, command), True)
+    command = [program, "serve", "--config", f"{base}/{name}.toml"]
+    return Server(name, port, start(args, base, command), True)
+
+
+def put_into_minio(base, server):
+    host = f"127.0.0.1:{server.port}"
+    for name in os.listdir(f"{base}/tree/{BUCKET}"):
+        connection = http.client.HTTPConnection(host)
+        connection.request("PUT", sign("PUT", host, f"/{BUCKET}/{name}", KEY, SECRET),
+                           open(f"{base}/tree/{BUCKET}/{name}", "rb").read())
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
 
 
 def wrk(args, base, server, paths):
@@ -214,6 +225,7 @@ def main():
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--client", choices=["wrk", "discard"])
     parser.add_argument("--unpinned", action="store_true")
+    parser.add_argument("--against", help="an earlier forebay, in the place of the others")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-s3-", dir=args.dir)
     os.chmod(base, 0o755)
@@ -228,16 +240,16 @@ def main():
                 sums[f"{size_name}-{n:05}"] = hashlib.sha256(body).digest()
                 with open(f"{base}/tree/{BUCKET}/{size_name}-{n:05}", "wb") as file:
                     file.write(body)
-        servers = [nginx(args, base), minio(args, base), forebay(args, base)]
+        if args.against:
+            servers = [forebay(args, base, "before", args.against)]
+        else:
+            servers = [nginx(args, base), minio(args, base)]
+        others = [server.name for server in servers]
+        servers.append(forebay(args, base, "forebay", args.forebay))
         for server in servers:
             up(server.port)
-        host = f"127.0.0.1:{servers[1].port}"
-        for name in os.listdir(f"{base}/tree/{BUCKET}"):
-            connection = http.client.HTTPConnection(host)
-            connection.request("PUT", sign("PUT", host, f"/{BUCKET}/{name}", KEY, SECRET),
-                               open(f"{base}/tree/{BUCKET}/{name}", "rb").read())
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
+        if not args.against:
+            put_into_minio(base, servers[1])
         for size_name, (size, sums) in sizes.items():
             for server in servers:  # warm, and the same bytes
                 for path, wanted in zip(server.paths(sums), sums.values()):
@@ -250,7 +262,7 @@ def main():
             for name, told in rounds.items():
                 print(f"{size_name:>4} {name:8} " + ", ".join(
                     f"{key} {statistics.median(it[key] for it in told):.3f}" for key in told[0]), flush=True)
-            for other in ("nginx", "minio"):
+            for other in others:
                 for key in ("MiB/s", "requests/s", "CPU-s/GiB"):
                     ratios = [a[key] / b[key] for a, b in zip(rounds["forebay"], rounds[other])]
                     print(f"{size_name:>4} forebay/{other} {key}: {statistics.median(ratios):.3f}"
