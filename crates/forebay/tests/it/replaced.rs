@@ -257,10 +257,11 @@ async fn replaced(place: &mut dyn Place, when: When) {
     for nothing in ["operations", "refused"] {
         assert_eq!(status["journal"][nothing], 0, "{nothing}: {:#}", status["journal"]);
     }
-    // What was on its way at that very moment may look like another's at an object store: both stay then, and it is said.
+    // What was on its way at that very moment may look like another's at a store whose names are good in either: both stay
+    // then, and it is said. That nothing is lost by it, a tier that has never seen any of it shows below.
     let conflicts = status["journal"]["conflicts"].as_u64().expect("told");
     let may_be_beside = when == When::InAFlush && place.may_have_strays();
-    assert!(conflicts == 0 || may_be_beside && conflicts == 1, "{:#}", status["journal"]);
+    assert!(conflicts == 0 || may_be_beside, "{:#}", status["journal"]);
     if conflicts == 0 {
         shows_all(&tier, more).await;
     }
