@@ -47,15 +47,15 @@ impl Vfs {
             Error::new(ErrorKind::Busy, "take away the junction", path)
                 .with_source(std::io::Error::other(why))
         };
-        let owes = |bytes| {
+        let has_dirty = |bytes| {
             stays(format!(
                 "its origin does not have yet what was acknowledged here ({bytes} bytes of data); run forebay flush \
                  --wait {path}, then send SIGHUP again"
             ))
         };
         // Before anybody has to wait.
-        if let Some(bytes) = self.owed(id).await? {
-            return Err(owes(bytes));
+        if let Some(bytes) = self.dirty_bytes(id).await? {
+            return Err(has_dirty(bytes));
         }
         let closed = self.leaving.close(id, ENDING).await;
         let closed = closed.ok_or_else(|| stays("changes of it are under way".into()))?;
@@ -64,16 +64,16 @@ impl Vfs {
                 "{bytes} bytes that clients wrote to it are not stored at its origin yet"
             )));
         }
-        if let Some(bytes) = self.owed(id).await? {
-            return Err(owes(bytes));
+        if let Some(bytes) = self.dirty_bytes(id).await? {
+            return Err(has_dirty(bytes));
         }
         self.namespace.ungraft(path)?;
-        closed.has_gone();
+        closed.take_away();
         Ok(())
     }
 
     /// Of what is written `back`: bytes of the operations that the origin does not have. `None`: it has all.
-    async fn owed(&self, junction: JunctionId) -> Result<Option<u64>> {
+    async fn dirty_bytes(&self, junction: JunctionId) -> Result<Option<u64>> {
         let Some(back) = self.back.get() else { return Ok(None) };
         // What is shown but not synced yet is given to the flush by this.
         if let Some(last) = back.last_recorded() {

@@ -121,7 +121,8 @@ impl Leaving {
 }
 
 impl Closed {
-    pub fn has_gone(self) {
+    /// It is not served any more.
+    pub fn take_away(self) {
         self.leaving.state().gone.insert(self.junction);
     }
 }
@@ -181,7 +182,7 @@ mod tests {
         drop(closed);
         comer.await.expect("ends").expect("it stays after all");
         let closed = leaving.close(ONE, Duration::ZERO).await.expect("closed");
-        closed.has_gone();
+        closed.take_away();
         assert!(leaving.enter(ONE).await.is_err() && leaving.stays(ONE).await.is_err());
         leaving.comes(ONE);
         assert!(leaving.enter(ONE).await.is_ok() && !leaving.any.load(Ordering::Relaxed));

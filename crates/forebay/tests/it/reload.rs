@@ -251,7 +251,7 @@ fn what_was_written_back_is_never_lost_by_a_removal_and_a_first_junction_of_it_o
     assert_eq!(listed(&line, "changed"), ["[[junction]] /two (removed)"], "{line:#}");
     bed.serves_no("two");
     assert_eq!(fs::read(bed.at("two/plan")).expect("at the origin"), b"not at the origin");
-    // The journal owes nothing to a junction that is not there: the next start would refuse it.
+    // The journal has no changes of a junction that is not there: the next start would refuse it.
     bed.tier.kill_nine();
     let _ = Command::new("umount").arg("-l").arg(bed.at("mnt")).status();
     bed.tier.start_again();

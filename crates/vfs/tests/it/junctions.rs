@@ -172,7 +172,7 @@ async fn a_junction_written_back_comes_to_a_tier_without_a_journal_and_goes_when
     assert_eq!(kind(t.read(file).await), Some(ErrorKind::Stale));
     assert!(t.vfs.unflushed().junctions.is_empty());
 
-    // A start would refuse a journal that holds what a junction is owed that is not there.
+    // A start would refuse a journal with changes of a junction that is not there.
     let t = t.after_a_crash().await;
     assert_eq!(kind(t.id("/b").await), Some(ErrorKind::NotFound));
     t.vfs.add_junction(new(&far, WritePolicy::Back, NEVER)).await.expect("it comes again");
@@ -214,7 +214,7 @@ async fn who_writes_while_a_junction_goes_is_told_or_has_written() {
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(200)).await;
-        // Written back it may be owed something at any moment; it does not go then.
+        // Written back it may have dirty data at any moment; it does not go then.
         while t.vfs.remove_junction("/b").await.is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
