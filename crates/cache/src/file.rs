@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
@@ -57,6 +58,8 @@ struct State {
     punch_at: u64,
     /// When we changed the data file last, by its own timestamp; another one means that somebody else did.
     left: Option<SystemTime>,
+    /// When `left` was last compared with the file's timestamp, by the coarse clock from which the kernel takes timestamps.
+    compared: Option<Timespec>,
 }
 
 /// What a read found.
@@ -289,12 +292,20 @@ impl CachedFile {
         Ok(Some(ReadBack::Bytes(bytes.slice(start..start + range.length as usize))))
     }
 
-    /// By the file's own time: what was checked before somebody else wrote into it is to be checked again. While blocks
-    /// arrive the time is ours.
+    /// Compares the file's timestamp with the one that we left: blocks that were checked before somebody else wrote into the
+    /// file must be checked again. While blocks arrive the timestamp is ours.
+    ///
+    /// Once in each tick of the kernel's clock (10 ms at most), since timestamps are no finer and the system call is a
+    /// twentieth of a read of 4 KiB.
     fn notice_strangers(&self, state: &mut State) {
         if !state.flights.is_empty() {
             return;
         }
+        let now = Some(clock_gettime(ClockId::MonotonicCoarse));
+        if state.compared == now {
+            return;
+        }
+        state.compared = now;
         let changed = changed_at(&self.data);
         if state.left != changed {
             state.left = changed;
