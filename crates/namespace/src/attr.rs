@@ -29,12 +29,13 @@ impl Namespace {
             }
             Err(e) => return Err(e),
         };
-        let junction = &*self.junction(node.junction())?;
-        let rule = junction.rule_for(&node);
+        // Every call comes here: without a reference of its own to the junction, whose count all cores would change.
+        let rule = self.grafts.load().junction(node.junction())?.rule_for(&node);
         if self.is_known_fresh(&node, rule, ask) {
             self.metrics.hits.inc();
             return Ok(node);
         }
+        let junction = &*self.junction(node.junction())?;
         if junction.is_failing() && self.may_serve_stale(junction, &node) {
             if junction.may_probe(self.clock.now_ms()) {
                 self.start_refresh(id);

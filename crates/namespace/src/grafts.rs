@@ -26,6 +26,11 @@ impl Grafts {
         Ok(Grafts { junctions, virtual_tree, gone: HashSet::new() })
     }
 
+    /// `Stale` of an object of a junction that is no longer configured: its handles name nothing here.
+    pub fn junction(&self, id: JunctionId) -> Result<&Arc<Grafted>> {
+        self.junctions.get(&id).ok_or_else(|| Error::new(ErrorKind::Stale, "find junction", id))
+    }
+
     pub fn at(&self, path: &str) -> Option<Arc<Grafted>> {
         self.junctions.values().find(|junction| junction.rules.path == path).cloned()
     }

@@ -238,7 +238,8 @@ impl Namespace {
 
     /// The origin and the reference under which it knows this object now.
     pub fn origin_of(&self, node: &Node) -> Result<(Arc<dyn Origin>, Reference)> {
-        Ok((self.junction(node.junction())?.rules.origin.clone(), node.record.reference.clone()))
+        let origin = self.grafts.load().junction(node.junction())?.rules.origin.clone();
+        Ok((origin, node.record.reference.clone()))
     }
 
     /// The object as it is known, without asking anybody: for whoever is already using it.
@@ -386,9 +387,7 @@ impl Namespace {
     }
 
     fn junction(&self, id: JunctionId) -> Result<Arc<Grafted>> {
-        let known = self.grafts.load().junctions.get(&id).cloned();
-        // An object of a junction that is no longer configured: its handles name nothing here.
-        known.ok_or_else(|| types::Error::new(types::ErrorKind::Stale, "find junction", id))
+        self.grafts.load().junction(id).cloned()
     }
 
     fn junction_rooted_at(&self, id: FileId) -> Option<Arc<Grafted>> {

@@ -102,7 +102,6 @@ impl Namespace {
 
     /// The answer, if it can be given without looking the name up at the origin.
     async fn lookup_known(self: &Arc<Self>, dir: &Arc<Node>, name: &Name) -> Result<Option<Result<Found>>> {
-        let junction = &*self.junction(dir.junction())?;
         match self.known(dir, name)? {
             Known::Present(child) => match self.node(child, Ask::Open).await {
                 Ok(node) => Ok(Some(Ok(Found::Node(node)))),
@@ -114,14 +113,17 @@ impl Namespace {
                 self.metrics.negative_hits.inc();
                 Ok(Some(Err(not_found(name))))
             }
-            Known::Outdated(child) if junction.is_failing() => match self.load(child) {
-                Ok(node) if self.may_serve_stale(junction, &node) => {
-                    self.metrics.stale_served.inc();
-                    Ok(Some(Ok(Found::Node(node))))
+            Known::Outdated(child) => {
+                let junction = &*self.junction(dir.junction())?;
+                match self.load(child) {
+                    Ok(node) if junction.is_failing() && self.may_serve_stale(junction, &node) => {
+                        self.metrics.stale_served.inc();
+                        Ok(Some(Ok(Found::Node(node))))
+                    }
+                    _ => Ok(None),
                 }
-                _ => Ok(None),
-            },
-            Known::Outdated(_) | Known::Unknown => Ok(None),
+            }
+            Known::Unknown => Ok(None),
         }
     }
 
@@ -137,7 +139,8 @@ impl Namespace {
     }
 
     fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
-        let junction = &*self.junction(dir.junction())?;
+        let grafts = self.grafts.load();
+        let junction = grafts.junction(dir.junction())?;
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let good = |at: u64| junction.is_fresh(rules.directories, Ask::Use, at, now);
         let absent = |at: u64| freshness::within(rules.negative_ttl, at, now);

@@ -123,7 +123,7 @@ impl Namespace {
     /// The file as it is known, if that may be used without asking.
     pub fn known_file(&self, id: FileId) -> Option<Arc<Node>> {
         let node = self.load(id).ok()?;
-        let rule = self.junction(node.junction()).ok()?.rule_for(&node);
+        let rule = self.grafts.load().junction(node.junction()).ok()?.rule_for(&node);
         let usable = node.attr().kind == FileKind::Regular && self.is_known_fresh(&node, rule, Ask::Use);
         usable.then_some(node)
     }

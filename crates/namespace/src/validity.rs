@@ -20,12 +20,14 @@ impl Namespace {
     /// what must be asked for at each open, and for what is served although it is too old.
     pub fn fresh_for(self: &Arc<Self>, found: &Found) -> Duration {
         let Found::Node(node) = found else { return FOREVER };
-        let Ok(junction) = self.junction(node.junction()) else { return Duration::ZERO };
+        let Some(rule) = self.grafts.load().junction(node.junction()).ok().map(|it| it.rule_for(node)) else {
+            return Duration::ZERO;
+        };
         let vouched_ms = self.vouched_for(node);
         if vouched_ms <= DOUBTED_MS {
             return Duration::ZERO;
         }
-        left(junction.rule_for(node), self.clock.now_ms().saturating_sub(vouched_ms))
+        left(rule, self.clock.now_ms().saturating_sub(vouched_ms))
     }
 
     /// When the origin last told of this object: by itself, or in a listing of its directory.
@@ -46,7 +48,8 @@ impl Namespace {
             return FOREVER;
         }
         let Ok(node) = self.load(dir) else { return Duration::ZERO };
-        let Ok(junction) = self.junction(node.junction()) else { return Duration::ZERO };
+        let grafts = self.grafts.load();
+        let Ok(junction) = grafts.junction(node.junction()) else { return Duration::ZERO };
         let rule = junction.rules.directories;
         let Some(proved_ms) = self.name_proved(&node, name, rule) else { return Duration::ZERO };
         let age_ms = self.clock.now_ms().saturating_sub(proved_ms);
