@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs one program of tests, and ends it when it takes far longer than it ever does: cargo's runner in `make tests`.
+# The test that hangs is among those of which it said that they run for over 60 seconds and not that they ended.
+case "$PWD" in
+    */crates/forebay) limit=2700 ;;
+    *) limit=900 ;;
+esac
+timeout --kill-after=10 "$limit" "$@"
+code=$?
+if [ "$code" -ge 124 ]; then
+    echo "$(basename "$PWD"): ended by code $code, after $limit s if that is 124: a test hangs, or the program died" >&2
+fi
+exit "$code"
