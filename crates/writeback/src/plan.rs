@@ -255,11 +255,11 @@ impl Plan {
                     }
                 }));
             }
-        } else if pending.in_doubt && self.ends_object(pending) {
+        } else if self.is_left_by_attempt(pending) {
             // What an attempt left of it goes: the attempt is not made again for that.
             let around = self.around(pending, true, &is_due, &is_running);
             if let Some(unit) = around.retract(pending) {
-                return Some(unit);
+                return Some(around.in_doubt_of_start(unit));
             }
         }
         let is_free = self.depend.is_free(first);
@@ -271,12 +271,15 @@ impl Plan {
         self.running.contains(&sequence) || self.held.contains(&sequence)
     }
 
-    fn ends_object(&self, pending: &Pending) -> bool {
+    /// Its owner took the object away in the end. Before a start what waits for others has not begun, but for a directory
+    /// that was retracted in one unit with those.
+    fn is_left_by_attempt(&self, pending: &Pending) -> bool {
         let object = pending.operation.object();
         let last = self.chains.get(&object).and_then(|chain| self.pending.get(chain.last()?));
         let by_itself = |last: &&Pending| last.operation.object() == object;
-        let last = last.filter(by_itself);
-        !pending.carried && last.is_some_and(|last| undo::ends(object, &last.operation))
+        let Some(last) = last.filter(by_itself) else { return false };
+        let perhaps_begun = pending.in_doubt || pending.recovered && undo::is_of_directory(&last.operation);
+        perhaps_begun && !pending.carried && undo::ends(object, &last.operation)
     }
 
     /// `whole`: all operations on the object, however many they are and whatever they carry.

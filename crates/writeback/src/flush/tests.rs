@@ -8,6 +8,7 @@ mod home;
 mod operations;
 mod power;
 mod refused;
+mod rings;
 mod said;
 mod tree;
 mod world;

@@ -110,7 +110,7 @@ pub enum Work {
     Moved(Vec<Rename>),
     /// Its owner took it away again before all of it was at the origin.
     Retract(Retract),
-    /// Retractions of objects that took names from each other.
+    /// Retractions of objects that would wait for each other.
     Together(Vec<Unit>),
 }
 
