@@ -4,6 +4,7 @@
 //! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`. What the origin
 //! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs` and `plan/retract.rs`.
 
+mod attempt;
 mod depend;
 mod hold;
 mod pace;
@@ -243,6 +244,11 @@ impl Plan {
     }
 
     fn form(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+        let unit = self.form_of_now(first, now, filling)?;
+        Some(self.with_attempt(unit, &self.pending[&first]))
+    }
+
+    fn form_of_now(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
         let pending = &self.pending[&first];
         let is_due = |pending: &Pending| self.is_due(pending, now, filling);
         let is_running = |sequence| self.is_taken(sequence);

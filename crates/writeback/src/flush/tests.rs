@@ -10,6 +10,7 @@ mod power;
 mod refused;
 mod rings;
 mod said;
+mod sums;
 mod tree;
 mod world;
 

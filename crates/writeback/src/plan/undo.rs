@@ -209,7 +209,7 @@ impl Around<'_> {
 
     /// Of one of its names, each from where the one before led to, and before which nothing but contents and other names is
     /// changed. Of an object that is made the make comes before them.
-    fn leading_renames(&self, first: &Pending) -> Vec<&Pending> {
+    pub(super) fn leading_renames(&self, first: &Pending) -> Vec<&Pending> {
         let object = first.operation.object();
         let (mut renames, mut at) = (Vec::new(), None);
         for pending in self.of_chain() {
