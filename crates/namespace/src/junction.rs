@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use origin::Reference;
+use tokio::sync::watch;
 use tracing::{info, warn};
 use types::{Error, FileId, FsStat, JunctionId, OutageReason, Result};
 
@@ -40,6 +41,8 @@ struct Condition {
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,
+    /// Told when an outage is over.
+    recovered: watch::Sender<()>,
     last_error: Mutex<Option<(OutageReason, String)>>,
     room: Mutex<Option<(std::time::Instant, FsStat)>>,
 }
@@ -107,6 +110,11 @@ impl Grafted {
         at_ms >= self.trusted_from_ms && freshness::is_fresh(rule, ask, at_ms, now_ms)
     }
 
+    /// Changes with each end of an outage.
+    pub fn recoveries(&self) -> watch::Receiver<()> {
+        self.condition.recovered.subscribe()
+    }
+
     pub fn is_failing(&self) -> bool {
         self.condition.failing_since_ms.load(Ordering::Relaxed) != 0
     }
@@ -119,6 +127,7 @@ impl Grafted {
             _ => {
                 if self.condition.failing_since_ms.swap(0, Ordering::Relaxed) != 0 {
                     self.limits.expire();
+                    self.condition.recovered.send_replace(());
                     info!(junction = %self.rules.path, "the origin answers again");
                 }
             }

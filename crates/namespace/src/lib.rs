@@ -363,6 +363,11 @@ impl Namespace {
         self.changed.subscribe()
     }
 
+    /// Changes when the junction's origin answers again after an outage.
+    pub fn recoveries(&self, id: JunctionId) -> Result<tokio::sync::watch::Receiver<()>> {
+        self.junction(id).map(|junction| junction.recoveries())
+    }
+
     /// Why nothing that is learnt can be kept now, and what of what was kept is lost since the start; a sentence each.
     pub fn database_trouble(&self) -> (Option<String>, Option<String>) {
         self.store.trouble()

@@ -33,7 +33,11 @@ impl Vfs {
         }
         self.policies.set(id, new.write);
         self.leaving.comes(id);
-        self.namespace.graft(id, new.junction)
+        self.namespace.graft(id, new.junction)?;
+        if let (WritePolicy::Back, Some(back)) = (new.write, self.back.get()) {
+            back.resume_after_outages(id, self.namespace.recoveries(id)?);
+        }
+        Ok(())
     }
 
     /// Serve it no more: whoever asks for something of it is told that it is not there. Calls that are under way end, what

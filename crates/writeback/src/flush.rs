@@ -127,7 +127,11 @@ impl Flusher {
 
     /// Flush without delay and outside of windows what is there now.
     pub fn flush(&self, scope: &Scope) -> Flushing {
-        let sequences = self.shared.plan().ask(scope);
+        let sequences = {
+            let mut plan = self.shared.plan();
+            plan.end_pauses(scope, self.shared.clock.now().steady);
+            plan.ask(scope)
+        };
         self.shared.bell.notify_one();
         Flushing { shared: self.shared.clone(), sequences }
     }
@@ -135,6 +139,14 @@ impl Flusher {
     /// What is written to one more junction, or to one that comes again, is brought home too.
     pub fn serve(&self, junction: JunctionId, policy: FlushPolicy) {
         self.shared.plan().serve(junction, policy);
+        self.shared.bell.notify_one();
+    }
+
+    /// Somebody heard of the junction's origin after an outage: what waits for it is tried soon. (Not at once: where some
+    /// calls are answered and others are not, outages end and begin with each.)
+    pub fn answers_again(&self, junction: JunctionId) {
+        let soon = self.shared.clock.now().steady + BACK_OFF_MIN;
+        self.shared.plan().hold_at_most(junction, soon);
         self.shared.bell.notify_one();
     }
 

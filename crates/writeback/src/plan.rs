@@ -357,6 +357,25 @@ impl Plan {
         queue.held_until = queue.held_until.max(until);
     }
 
+    /// Somebody reached the origin again: it is tried at `at`, and not later.
+    pub fn hold_at_most(&mut self, junction: JunctionId, at: Duration) {
+        if let Some(queue) = self.queues.get_mut(&junction) {
+            queue.held_until = queue.held_until.min(at);
+        }
+    }
+
+    /// Who asks for whole junctions may know that their origins are back. (Who asks for files is a client, and many.)
+    pub fn end_pauses(&mut self, scope: &Scope, now: Duration) {
+        let is_meant = |junction: &JunctionId| match scope {
+            Scope::All => true,
+            Scope::Junction(meant) => meant == junction,
+            Scope::Objects(_) => false,
+        };
+        for (_, queue) in self.queues.iter_mut().filter(|(junction, _)| is_meant(junction)) {
+            queue.held_until = queue.held_until.min(now);
+        }
+    }
+
     /// Not done; whether some of it arrived, nobody knows.
     fn give_back(&mut self, unit: &Unit) {
         for sequence in &unit.sequences {

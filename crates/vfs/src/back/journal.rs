@@ -8,8 +8,8 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use cache::{Cache, CacheKey};
 use namespace::{Found, Namespace};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::{error, warn};
 use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
@@ -49,6 +49,8 @@ pub struct Back {
     handover: Arc<Handover>,
     leaving: Arc<Leaving>,
     syncing: JoinHandle<()>,
+    /// One for each junction; they end with it.
+    resuming: Mutex<JoinSet<()>>,
     last_stamp: Mutex<Timestamp>,
 }
 
@@ -137,7 +139,7 @@ impl Back {
         let flusher = Arc::new(flusher);
         let handover = Arc::new(Handover { waiting: Mutex::default(), bell: Notify::new() });
         let syncing = tokio::spawn(sync_on(journal.clone(), flusher.clone(), handover.clone()));
-        Ok(Back {
+        let back = Back {
             shown,
             journal,
             flusher,
@@ -151,8 +153,21 @@ impl Back {
             handover,
             leaving: leaving.clone(),
             syncing,
+            resuming: Mutex::default(),
             last_stamp: Mutex::default(),
-        })
+        };
+        for junction in namespace.junctions() {
+            if journaling.flush.contains_key(&junction.path) {
+                back.resume_after_outages(junction.id, namespace.recoveries(junction.id)?);
+            }
+        }
+        Ok(back)
+    }
+
+    /// The flush of the junction goes on when an outage is over, whoever notices that.
+    pub fn resume_after_outages(&self, junction: JunctionId, recoveries: watch::Receiver<()>) {
+        let resume = resume_on(recoveries, junction, self.flusher.clone());
+        self.resuming.lock().unwrap_or_else(PoisonError::into_inner).spawn(resume);
     }
 
     /// Returns when it is known where the origin has what was renamed before the start.
@@ -254,6 +269,13 @@ async fn sync_on(journal: Arc<Journal>, flusher: Arc<Flusher>, handover: Arc<Han
             // It takes nothing any more, and says so to everybody.
             Err(e) => return error!("sync the journal: {e}"),
         }
+    }
+}
+
+/// An outage is over as soon as anybody is answered: the flush need not find that out by itself.
+async fn resume_on(mut recoveries: watch::Receiver<()>, junction: JunctionId, flusher: Arc<Flusher>) {
+    while recoveries.changed().await.is_ok() {
+        flusher.answers_again(junction);
     }
 }
 

@@ -361,6 +361,59 @@ async fn an_outage_holds_up_the_flush_and_no_client() {
     assert_eq!(bytes_of(&*far.memory, "/file").await, b"written in the dark");
 }
 
+/// A tier whose origin was away for so long that the flush waits for half a minute between two tries; and how often it tried.
+async fn after_a_long_outage(far: &Arc<Far>) -> (BackTier, impl Fn() -> u64) {
+    far.memory.write_file(b"known", b"known").unwrap();
+    let t = back_tier(far.clone(), Duration::ZERO);
+    assert_eq!(names(&t.vfs, t.vfs.root()).await, ["known"]);
+    let mut registry = prometheus_client::registry::Registry::default();
+    t.vfs.register(&mut registry);
+    let tries = move || {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("told");
+        let line = text.lines().find_map(|line| line.strip_prefix("forebay_flush_retries_total "));
+        line.map_or(0, |value| value.parse::<u64>().expect("a number"))
+    };
+    far.set_down(true);
+    let file = t.create("/file").await;
+    t.write(file, 0, b"written in the dark").await;
+    for tried in 1..=6 {
+        while tries() < tried {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        t.clock.advance(Duration::from_secs(if tried < 6 { 31 } else { 0 }));
+    }
+    (t, tries)
+}
+
+async fn ends_soon(far: &Far, flushing: vfs::Flushing) {
+    let refused = tokio::time::timeout(Duration::from_secs(10), flushing.wait()).await.expect("soon");
+    assert!(refused.is_empty());
+    assert_eq!(bytes_of(&*far.memory, "/file").await, b"written in the dark");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_goes_on_when_anybody_reaches_the_origin_again() {
+    let far = Far::new("far:one");
+    let (t, tries) = after_a_long_outage(&far).await;
+    let tried = tries();
+    let flushing = t.vfs.flush_home(None).await.unwrap();
+    while tries() == tried {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    far.set_down(false);
+    t.vfs.resolve(b"/unheard-of").await.unwrap_err();
+    ends_soon(&far, flushing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_that_an_operator_asks_for_does_not_wait_for_the_next_try() {
+    let far = Far::new("far:one");
+    let (t, _) = after_a_long_outage(&far).await;
+    far.set_down(false);
+    ends_soon(&far, t.vfs.flush_home(None).await.unwrap()).await;
+}
+
 /// What the flush tried in vain is no reason to hide the file, or what else is in its directory.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_flush_tried_in_an_outage_is_shown_and_changed_on() {
