@@ -32,6 +32,7 @@ pub struct File {
     pub cache: Cache,
     pub nfs: Nfs,
     pub s3: S3,
+    pub mount: MountRules,
     pub admin: Admin,
     pub journal: Journal,
     pub junction: Vec<Junction>,
@@ -78,6 +79,14 @@ pub struct Nfs {
     /// Register with the local rpcbind (as root).
     pub rpcbind: bool,
     pub export: Vec<Export>,
+}
+
+/// Of a tree that is mounted on this machine.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MountRules {
+    /// So long a program waits for what the origin does not answer; then its call fails.
+    pub patience: Option<Span>,
 }
 
 #[derive(Debug, Deserialize)]

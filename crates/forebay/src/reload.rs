@@ -269,6 +269,7 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("[nfs] rpcbind", old.rpcbind == new.rpcbind);
     compare("[admin]", old.admin == new.admin);
     compare("--mount", old.mount == new.mount);
+    compare("[mount]", old.mount_patience == new.mount_patience);
     let of_s3 = |settings: &Settings| {
         let s3 = settings.s3.as_ref()?;
         Some(format!("{:?}", (s3.listen, &s3.region, &s3.domain, &s3.buckets, &s3.certificate)))

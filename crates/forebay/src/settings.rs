@@ -27,6 +27,8 @@ pub const ADMIN_DEFAULT: Address =
     Address(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9420));
 const NFS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// The first tries of a call (`RetryConfig`) come to their end within it.
+const PATIENCE_MIN: Duration = Duration::from_secs(5);
 /// A page of any origin is to fit.
 const DIRECTORY_NAMES_MIN: u64 = 10_000;
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
@@ -49,6 +51,8 @@ pub struct Settings {
     pub s3: Option<S3Settings>,
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
+    /// So long a program waits there for what the origin does not answer; absent: as mounts do by themselves.
+    pub mount_patience: Option<Duration>,
     pub rpcbind: bool,
     /// What is logged; absent: what is for a tier.
     pub log: Option<String>,
@@ -200,6 +204,7 @@ impl Settings {
             s3,
             nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
+            mount_patience: patience(file.mount)?,
             rpcbind: file.nfs.rpcbind,
             log: file.log.map(|level| level.0),
             admin: AdminSettings {
@@ -262,6 +267,15 @@ fn at_line(error: Error, line: Option<&str>) -> Error {
     let told = error.to_string();
     let why = told.strip_prefix("configuration: ").unwrap_or(&told);
     Error::new(ErrorKind::Config, "configuration", format!("{line}: {why}"))
+}
+
+fn patience(typed: config::MountRules) -> Result<Option<Duration>> {
+    match typed.patience.map(|span| span.0) {
+        Some(patience) if patience < PATIENCE_MIN => refuse(format!(
+            "[mount] patience = {patience:?} is below {PATIENCE_MIN:?}, which an origin is given to answer"
+        )),
+        patience => Ok(patience),
+    }
 }
 
 fn names_max(typed: Option<u64>) -> Result<u64> {
@@ -407,8 +421,8 @@ fn exports(
 }
 
 #[cfg(test)]
-mod descriptor_tests {
-    use super::share_of;
+mod tests {
+    use super::*;
 
     #[test]
     fn connections_leave_descriptors_for_the_journal_and_the_cache() {
@@ -421,5 +435,18 @@ mod descriptor_tests {
             }
         }
         assert_eq!(share_of(1 << 20, 4096, 20_000, 2), 4096, "where there are many, nobody is refused");
+    }
+
+    #[test]
+    fn a_mount_waits_as_long_as_it_is_told_to_and_no_shorter_than_an_origin_may_take() {
+        let told = |mount: &str| {
+            let junction = "[[junction]]\npath = \"/\"\norigin = \"file:///srv\"\n";
+            let file = toml::from_str(&format!("{junction}{mount}")).expect("read");
+            Settings::build(file, &ServeArgs::default()).map(|settings| settings.mount_patience)
+        };
+        assert_eq!(told("").expect("good"), None);
+        assert_eq!(told("[mount]\npatience = \"8s\"").expect("good"), Some(Duration::from_secs(8)));
+        let refusal = told("[mount]\npatience = \"2s\"").expect_err("too short").to_string();
+        assert!(refusal.contains("[mount] patience"), "{refusal}");
     }
 }

@@ -130,7 +130,9 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mount = settings.mount.as_ref().map(|mount_point| {
         let (mount_point, source) = (mount_point.clone(), source_of(&namespace));
         let writable = settings.from_file;
-        let config = front_fuse::Config { mount_point, source, writable, ..Default::default() };
+        let defaults = front_fuse::Config::default();
+        let deadline = settings.mount_patience.unwrap_or(defaults.deadline);
+        let config = front_fuse::Config { mount_point, source, writable, deadline, ..defaults };
         Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
     });
     if let Some(mount) = &mount {

@@ -26,6 +26,8 @@ const WRITES: u64 = 8;
 const UNCACHED: usize = 16;
 /// Files that are written again and again. (Whether a name that nobody had is free cannot be said in an outage.)
 const SLOTS: u64 = 12;
+/// A program on the mount waits so long for what the origin does not answer.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(8);
 const POLICY: &str =
     "files = \"1s\"\ndirectories = \"1s\"\nnegative = \"1s\"\nwrite = \"back\"\nflush_delay = \"1s\"\n";
 
@@ -69,7 +71,10 @@ impl Mounted {
         let dir = tempfile::Builder::new().prefix("forebay-credentials-").tempdir().expect("a directory");
         let root = dir.path().join("mnt");
         fs::create_dir(&root).expect("made");
-        let junction = format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{POLICY}");
+        let patience = MOUNT_PATIENCE.as_secs();
+        let junction = format!(
+            "[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{POLICY}[mount]\npatience = \"{patience}s\"\n"
+        );
         Mounted { tier: Tier::start_mounted(dir.path(), &junction, Some(&root)), root, _dir: dir }
     }
 
@@ -241,11 +246,13 @@ fn survives(url: &str, turns: &mut [Turn<'_>]) {
         let waiting = bed.operations();
         assert!(waiting >= WRITES, "{what}: {waiting} operations wait");
         let fetched = load.counts.wanted.fetch_add(1, Ordering::SeqCst);
-        // It takes half a minute.
+        // It takes as long as the mount has patience, and not half a minute.
         if number == 0 {
+            let begun = Instant::now();
             until(&format!("{what}: what is not cached cannot be read"), || {
                 load.counts.failed.load(Ordering::SeqCst) > 0
             });
+            assert!(begun.elapsed() < MOUNT_PATIENCE * 3, "{what}: after {:?}", begun.elapsed());
         }
         assert_eq!(load.counts.fetched.load(Ordering::SeqCst), fetched, "{what}");
         assert!(bed.is_up("credentials", 0), "{what}: it is over by itself");
