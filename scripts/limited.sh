@@ -5,7 +5,11 @@ case "$PWD" in
     */crates/forebay) limit=2700 ;;
     *) limit=900 ;;
 esac
-timeout --kill-after=10 "$limit" "$@"
+# It makes a process group of its own, which an interrupt of the terminal does not reach by itself.
+timeout --kill-after=10 "$limit" "$@" &
+program=$!
+trap 'kill -TERM "$program"' INT TERM HUP
+wait "$program"
 code=$?
 if [ "$code" -ge 124 ]; then
     echo "$(basename "$PWD"): ended by code $code, after $limit s if that is 124: a test hangs, or the program died" >&2
