@@ -8,9 +8,7 @@ mod home;
 mod operations;
 mod power;
 mod refused;
-mod rings;
 mod said;
-mod sums;
 mod tree;
 mod world;
 
