@@ -91,11 +91,11 @@ where
     response = explain(response, &id, method == "HEAD");
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
-    rest.take_in().await;
+    let is_taken_in = rest.take_in().await;
     // With no body there is nothing to go on with, and the answer comes at once. On a connection that has answered so, some
     // botocores take its status for that of the next answer too, and wait for its end until the connection is closed.
     let is_early = waits && has_no_body;
-    if is_early || peer.is_cut() {
+    if is_early || !is_taken_in || peer.is_cut() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     match room.is_empty() {

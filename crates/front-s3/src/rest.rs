@@ -14,7 +14,14 @@ use http_body_util::BodyExt;
 const BYTES_MAX: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-type Home<B> = Arc<Mutex<Option<B>>>;
+type Home<B> = Arc<Mutex<Option<Left<B>>>>;
+
+/// A body that nobody reads any more.
+struct Left<B> {
+    body: B,
+    /// Its client sends it.
+    comes: bool,
+}
 
 /// Where a body comes back to.
 pub struct Rest<B>(Home<B>);
@@ -34,27 +41,32 @@ pub fn lend<B>(body: B, waits: bool) -> (Lent<B>, Rest<B>) {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Rest<B> {
-    /// After nobody reads it any more.
-    pub async fn take_in(self) {
-        let body = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut body) = body.filter(|body| !body.is_end_stream()) else { return };
+    /// After nobody reads it any more. `false`: not all of it is in, so that no other request can come over this
+    /// connection. Its client is to be told so: one that finds the connection open for a moment longer would use it again.
+    pub async fn take_in(self) -> bool {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Left { mut body, comes }) = left.filter(|left| !left.body.is_end_stream()) else {
+            return true;
+        };
         let all = async {
             let mut taken = 0;
-            while taken < BYTES_MAX
-                && let Some(Ok(frame)) = body.frame().await
-            {
-                taken += frame.data_ref().map_or(0, Bytes::len);
+            while taken < BYTES_MAX {
+                match body.frame().await {
+                    None => return true,
+                    Some(Ok(frame)) => taken += frame.data_ref().map_or(0, Bytes::len),
+                    Some(Err(_)) => return false,
+                }
             }
+            body.is_end_stream()
         };
-        let _ = tokio::time::timeout(PATIENCE, all).await; // late: it is closed
+        comes && tokio::time::timeout(PATIENCE, all).await.unwrap_or(false)
     }
 }
 
 impl<B> Drop for Lent<B> {
     fn drop(&mut self) {
-        if self.comes {
-            *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.body.take();
-        }
+        let left = self.body.take().map(|body| Left { body, comes: self.comes });
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = left;
     }
 }
 

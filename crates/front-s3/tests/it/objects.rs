@@ -431,6 +431,49 @@ async fn an_empty_put_that_expects_to_be_told_to_go_on_is_answered_and_its_conne
     }
 }
 
+/// Its body will not be read, so the connection ends: a client that is not told may send its next request over it.
+#[tokio::test]
+async fn who_is_refused_before_its_body_is_read_is_told_that_the_connection_is_closed() {
+    let served = serve().await;
+    let client = served.client();
+    let request = Request::new("PUT", "/data/x").header("x-amz-storage-class", "GLACIER");
+    // One sends nothing before it is told to go on, the other more than is taken in.
+    let long = vec![b'x'; 24 << 20];
+    for (mut request, sends) in [(request.clone().header("expect", "100-continue"), false), (request, true)] {
+        request.body = long.clone();
+        request.set("host", &client.address.to_string());
+        let hash = sha256(&request.body);
+        client.signer.sign(&mut request, &hash);
+        let bytes = bytes_of(&request);
+        let (head, body) = bytes.split_at(bytes.len() - long.len());
+        let head = String::from_utf8(head.to_vec()).expect("text").replace("connection: close\r\n", "");
+        let (mut answers, mut asks) =
+            TcpStream::connect(served.address).await.expect("it listens").into_split();
+        asks.write_all(head.as_bytes()).await.expect("taken");
+        let sending = async {
+            if sends {
+                let _ = asks.write_all(body).await; // until it is closed
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut told = Vec::new();
+        let answering = async {
+            while !told.ends_with(b"\r\n\r\n") {
+                told.push(answers.read_u8().await.expect("an answer before the connection is closed"));
+            }
+        };
+        tokio::select! {
+            () = sending => unreachable!(),
+            () = answering => {}
+        }
+        let told = String::from_utf8_lossy(&told);
+        assert!(
+            told.starts_with("HTTP/1.1 400 ") && told.contains("connection: close\r\n"),
+            "{sends}: {told}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_key_with_a_slash_at_its_end_has_no_bytes() {
     let served = serve().await;
