@@ -9,7 +9,7 @@
 //! An answer is checked after it came: at that moment the storage is the right one, so it was when it answered. The cost
 //! is one question for all who wait at the same time, and none for reads and for what is found. A change is preceded by a
 //! look of the last seconds, and followed by one if the storage may have been exchanged meanwhile, which shows by
-//! connections that had to be opened.
+//! connections that answer for the first time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +87,7 @@ struct Look {
     began: u64,
     ended: u64,
     at: Instant,
-    /// Opened before it began.
+    /// That had answered before it began.
     connections: u64,
     result: Result<()>,
 }
@@ -124,7 +124,7 @@ impl OriginGuard {
         self.0.look(Wanted::New).await
     }
 
-    /// The same of the answers so far, if some may have come from another one: costs nothing while no connection is opened.
+    /// The same of the answers so far, if some may have come from another one: costs nothing while no new connection answers.
     pub async fn vouch_for_answers(&self) -> Result<()> {
         let connections = self.0.inner.connections();
         let proves = |last: &Look| last.result.is_ok() && last.connections == connections;
@@ -170,8 +170,8 @@ impl OriginGuard {
         result
     }
 
-    /// An answer to what changed something. Over a connection that was opened since the last look it may have come from
-    /// another storage.
+    /// An answer to what changed something. Over a connection that answered for the first time since the last look it may
+    /// have come from another storage.
     async fn made<T>(&self, result: Result<T>) -> Result<T> {
         let made = self.heard(result, Wanted::New).await?;
         self.vouch_for_answers().await?;

@@ -9,7 +9,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -65,8 +64,6 @@ pub struct Dialler<D: Service<Uri>> {
     dial: D,
     /// Of each store.
     stores: Arc<Stores<D::Response>>,
-    /// Connections that were asked for.
-    needed: Arc<AtomicU64>,
 }
 
 type Place = (Option<Scheme>, Option<Authority>);
@@ -92,7 +89,7 @@ fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<Place, Spares<L>>> {
 
 impl<D: Service<Uri> + Clone> Clone for Dialler<D> {
     fn clone(&self) -> Dialler<D> {
-        Dialler { dial: self.dial.clone(), stores: self.stores.clone(), needed: self.needed.clone() }
+        Dialler { dial: self.dial.clone(), stores: self.stores.clone() }
     }
 }
 
@@ -101,12 +98,7 @@ where
     D: Service<Uri, Response: Line, Future: Send> + Clone + Send + 'static,
 {
     pub fn new(dial: D) -> Dialler<D> {
-        Dialler { dial, stores: Arc::default(), needed: Arc::default() }
-    }
-
-    /// Connections that were needed so far, and not there.
-    pub fn needed(&self) -> u64 {
-        self.needed.load(Ordering::SeqCst)
+        Dialler { dial, stores: Arc::default() }
     }
 
     /// A request is about to go to this store.
@@ -229,7 +221,6 @@ where
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        self.needed.fetch_add(1, Ordering::SeqCst);
         let spare = lock(&self.stores).get_mut(&place_of(&to)).and_then(Spares::take);
         self.dial_ahead(&to);
         let mut dial = self.dial.clone();
@@ -244,7 +235,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
 

@@ -22,6 +22,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use types::{Error, ErrorKind};
 
+use crate::answering::{FirstAnswer, TellsAnswering};
 use crate::dial::Dialler;
 
 /// A connection attempt, without TLS. One lost SYN and one more try at 200 ms distance fit.
@@ -70,8 +71,10 @@ impl StdError for Stalled {}
 
 #[derive(Clone, Debug)]
 pub struct Http {
-    client: Client<Dialler<HttpsConnector<HttpConnector>>, Outgoing>,
+    client: Client<TellsAnswering<Dialler<HttpsConnector<HttpConnector>>>, Outgoing>,
     dialler: Dialler<HttpsConnector<HttpConnector>>,
+    /// Connections that have answered.
+    answered: Arc<AtomicU64>,
 }
 
 impl Http {
@@ -96,13 +99,13 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX)
-            .build(dialler.clone());
-        Ok(Http { client, dialler })
+            .build(TellsAnswering(dialler.clone()));
+        Ok(Http { client, dialler, answered: Arc::default() })
     }
 
-    /// How often a connection was needed that was not open: behind it there may be another store.
+    /// Connections that have answered so far: behind the next one that does there may be another store.
     pub fn connections(&self) -> u64 {
-        self.dialler.needed()
+        self.answered.load(Ordering::SeqCst)
     }
 
     /// To the store itself, where there will be more to ask for.
@@ -122,7 +125,12 @@ impl Http {
         let mut seen = 0;
         loop {
             match tokio::time::timeout(STALL, answer.as_mut()).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(answer)) => {
+                    if answer.extensions().get().is_none_or(FirstAnswer::is_this_one) {
+                        self.answered.fetch_add(1, Ordering::SeqCst);
+                    }
+                    return Ok(answer);
+                }
                 Ok(Err(e)) => return Err(Lost { sent: !e.is_connect(), source: e.into() }),
                 Err(_) => {
                     let now = moved.load(Ordering::Relaxed);
@@ -195,5 +203,60 @@ impl Body for Outgoing {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.data.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    async fn take_request(from: &mut TcpStream) {
+        let mut taken = Vec::new();
+        while !taken.ends_with(b"\r\n\r\n") {
+            taken.push(from.read_u8().await.expect("a request"));
+        }
+    }
+
+    async fn answer(to: &mut TcpStream) {
+        to.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("answered");
+    }
+
+    /// Another store may take a connection over until it answers: one that is merely open proves nothing.
+    #[tokio::test]
+    async fn a_connection_counts_from_its_first_answer_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let http = Http::new().expect("a client");
+        let ask = || {
+            let to = format!("http://{}/key", listener.local_addr().expect("bound"));
+            let request = Request::get(to).body(Bytes::new()).expect("a request");
+            let http = http.clone();
+            tokio::spawn(async move { http.send(request).await.expect("an answer") })
+        };
+        let asking = [ask(), ask()];
+        let mut open = Vec::new();
+        for _ in &asking {
+            open.push(listener.accept().await.expect("dialled").0);
+        }
+        for line in &mut open {
+            take_request(line).await;
+        }
+        assert_eq!(http.connections(), 0, "two are open, and none has answered");
+        answer(&mut open[1]).await;
+        answer(&mut open[0]).await;
+        for asked in asking {
+            asked.await.expect("no panic");
+        }
+        assert_eq!(http.connections(), 2);
+        let again = ask();
+        let [first, second] = &mut open[..] else { panic!("two connections") };
+        tokio::select! {
+            () = take_request(first) => answer(first).await,
+            () = take_request(second) => answer(second).await,
+        }
+        again.await.expect("no panic");
+        assert_eq!(http.connections(), 2, "and its later answers count no more");
     }
 }

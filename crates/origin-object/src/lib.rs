@@ -5,6 +5,7 @@
 //! store does, `s3.rs`, `azure.rs` and `gcs.rs` ask one for it.
 //! Who wants objects and no files opens a [`Store`] with [`open_store`].
 
+mod answering;
 pub mod attributes;
 mod azure;
 mod azure_place;

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// How often a connection was opened; 0 for ever where that is not told.
+    /// How many connections have answered; 0 for ever where that is not told.
     fn connections(&self) -> u64 {
         0
     }

@@ -104,8 +104,8 @@ pub trait Origin: Send + Sync + 'static {
         false
     }
 
-    /// How often a connection to the storage was opened so far, of one whose references are names: behind the next one there
-    /// may be another storage, where the same names are good.
+    /// How many connections have answered so far, of a storage whose references are names: behind the next one that does
+    /// there may be another storage, where the same names are good. An answer is counted before it is handed on.
     fn connections(&self) -> u64 {
         0
     }
