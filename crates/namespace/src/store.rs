@@ -3,6 +3,7 @@
 //! One thread commits, and gathers all that waits into one commit (one fsync): a handle is durable before a
 //! client sees it, at the price of one local fsync per group of new objects. Readers see the last commit.
 
+mod found;
 mod junctions;
 mod keeper;
 mod origins;
@@ -25,6 +26,7 @@ use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::cookie;
 use crate::record::{Listing, Record};
+use found::FoundEntries;
 use keeper::{Failure, Keeper};
 use origins::Origins;
 
@@ -143,6 +145,7 @@ impl Committing {
 pub struct Store {
     keeper: Arc<Keeper>,
     origins: std::sync::Mutex<Origins>,
+    found: Arc<FoundEntries>,
     /// The one before ended without a word: what was on its way to the database then is not in it.
     pub after_a_crash: bool,
     jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
@@ -164,16 +167,18 @@ impl Store {
         let origins = Origins::open(dir, served.ids.into_values())
             .map_err(|e| Error::io("note the origins in", dir.display(), e))?;
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+        let found = Arc::new(FoundEntries::default());
         let committer = std::thread::Builder::new()
             .name("namespace-commit".into())
             .spawn({
-                let keeper = keeper.clone();
-                move || commit_loop(&keeper, queue)
+                let committer = Committer { keeper: keeper.clone(), found: found.clone() };
+                move || committer.run(queue)
             })
             .map_err(|e| Error::io("start thread", "namespace-commit", e))?;
         Ok(Store {
             keeper,
             origins: std::sync::Mutex::new(origins),
+            found,
             after_a_crash,
             jobs: std::sync::Mutex::new(Some(jobs)),
             committer: std::sync::Mutex::new(Some(committer)),
@@ -313,9 +318,17 @@ impl Store {
     }
 
     pub fn find_entry(&self, dir: FileId, name: &[u8]) -> Result<Option<StoredEntry>> {
+        let turn = self.found.turn(dir);
+        if let Some(found) = self.found.get(turn, dir, name) {
+            return Ok(Some(found));
+        }
         let first = cookie::first_slot(name);
         let slots = self.entries(dir, first, first + cookie::SLOTS, cookie::SLOTS as usize)?;
-        Ok(slots.into_iter().find(|e| e.name == name))
+        let entry = slots.into_iter().find(|e| e.name == name);
+        if let Some(entry) = &entry {
+            self.found.keep(turn, dir, entry);
+        }
+        Ok(entry)
     }
 
     /// Names of a file that had several when they were seen, with their directories; it may have lost some since.
@@ -421,8 +434,6 @@ impl Store {
     }
 }
 
-/// Was this junction served from the database in `dir` before? Used to decide whether an origin that is down
-/// at start is an outage (go on) or a typing error (refuse).
 /// Ids and paths of all junctions that were ever served with this database; without the ids' file, none.
 pub fn known_junctions(dir: &Path) -> Vec<(u32, String)> {
     let all = junctions::read(dir).unwrap_or_default().ids.into_iter();
@@ -432,6 +443,8 @@ pub fn known_junctions(dir: &Path) -> Vec<(u32, String)> {
     all.map(|(key, id)| (id, path(key))).collect()
 }
 
+/// Was this junction served from the database in `dir` before? Used to decide whether an origin that is down at start is an
+/// outage (go on) or a typing error (refuse).
 pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
     let key = junction_key(path, url);
     if let Some(known) = junctions::read(dir) {
@@ -469,59 +482,82 @@ fn decode_entry(key: &[u8; 24], value: &[u8]) -> Option<StoredEntry> {
     Some(StoredEntry { cookie: u64::from_be_bytes(*cookie), name: Bytes::copy_from_slice(name), child })
 }
 
-/// Until there are no more. False: some could not be committed.
-fn commit_loop(keeper: &Keeper, mut queue: mpsc::Receiver<Job>) -> bool {
-    let mut all = true;
-    while let Some(first) = queue.blocking_recv() {
-        let mut size = first.changes.len();
-        let mut group = vec![first];
-        while size < GROUP_MAX {
-            let Ok(job) = queue.try_recv() else { break };
-            size += job.changes.len();
-            group.push(job);
+/// Of each change that alters which object a name stands for, the directory.
+fn renamed_in(change: &Change) -> Option<FileId> {
+    match change {
+        Change::PutEntry { dir, .. } | Change::RemoveEntry { dir, .. } | Change::RemoveName { dir, .. } => {
+            Some(*dir)
         }
-        let result = commit_group(keeper, &group, &mut queue);
-        if let Err(e) = &result {
-            all = false;
-            error!("{e}");
-        }
-        for done in group.into_iter().filter_map(|job| job.done) {
-            let _ = done.send(result.clone());
-        }
+        _ => None,
     }
-    all
 }
 
-/// A disk that fails is waited for. A database that is damaged is begun anew, and what belonged to the old one is dropped:
-/// a listing without the entries that were in it would say that they are gone.
-fn commit_group(keeper: &Keeper, group: &[Job], queue: &mut mpsc::Receiver<Job>) -> Result<()> {
-    loop {
-        if !keeper.is_broken() {
-            if group.iter().all(|job| job.changes.is_empty()) {
-                return Ok(());
+/// Commits what waits, on a thread of its own.
+struct Committer {
+    keeper: Arc<Keeper>,
+    found: Arc<FoundEntries>,
+}
+
+impl Committer {
+    /// Until there are no more. False: some could not be committed.
+    fn run(&self, mut queue: mpsc::Receiver<Job>) -> bool {
+        let mut all = true;
+        while let Some(first) = queue.blocking_recv() {
+            let mut size = first.changes.len();
+            let mut group = vec![first];
+            while size < GROUP_MAX {
+                let Ok(job) = queue.try_recv() else { break };
+                size += job.changes.len();
+                group.push(job);
             }
-            match keeper.write(|txn| apply(txn, group)) {
-                Ok(()) => return Ok(()),
-                Err(failure) => {
-                    let error = keeper.failed("commit metadata", failure);
-                    if !keeper.is_broken() {
-                        return Err(error);
+            let result = self.commit(&group, &mut queue);
+            if let Err(e) = &result {
+                all = false;
+                error!("{e}");
+            }
+            for done in group.into_iter().filter_map(|job| job.done) {
+                let _ = done.send(result.clone());
+            }
+        }
+        all
+    }
+
+    /// A disk that fails is waited for. A database that is damaged is begun anew, and what belonged to the old one is
+    /// dropped: a listing without the entries that were in it would say that they are gone.
+    fn commit(&self, group: &[Job], queue: &mut mpsc::Receiver<Job>) -> Result<()> {
+        loop {
+            if !self.keeper.is_broken() {
+                if group.iter().all(|job| job.changes.is_empty()) {
+                    return Ok(());
+                }
+                let changes = || group.iter().flat_map(|job| &job.changes);
+                let changing = self.found.change(changes().filter_map(renamed_in));
+                let written = self.keeper.write(|txn| apply(txn, changes()));
+                drop(changing);
+                match written {
+                    Ok(()) => return Ok(()),
+                    Err(failure) => {
+                        let error = self.keeper.failed("commit metadata", failure);
+                        if !self.keeper.is_broken() {
+                            return Err(error);
+                        }
                     }
                 }
             }
-        }
-        let drop_queued = || {
-            while let Ok(job) = queue.try_recv() {
-                if let Some(done) = job.done {
-                    let _ = done.send(Err(begun_anew()));
+            let drop_queued = || {
+                while let Ok(job) = queue.try_recv() {
+                    if let Some(done) = job.done {
+                        let _ = done.send(Err(begun_anew()));
+                    }
                 }
+            };
+            let is_anew = self.keeper.mend(|| self.found.forget(), drop_queued);
+            if is_anew {
+                return Err(begun_anew());
             }
-        };
-        if keeper.mend(drop_queued) {
-            return Err(begun_anew());
-        }
-        if keeper.is_broken() {
-            return Err(stopped());
+            if self.keeper.is_broken() {
+                return Err(stopped());
+            }
         }
     }
 }
@@ -530,7 +566,10 @@ fn begun_anew() -> Error {
     Error::new(ErrorKind::Busy, "store metadata", "the database is begun anew")
 }
 
-fn apply(txn: &mut WriteTransaction, group: &[Job]) -> std::result::Result<(), redb::Error> {
+fn apply<'a>(
+    txn: &mut WriteTransaction,
+    changes: impl Iterator<Item = &'a Change>,
+) -> std::result::Result<(), redb::Error> {
     // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
     // million objects. The price is a slightly larger commit.
     txn.set_quick_repair(true);
@@ -541,7 +580,7 @@ fn apply(txn: &mut WriteTransaction, group: &[Job]) -> std::result::Result<(), r
         let mut listings = txn.open_table(LISTINGS)?;
         let mut aliases = txn.open_table(ALIASES)?;
         let mut notes = txn.open_table(NOTES)?;
-        for change in group.iter().flat_map(|job| &job.changes) {
+        for change in changes {
             match change {
                 Change::PutNode(id, record) => {
                     nodes.insert(id.0, record.encode().as_slice())?;

@@ -243,14 +243,16 @@ impl Keeper {
     }
 
     /// Open the database again, whatever became of it. On the committer's thread; returns when it is open, or the end is
-    /// near. True: it was begun anew, and `before_use` was called before anybody reads it.
-    pub fn mend(&self, mut before_use: impl FnMut()) -> bool {
+    /// near. True: it was begun anew, and `before_use` was called before anybody reads it. `forget` is called as soon as
+    /// what was read before counts no more.
+    pub fn mend(&self, forget: impl Fn(), mut before_use: impl FnMut()) -> bool {
         let mut anew = false;
         while !self.closing.load(Ordering::SeqCst) {
             let what = self.health.damage();
             if what.is_some() {
                 // First of all: nobody is to go on with what the damaged one said.
                 self.generation.fetch_add(1, Ordering::SeqCst);
+                forget();
             }
             let before = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
             let _ = contained(|| drop(before));
@@ -324,7 +326,7 @@ mod tests {
         assert!(keeper.write(put).is_ok());
         let told = keeper.failed("commit metadata", Failure::Disk(redb::Error::PreviousIo));
         assert!(told.is_retryable() && keeper.trouble().is_some() && keeper.usable("make").is_err());
-        assert!(!keeper.mend(|| panic!("it is not begun anew")));
+        assert!(!keeper.mend(|| panic!("nothing is damaged"), || panic!("it is not begun anew")));
         assert_eq!((keeper.trouble(), keeper.lost(), keeper.generation()), (None, None, 0));
         let known = keeper.read("read aliases", |txn| {
             Ok(txn.open_table(ALIASES)?.get([1; 16])?.map(|known| known.value()))
