@@ -2,10 +2,12 @@
 """Reads through the mount against reads of the same bytes on the local file system, both in the page cache.
 
     scripts/measure-fuse.py [--forebay target/release/forebay] [--dir DIR] [--rounds 7] [--mib 512]
+                           [--against OTHER-BUILD]
 
 Needs root (passthrough), fio and a local DIR on a plain file system. Each round measures every way once, one after the
 other, so that noise meets all alike; printed are medians, their ratio to the local file, and the range of the ratios of
-single rounds. "through us" is a mount by somebody who is not root, who may not have passthrough.
+single rounds. "through us" is a mount by somebody who is not root, who may not have passthrough. With --against another build
+of Forebay each way has its twin by that one, and is compared with it instead: what a change costs or gains.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -37,8 +39,9 @@ def mount(forebay, origin, base, name, user):
                                 "--cache-size", "8GiB", "--admin", "127.0.0.1:0", "--json"],
                                stdout=subprocess.PIPE, text=True)
     admin = json.loads(process.stdout.readline())["admin"]
-    # The tier's own user needs no token; by TCP anybody else does.
+    # The tier's own user needs no token; by TCP anybody else does. Older builds have TCP alone.
     door = os.path.join(cache, "admin.sock")
+    door = door if os.path.exists(door) else admin
     subprocess.run([*user, forebay, "warm", "/file", "--admin", door, "--json"], check=True, stdout=subprocess.DEVNULL)
     return process, os.path.join(mnt, "file"), admin
 
@@ -57,6 +60,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--against", help="an earlier forebay")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
     os.chmod(base, 0o755)
@@ -68,31 +72,36 @@ def main():
             f.write(os.urandom(1 << 20))
     old = time.time() - 3600  # nobody takes it for a file being written
     os.utime(local, (old, old))
-    forebay = os.path.join(base, "forebay")
-    shutil.copy(args.forebay, forebay)
-    processes = []
+    processes, ways, users, beside = [], {"local": local}, {}, {}
     try:
-        ways, users = {"local": local}, {"through us": NOBODY}
-        process, ways["passthrough"], admin = mount(forebay, origin, base, "passed", [])
-        processes.append(process)
-        if shutil.which("setpriv") and shutil.which("fusermount3"):
-            process, ways["through us"], _ = mount(forebay, origin, base, "served", NOBODY)
-            processes.append(process)
-        for way, path in ways.items():
-            subprocess.run([*users.get(way, []), "cat", path], check=True, stdout=subprocess.DEVNULL)
-        if passed(admin) < 1:
-            sys.exit("the file is not passed through here; see the log above")
-        print(f"{args.mib} MiB, {args.rounds} rounds of {args.seconds} s, medians")
+        for build, binary in (("", args.forebay), (" before", args.against)):
+            if not binary:
+                continue
+            forebay = os.path.join(base, "forebay" + build.strip())
+            shutil.copy(binary, forebay)
+            for way, user in (("passthrough", []), ("through us", NOBODY)):
+                if user and not (shutil.which("setpriv") and shutil.which("fusermount3")):
+                    continue
+                way += build
+                process, ways[way], admin = mount(forebay, origin, base, way.replace(" ", "-"), user)
+                processes.append(process)
+                users[way], beside[way] = user, way + " before" if args.against and not build else "local"
+                subprocess.run([*user, "cat", ways[way]], check=True, stdout=subprocess.DEVNULL)
+                if not user and passed(admin) < 1:
+                    sys.exit("the file is not passed through here; see the log above")
+        subprocess.run(["cat", local], check=True, stdout=subprocess.DEVNULL)
+        print(f"{args.mib} MiB, {args.rounds} rounds of {args.seconds} s, medians; ratios to local, or to the build before")
         for name, job in JOBS.items():
             seen = {way: [] for way in ways}
-            for _ in range(args.rounds):
-                for way, path in ways.items():
-                    seen[way].append(fio(path, job, args.seconds, args.mib, users.get(way, [])))
+            for turn in range(args.rounds):
+                # Each goes first as often as last.
+                for way in list(ways)[::1 if turn % 2 == 0 else -1]:
+                    seen[way].append(fio(ways[way], job, args.seconds, args.mib, users.get(way, [])))
             for way, values in seen.items():
+                others = seen[beside.get(way, "local")]
                 rate, iops = (statistics.median(v[i] for v in values) for i in (0, 1))
-                single = sorted(v[0] / l[0] for v, l in zip(values, seen["local"]))
-                ratio = rate / statistics.median(v[0] for v in seen["local"])
-                print(f"{name:<24} {way:<12} {rate:>8.0f} MB/s {iops:>9.0f} /s  ratio {ratio:5.3f}"
+                single = sorted(v[0] / o[0] for v, o in zip(values, others))
+                print(f"{name:<24} {way:<19} {rate:>8.0f} MB/s {iops:>9.0f} /s  ratio {statistics.median(single):5.3f}"
                       f"  ({single[0]:.2f} to {single[-1]:.2f})")
     finally:
         for process in processes:
