@@ -25,14 +25,14 @@ test:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory tests
 
-# A test that hangs ends its program, not the whole run.
-TARGET = $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-RUNNER = CARGO_TARGET_$(TARGET)_RUNNER=$(CURDIR)/scripts/limited.sh
+# A test that hangs ends its program, not the whole run. A list, so that the path of the checkout may have a space.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+LIMITED = --config "target.$(HOST).runner=['$(CURDIR)/scripts/limited.sh']"
 
 # In a make of its own: the setup may just have brought mold.
 tests: check
-	$(RUNNER) $(CARGO) test --locked --workspace --no-fail-fast
-	$(RUNNER) FOREBAY_TEST_READAHEAD=0 $(CARGO) test --locked --workspace --test it -- serve:: mount::
+	$(CARGO) $(LIMITED) test --locked --workspace --no-fail-fast
+	FOREBAY_TEST_READAHEAD=0 $(CARGO) $(LIMITED) test --locked --workspace --test it -- serve:: mount::
 
 check:
 	$(CARGO) fmt --all --check
