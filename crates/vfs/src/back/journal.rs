@@ -167,7 +167,9 @@ impl Back {
     /// The flush of the junction goes on when an outage is over, whoever notices that.
     pub fn resume_after_outages(&self, junction: JunctionId, recoveries: watch::Receiver<()>) {
         let resume = resume_on(recoveries, junction, self.flusher.clone());
-        self.resuming.lock().unwrap_or_else(PoisonError::into_inner).spawn(resume);
+        let mut resuming = self.resuming.lock().unwrap_or_else(PoisonError::into_inner);
+        while resuming.try_join_next().is_some() {} // of junctions that are gone
+        resuming.spawn(resume);
     }
 
     /// Returns when it is known where the origin has what was renamed before the start.
