@@ -2,7 +2,7 @@
 """Reads through the mount against reads of the same bytes on the local file system, both in the page cache.
 
     scripts/measure-fuse.py [--forebay target/release/forebay] [--dir DIR] [--rounds 7] [--mib 512]
-                           [--against OTHER-BUILD]
+                           [--only NAME] [--against OTHER-BUILD]
 
 Needs root (passthrough), fio and a local DIR on a plain file system. Each round measures every way once, one after the
 other, so that noise meets all alike; printed are medians, their ratio to the local file, and the range of the ratios of
@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--against", help="an earlier forebay")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
@@ -91,7 +92,7 @@ def main():
                     sys.exit("the file is not passed through here; see the log above")
         subprocess.run(["cat", local], check=True, stdout=subprocess.DEVNULL)
         print(f"{args.mib} MiB, {args.rounds} rounds of {args.seconds} s, medians; ratios to local, or to the build before")
-        for name, job in JOBS.items():
+        for name, job in ((name, job) for name, job in JOBS.items() if args.only in name):
             seen = {way: [] for way in ways}
             for turn in range(args.rounds):
                 # Each goes first as often as last.
