@@ -232,7 +232,8 @@ fn a_read_only_tree_says_so_before_anything_is_asked() {
 #[test]
 fn a_writer_waits_through_an_outage_and_goes_on() {
     let name = "a_writer_waits_through_an_outage_and_goes_on";
-    let Some(tier) = mount_writable_far(name, |far| {
+    let edit = |o: &mut Options| (o.writable, o.config.deadline) = (true, SHORT_PATIENCE);
+    let Some(tier) = mount_with(name, edit, |far| {
         far.memory.write_file(b"file", b"x").expect("written");
         far.memory.chmod(b"", 0o777).expect("set");
     }) else {
@@ -246,7 +247,7 @@ fn a_writer_waits_through_an_outage_and_goes_on() {
             file.write_all(&wanted)?;
             file.sync_all()
         });
-        std::thread::sleep(Duration::from_secs(3)); // more than reads wait here
+        std::thread::sleep(SHORT_PATIENCE + Duration::from_secs(1)); // more than reads wait here
         assert!(!writer.is_finished(), "it waits");
         tier.far.set_down(false);
         writer.join().expect("no panic").expect("and no error");

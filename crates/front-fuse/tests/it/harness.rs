@@ -15,6 +15,10 @@ use vfs::Vfs;
 
 pub const MIB: u64 = 1 << 20;
 /// Longer than anything here takes on a slow machine.
+/// A mount waits so long for its origin: longer than anything takes on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where an outage is waited for.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub struct Tier {
@@ -56,7 +60,7 @@ pub fn mount_with(name: &str, edit: impl FnOnce(&mut Options), fill: impl FnOnce
     let far = Far::new("far:one");
     fill(&far);
     let ttl = ttl(Duration::from_secs(30));
-    let config = Config { deadline: Duration::from_secs(2), ..Config::default() };
+    let config = Config { deadline: PATIENCE, ..Config::default() };
     let (writable, local) = (false, false);
     let mut options = Options { files: ttl, directories: ttl, config, far, writable, local };
     edit(&mut options);

@@ -175,7 +175,10 @@ fn an_outage_serves_what_is_cached_fails_a_miss_and_ends() {
     let short = ttl(Duration::from_secs(1));
     let Some(tier) = mount_with(
         name,
-        |o| (o.files, o.directories) = (short, short),
+        |o| {
+            (o.files, o.directories) = (short, short);
+            o.config.deadline = SHORT_PATIENCE;
+        },
         |far| {
             far.memory.generate_file(b"cached", 1, 3 * MIB).expect("written");
             far.memory.generate_file(b"partly", 2, 64 * MIB).expect("written");
