@@ -7,14 +7,16 @@
 
 mod alteration;
 mod changes;
+mod ctimes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use types::{Attr, FileId, Name, Timestamp};
 
 pub use alteration::Local;
 use alteration::{Alteration, made};
 use changes::Changes;
+use ctimes::Ctimes;
 
 use crate::dirty::Overlay;
 use crate::index::Position;
@@ -37,6 +39,15 @@ enum Trace {
     Object(FileId),
 }
 
+impl Trace {
+    fn object(&self) -> Option<FileId> {
+        match self {
+            Trace::Object(id) => Some(*id),
+            Trace::Name(..) => None,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Object {
     made: Option<(u64, Local)>,
@@ -45,6 +56,10 @@ struct Object {
     overlay: Option<Overlay>,
     /// Operations that concern it as their object, with the times of their acknowledgement.
     own: BTreeMap<u64, Timestamp>,
+    /// Of its last operation, also if that was flushed and an earlier one is not: it never goes back.
+    ctime: Option<Timestamp>,
+    /// As the flush left it last at the origin.
+    there: Option<Box<Attr>>,
 }
 
 #[derive(Default)]
@@ -53,6 +68,7 @@ pub struct Names {
     dirs: HashMap<FileId, BTreeMap<Name, BTreeMap<u64, Option<FileId>>>>,
     objects: HashMap<FileId, Object>,
     traces: HashMap<u64, Vec<Trace>>,
+    ctimes: Ctimes,
 }
 
 impl Names {
@@ -111,6 +127,7 @@ impl Names {
 
     fn alter(&mut self, sequence: u64, id: FileId, alteration: Alteration) {
         let object = self.object(sequence, id);
+        object.ctime = alteration.ctime.or(object.ctime);
         object.changes.add(sequence, &alteration);
     }
 
@@ -169,9 +186,11 @@ impl Names {
 
     /// Attributes as clients see them, over those that the origin shows; without these, of what was made here only.
     pub fn attr(&self, id: FileId, origin: Option<&Attr>) -> Option<Attr> {
-        let Some(object) = self.objects.get(&id) else { return origin.copied() };
-        let mut attr = object.made.as_ref().map(|(_, local)| local.attr).or(origin.copied())?;
+        let origin = origin.map(|origin| self.ctimes.over(id, origin));
+        let Some(object) = self.objects.get(&id) else { return origin };
+        let mut attr = object.made.as_ref().map(|(_, local)| local.attr).or(origin)?;
         object.changes.all().apply(&mut attr);
+        attr.ctime = object.ctime.unwrap_or(attr.ctime);
         if let Some(overlay) = &object.overlay {
             attr.size = overlay.size();
             attr.used = attr.used.max(overlay.dirty_bytes());
@@ -200,8 +219,34 @@ impl Names {
         self.objects.contains_key(&id)
     }
 
-    /// These are at the origin, or came to nothing; `size` is the file's there now, if it is one.
-    pub fn flushed(&mut self, sequences: &[u64], size: Option<u64>) {
+    /// These are at the origin, or came to nothing; `now`: objects as they are there by our doing alone.
+    pub fn flushed(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) {
+        for (id, attr) in now {
+            if let Some(object) = self.objects.get_mut(id) {
+                object.there = Some(Box::new(*attr));
+            }
+        }
+        let shown = self.shown_over_what_is_there(sequences);
+        self.take_away(sequences, now);
+        for (id, there, shown) in shown {
+            if !self.is_altered(id) {
+                self.ctimes.settle(id, &there, &shown);
+            }
+        }
+    }
+
+    /// Of the objects of these: what is at the origin, and what clients see.
+    fn shown_over_what_is_there(&self, sequences: &[u64]) -> Vec<(FileId, Attr, Attr)> {
+        let traces = sequences.iter().filter_map(|sequence| self.traces.get(sequence)).flatten();
+        let ids: HashSet<FileId> = traces.filter_map(Trace::object).collect();
+        let both = ids.into_iter().filter_map(|id| {
+            let there = *self.objects.get(&id)?.there.as_deref()?;
+            Some((id, there, self.attr(id, Some(&there))?))
+        });
+        both.collect()
+    }
+
+    fn take_away(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) {
         // Each with the last of these that was about its bytes.
         let mut touched: HashMap<FileId, Option<u64>> = HashMap::new();
         for sequence in sequences {
@@ -220,7 +265,8 @@ impl Names {
             let Some(object) = self.objects.get_mut(&id) else { continue };
             object.changes.settle();
             if let (Some(last), Some(overlay)) = (bytes, &mut object.overlay) {
-                overlay.flushed(last, size.unwrap_or(overlay.size()));
+                let now = now.iter().find(|(there, attr)| *there == id && attr.is_file());
+                overlay.flushed(last, now.map_or(overlay.size(), |(_, attr)| attr.size));
             }
             if !object.changes.all().bytes {
                 object.overlay = None;
@@ -245,6 +291,7 @@ impl Names {
         for (id, bytes) in touched {
             let Some(object) = self.objects.get_mut(&id) else { continue };
             object.changes.settle();
+            object.ctime = object.changes.all().ctime;
             if bytes {
                 object.overlay = None;
                 // What is at the origin already is not shown from here.

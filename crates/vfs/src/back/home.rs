@@ -477,7 +477,8 @@ impl Home for BackHome {
             let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
         }
         let now = now.map(|now| (now.version, now.attr));
-        self.shown.flushed(id, &flushed.sequences, now, flushed.content.is_nothing());
+        let replaced = flushed.replaced.as_ref().map(|replaced| (replaced.id, replaced.attr));
+        self.shown.flushed(id, &flushed.sequences, now, replaced, flushed.content.is_nothing());
         self.namespace.tell_changed(id);
     }
 

@@ -138,11 +138,11 @@ impl Shown {
     /// With what is done to it here. Its version stays that of its bytes, where these are the origin's.
     pub fn lay_over(&self, node: &mut Node) {
         let state = self.state();
+        let Some(attr) = state.names.attr(node.id, Some(&node.attr)) else { return };
+        node.attr = outward(node.id, &attr);
         if !state.names.is_altered(node.id) {
             return;
         }
-        let Some(attr) = state.names.attr(node.id, Some(&node.attr)) else { return };
-        node.attr = outward(node.id, &attr);
         let bytes_are_clean = node.attr.is_file() && state.names.overlay(node.id).is_none();
         if !bytes_are_clean {
             node.version = Version::from_attr(&node.attr);
@@ -245,15 +245,23 @@ impl Shown {
     }
 
     /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
-    /// what is still to come. `no_bytes` were among them: what clients wrote, they wrote over what is below.
-    pub fn flushed(&self, id: FileId, sequences: &[u64], now: Option<(Version, Attr)>, no_bytes: bool) {
+    /// what is still to come. `no_bytes` were among them: what clients wrote, they wrote over what is below. `replaced`:
+    /// what lost a name to them and has others.
+    pub fn flushed(
+        &self,
+        id: FileId,
+        sequences: &[u64],
+        now: Option<(Version, Attr)>,
+        replaced: Option<(FileId, Attr)>,
+        no_bytes: bool,
+    ) {
         {
             let mut state = self.state();
             let state = &mut *state;
             let shown =
                 state.names.overlay(id).is_some().then(|| state.names.attr(id, now.as_ref().map(|it| &it.1)));
-            let size = now.as_ref().filter(|(_, attr)| attr.is_file()).map(|(_, attr)| attr.size);
-            state.names.flushed(sequences, size);
+            let there: Vec<_> = now.iter().map(|(_, attr)| (id, *attr)).chain(replaced).collect();
+            state.names.flushed(sequences, &there);
             let local = state.names.is_local(id);
             // Also for who is about to.
             let has_bytes = state.names.overlay(id).is_some() || state.expected.contains_key(&id);
@@ -424,7 +432,7 @@ mod tests {
         write(&shown, 1);
         first.applied();
         let second = shown.expect(known());
-        shown.flushed(FILE, &[1], None, true);
+        shown.flushed(FILE, &[1], None, None, true);
         assert_eq!(version(&shown), Some(Version([1; 16])), "what it is to be written over");
         drop(second);
         assert!(shown.altered(FILE).is_none());

@@ -20,6 +20,7 @@ mod privilege;
 mod reads;
 mod replaced;
 mod silent;
+mod times;
 mod writable;
 mod writing;
 mod writing_model;

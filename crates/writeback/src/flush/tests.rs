@@ -105,7 +105,7 @@ fn play_over(seed: u64, crashes: bool, swaps: bool, bug: Option<Bug>) -> Played 
 
 fn compare_view(seen: &mut Seen, world: &World, after: &str) -> Result<(), String> {
     seen.compared += 1;
-    let found = difference(&tree(&world.want), &world.view()?);
+    let found = difference(&tree(&world.want), &world.view()?).or_else(|| world.moved_ctime());
     found.map_or(Ok(()), |it| Err(format!("seen by clients {it}, after {after}")))
 }
 

@@ -57,10 +57,10 @@ fn a_name_is_what_the_last_operation_made_of_it_until_that_is_flushed() {
     assert_eq!(names.lookup(DIR, &name("b")), Lookup::Made(FILE));
     let shown = vec![(name("a"), OLD), (name("c"), OLD)];
     assert_eq!(names.lay_over(DIR, shown, |id| id), [(name("c"), OLD), (name("b"), FILE)]);
-    names.flushed(&[1], Some(0));
+    names.flushed(&[1], &[]);
     assert_eq!(names.lookup(DIR, &name("a")), Lookup::Gone);
     assert!(!names.is_local(FILE) && names.is_altered(FILE));
-    names.flushed(&[2], None);
+    names.flushed(&[2], &[]);
     assert_eq!(names.lookup(DIR, &name("a")), Lookup::AsOrigin);
     assert!(names.dirs.is_empty() && names.objects.is_empty() && names.traces.is_empty());
 }
@@ -82,6 +82,30 @@ fn attributes_follow_the_operations() {
     assert_eq!(names.attr(OLD, Some(&attr)), Some(attr), "of what nothing is known here");
 }
 
+/// Of two operations the later one went ahead, since the origin refuses the other.
+#[test]
+fn the_ctime_never_goes_back_and_stays_when_all_is_flushed() {
+    let origin = |ctime| {
+        let local = made(&NewObject::File, &Attributes::default(), Timestamp::default());
+        Attr { ctime: Timestamp { seconds: ctime, nanos: 0 }, ..local.attr }
+    };
+    let set = |mode| {
+        let set = Attributes { mode: Some(mode), ..Attributes::default() };
+        Action::Set { object: OLD, set, base: None }
+    };
+    let ctime = |names: &Names, at_origin| names.attr(OLD, Some(&origin(at_origin))).unwrap().ctime.seconds;
+    let mut names = Names::default();
+    apply(&mut names, 1, set(0o644));
+    apply(&mut names, 2, rename("a", "b", OLD, None));
+    assert_eq!(ctime(&names, 100), 2);
+    names.flushed(&[2], &[(OLD, origin(101))]);
+    assert_eq!(ctime(&names, 101), 2);
+    // What came of the other one is not told.
+    names.flushed(&[1], &[]);
+    assert!(!names.is_altered(OLD));
+    assert_eq!([101, 102].map(|at_origin| ctime(&names, at_origin)), [2, 102]);
+}
+
 #[test]
 fn what_a_rename_replaced_loses_a_name() {
     let mut names = Names::default();
@@ -101,7 +125,7 @@ fn since_is_the_time_of_the_oldest_operation_that_is_not_flushed() {
     apply(&mut names, 7, Action::Write { file: FILE, offset: 0, size_before: 0, base: None });
     apply(&mut names, 8, Action::Write { file: FILE, offset: 0, size_before: 0, base: None });
     assert_eq!(names.since(FILE, now).seconds, 7);
-    names.flushed(&[7], Some(10));
+    names.flushed(&[7], &[]);
     assert_eq!(names.since(FILE, now).seconds, 8);
 }
 

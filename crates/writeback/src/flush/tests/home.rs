@@ -440,8 +440,9 @@ impl Home for TestHome {
         for found in flushed.found.iter().chain(&flushed.replaced) {
             self.learn_flushed(found).await;
         }
-        let size = flushed.found.as_ref().map(|found| found.attr.size);
-        self.names.lock().unwrap().flushed(&flushed.sequences, size);
+        let now: Vec<_> =
+            flushed.found.iter().chain(&flushed.replaced).map(|found| (found.id, found.attr)).collect();
+        self.names.lock().unwrap().flushed(&flushed.sequences, &now);
         self.step().await;
     }
 

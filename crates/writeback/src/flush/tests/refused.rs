@@ -85,7 +85,7 @@ impl World {
         if !links {
             want.values_mut().chain(view.values_mut()).for_each(Shown::forget_links);
         }
-        let found = difference(&want, &view);
+        let found = difference(&want, &view).or_else(|| self.moved_ctime());
         found.map_or(Ok(()), |it| Err(format!("seen by clients {it}, after {after}")))
     }
 

@@ -16,7 +16,8 @@ pub struct Shown {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Of what is no directory: those of directories move with their names, at the origin when these arrive there.
+    /// This and the next one of what is no directory: those of directories move with their names, at the origin when these
+    /// arrive there.
     nlink: u32,
     mtime: Option<Timestamp>,
     pub bytes: Vec<u8>,
@@ -26,7 +27,7 @@ impl Shown {
     pub fn new(attr: &Attr, bytes: Vec<u8>) -> Shown {
         let Attr { kind, mode, uid, gid, .. } = *attr;
         let nlink = if attr.is_dir() { 0 } else { attr.nlink };
-        let mtime = Some(attr.mtime).filter(|_| attr.is_file());
+        let mtime = Some(attr.mtime).filter(|_| !attr.is_dir());
         Shown { kind, mode, uid, gid, nlink, mtime, bytes }
     }
 }

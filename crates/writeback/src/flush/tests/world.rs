@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -44,21 +44,30 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[derive(Default)]
-pub struct TestClock(AtomicI64);
+pub struct TestClock {
+    seconds: AtomicI64,
+    nanos: AtomicU32,
+}
 
 impl TestClock {
     pub fn pass(&self, seconds: i64) {
-        self.0.fetch_add(seconds, SeqCst);
+        self.seconds.fetch_add(seconds, SeqCst);
+    }
+
+    /// The next operation is acknowledged at another time than the one before.
+    fn tick(&self) {
+        self.nanos.fetch_add(1, SeqCst);
     }
 
     pub fn wall(&self) -> Timestamp {
-        Timestamp { seconds: 2_000_000_000 + self.0.load(SeqCst), nanos: 0 }
+        let seconds = 2_000_000_000 + self.seconds.load(SeqCst);
+        Timestamp { seconds, nanos: self.nanos.load(SeqCst) }
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Moment {
-        let steady = Duration::from_secs(2_000_000_000 + self.0.load(SeqCst) as u64);
+        let steady = Duration::from_secs(2_000_000_000 + self.seconds.load(SeqCst) as u64);
         Moment { steady, time_of_day: Duration::ZERO }
     }
 }
@@ -101,6 +110,8 @@ pub struct World {
     /// What clients must see, with our ids for its objects.
     pub want: Arc<MemoryOrigin>,
     pub wanted: HashMap<FileId, Reference>,
+    /// The ctime that clients were told last of each object: of its last operation.
+    ctimes: HashMap<FileId, Timestamp>,
     pub ids: LocalIds,
     /// Clients use names that some origins cannot have.
     pub odd_names: bool,
@@ -157,7 +168,7 @@ impl World {
         let policy = FlushPolicy { delay, conflict, ..FlushPolicy::default() };
         let shared = shared(&log, &home, &clock, &policy, sabotage);
         let ids = LocalIds::from_drawn(random.bytes(16).try_into().unwrap(), sabotage);
-        let (wanted, running) = (HashMap::new(), Vec::new());
+        let (wanted, ctimes, running) = (HashMap::new(), HashMap::new(), Vec::new());
         let root = FileId([0; 16]);
         let mut world = World {
             random,
@@ -166,6 +177,7 @@ impl World {
             root,
             want,
             wanted,
+            ctimes,
             ids,
             odd_names: false,
             sabotage,
@@ -197,6 +209,7 @@ impl World {
                     ways.push((object, other));
                 }
             }
+            self.ctimes.insert(id, ours.attr.ctime);
             now(self.home.learn(id, ours));
             self.wanted.insert(id, theirs.reference);
         }
@@ -219,6 +232,8 @@ impl World {
         self.log.commit().expect("commits");
         tell(|| format!("{}: {:?}", position.sequence, operation.action));
         self.home.names.lock().unwrap().apply(position.sequence, &operation, position);
+        self.ctimes.extend(operation.objects().map(|object| (object, acknowledged)));
+        self.clock.tick();
         self.shared.add(position.sequence, operation, position);
     }
 
@@ -371,6 +386,26 @@ impl World {
             let written_ms = self.clock.now().steady.as_millis() as u64;
             self.shared.recover(&RecoveredEntry { sequence, head, position, written_ms }, operation);
         }
+        // Of what was flushed a start knows what the origin tells.
+        for (id, ctime) in &mut self.ctimes {
+            let known = self.home.database().known.get(id).map(|object| object.attr);
+            if let Some(seen) = names.lock().unwrap().attr(*id, known.as_ref()) {
+                *ctime = seen.ctime;
+            }
+        }
+    }
+
+    /// An object that has another ctime for clients than they were told with its last operation. A directory's moves with
+    /// its names, at the origin when these arrive there.
+    pub fn moved_ctime(&self) -> Option<String> {
+        let (_, entries) = self.entries();
+        entries.into_iter().filter(|entry| !entry.object.attr.is_dir()).find_map(|entry| {
+            let known = self.home.database().known.get(&entry.id).map(|object| object.attr);
+            let seen = self.home.names.lock().unwrap().attr(entry.id, known.as_ref())?.ctime;
+            let told = self.ctimes[&entry.id];
+            (seen != told)
+                .then(|| format!("{} ({}) changed at {seen:?} and not {told:?}", entry.name, entry.id))
+        })
     }
 
     /// The bytes of a file as clients see them.
