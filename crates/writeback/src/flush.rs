@@ -27,7 +27,7 @@ pub use clock::{Clock, SystemClock};
 pub use discard::{Listed, Waits, Withheld};
 pub use metrics::FlushMetrics;
 
-use carry::Carry;
+use carry::{Carry, together};
 use entries::Entries;
 
 use crate::conflict::{Alarm, AlarmKind};
@@ -341,7 +341,7 @@ impl Shared {
         if !unit.carried {
             let policy = self.plan().policy(unit.junction).conflict;
             let mut outcomes = Vec::new();
-            for part in unit.parts() {
+            for part in together::inner_first(self, unit, policy).await? {
                 tracing::debug!("flush {} {:?}: {:?}", part.object, part.sequences, part.work);
                 let flushed = Carry::new(self, part, policy).out().await?;
                 tracing::debug!("flushed {} {:?}: {:?}", part.object, part.sequences, flushed.found);

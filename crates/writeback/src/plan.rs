@@ -4,6 +4,7 @@
 //! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`. What the origin
 //! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs` and `plan/retract.rs`.
 
+mod attempt;
 mod depend;
 mod hold;
 mod pace;
@@ -243,6 +244,11 @@ impl Plan {
     }
 
     fn form(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+        let unit = self.form_of_now(first, now, filling)?;
+        Some(self.with_attempt(unit, &self.pending[&first]))
+    }
+
+    fn form_of_now(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
         let pending = &self.pending[&first];
         let is_due = |pending: &Pending| self.is_due(pending, now, filling);
         let is_running = |sequence| self.is_taken(sequence);
@@ -255,11 +261,11 @@ impl Plan {
                     }
                 }));
             }
-        } else if pending.in_doubt && self.ends_object(pending) {
+        } else if self.is_left_by_attempt(pending) {
             // What an attempt left of it goes: the attempt is not made again for that.
             let around = self.around(pending, true, &is_due, &is_running);
             if let Some(unit) = around.retract(pending) {
-                return Some(unit);
+                return Some(around.in_doubt_of_start(unit));
             }
         }
         let is_free = self.depend.is_free(first);
@@ -271,12 +277,15 @@ impl Plan {
         self.running.contains(&sequence) || self.held.contains(&sequence)
     }
 
-    fn ends_object(&self, pending: &Pending) -> bool {
+    /// Its owner took the object away in the end. Before a start what waits for others has not begun, but for a directory
+    /// that was retracted in one unit with those.
+    fn is_left_by_attempt(&self, pending: &Pending) -> bool {
         let object = pending.operation.object();
         let last = self.chains.get(&object).and_then(|chain| self.pending.get(chain.last()?));
         let by_itself = |last: &&Pending| last.operation.object() == object;
-        let last = last.filter(by_itself);
-        !pending.carried && last.is_some_and(|last| undo::ends(object, &last.operation))
+        let Some(last) = last.filter(by_itself) else { return false };
+        let perhaps_begun = pending.in_doubt || pending.recovered && undo::is_of_directory(&last.operation);
+        perhaps_begun && !pending.carried && undo::ends(object, &last.operation)
     }
 
     /// `whole`: all operations on the object, however many they are and whatever they carry.

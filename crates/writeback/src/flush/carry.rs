@@ -15,6 +15,7 @@
 mod content;
 mod naming;
 mod sending;
+pub(super) mod together;
 mod undo;
 
 use types::{Error, ErrorKind, FileId, Name, Result, Version};

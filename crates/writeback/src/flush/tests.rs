@@ -8,7 +8,9 @@ mod home;
 mod operations;
 mod power;
 mod refused;
+mod rings;
 mod said;
+mod sums;
 mod tree;
 mod world;
 

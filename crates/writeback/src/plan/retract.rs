@@ -1,8 +1,10 @@
 //! The retraction of an object that ends: none of its operations travels, and what of it is at the origin goes.
 //!
 //! A rename over another object takes a name from that one, so a retraction that leaves the rename out takes the name away
-//! itself, once the earlier operations on the other object are done. Objects that end and took names from each other would
-//! wait for each other in this way. They are retracted in one unit, in which each gives up its own names.
+//! itself, once the earlier operations on the other object are done. And a directory is removed once all that is done to
+//! names in it is done. Objects that end would wait for each other in this way if they took names from each other, or if
+//! each was inside of the other at some time. They are retracted in one unit, in which each gives up its own names, at the
+//! origin the inner ones first (`flush/carry/together.rs`).
 
 use std::collections::BTreeSet;
 
@@ -15,8 +17,14 @@ use super::unit::{Around, Retract, Unit, Work, unit};
 use crate::operation::{Action, NewObject};
 use crate::sabotage::Bug;
 
-/// Objects in one unit. Forming it looks at all of their operations; a longer ring of files is not met with.
+/// Objects in one unit. Forming it looks at all of their operations; a longer ring of objects is not met with.
 const TOGETHER_MAX: usize = 64;
+
+/// All operations on an object that ends.
+struct Ending<'a> {
+    object: FileId,
+    chain: Vec<&'a Pending>,
+}
 
 impl Around<'_> {
     /// `None`: the object of `first` does not end, or something else must be done before.
@@ -24,39 +32,39 @@ impl Around<'_> {
         if self.sabotage.is(Bug::CarryWhatEnds) {
             return None;
         }
-        let chain: Vec<&Pending> = self.of_chain().collect();
-        self.retract_one(first.operation.object(), &chain, &[])
-            .or_else(|| self.retract_together(first, chain))
+        let ending = Ending { object: first.operation.object(), chain: self.of_chain().collect() };
+        match self.retract_one(&ending, &[]) {
+            Ok(unit) => Some(unit),
+            Err(None) => None,
+            Err(Some(_)) => self.retract_together(first, ending),
+        }
     }
 
-    /// The object of `first`, and those that it took a name from and that end too.
-    fn retract_together(&self, first: &Pending, chain: Vec<&Pending>) -> Option<Unit> {
-        let object = first.operation.object();
-        let mut all = vec![(object, chain)];
-        let mut next = 0;
-        while let Some((object, chain)) = all.get(next) {
-            let mut joining: Vec<FileId> = Vec::new();
-            for rename in chain.iter().filter(|it| it.operation.object() == *object) {
-                let Some(replaced) = rename_of(rename).and_then(|it| it.replaced) else { continue };
-                let is_here = all.iter().any(|it| it.0 == replaced.object);
-                if !is_here && !joining.contains(&replaced.object) {
-                    joining.push(replaced.object);
+    /// The object of `first`, and those that end too and that it took a name from, or waits for while they wait as well.
+    fn retract_together(&self, first: &Pending, ending: Ending) -> Option<Unit> {
+        let (mut objects, mut all, mut next) = (vec![ending.object], vec![ending], 0);
+        while let Some(ending) = all.get(next) {
+            // One that does not end, or has nothing to be retracted, loses its name to the rename.
+            let who_lost = ending.who_lost_names().filter(|it| !objects.contains(it));
+            let mut joining: Vec<Ending> = who_lost.filter_map(|object| self.ending(object)).collect();
+            if joining.is_empty() {
+                match self.retract_one(ending, &objects) {
+                    Ok(_) => next += 1,
+                    Err(obstacle) => joining.push(self.waits_itself(obstacle?, &objects)?),
                 }
             }
-            for object in joining {
-                // One that does not end, or has nothing to be retracted, loses its name to the rename.
-                if let Some(chain) = self.whole_chain(object) {
-                    all.push((object, chain));
+            for ending in joining {
+                if !objects.contains(&ending.object) {
+                    objects.push(ending.object);
+                    all.push(ending);
                 }
             }
-            next += 1;
-            if all.len() == 1 || all.len() > TOGETHER_MAX {
+            if all.len() > TOGETHER_MAX {
                 return None;
             }
         }
-        let objects: Vec<FileId> = all.iter().map(|it| it.0).collect();
         let parts: Option<Vec<Unit>> =
-            all.iter().map(|(object, chain)| self.retract_one(*object, chain, &objects)).collect();
+            all.iter().map(|ending| self.retract_one(ending, &objects).ok()).collect();
         let parts = parts?;
         let sequences: BTreeSet<u64> = parts.iter().flat_map(|part| part.sequences.iter().copied()).collect();
         let in_doubt = parts.iter().any(|part| part.in_doubt);
@@ -64,19 +72,30 @@ impl Around<'_> {
         Some(Unit { sequences, in_doubt, ..unit(first, Vec::new(), Work::Together(parts)) })
     }
 
-    /// All operations on an object that ends. `None`: it does not, or one of them is under way.
-    fn whole_chain(&self, object: FileId) -> Option<Vec<&Pending>> {
+    /// The object of an operation that is in the way, if it ends and cannot be retracted before.
+    fn waits_itself(&self, obstacle: u64, together: &[FileId]) -> Option<Ending<'_>> {
+        let object = self.pending.get(&obstacle)?.operation.object();
+        let ending = self.ending(object).filter(|_| !together.contains(&object))?;
+        self.retract_one(&ending, &[]).is_err().then_some(ending)
+    }
+
+    /// `None`: the object does not end, or one of its operations is under way.
+    fn ending(&self, object: FileId) -> Option<Ending<'_>> {
         let sequences = self.chains.get(&object)?;
         let chain: Vec<&Pending> = sequences.iter().filter_map(|it| self.pending.get(it)).collect();
         let is_waiting = |it: &&Pending| !it.carried && !(self.is_running)(it.sequence);
         let has_own = chain.iter().any(|it| it.operation.object() == object);
         let ends_here = chain.last().is_some_and(|last| ends(object, &last.operation));
-        (ends_here && has_own && chain.iter().all(is_waiting)).then_some(chain)
+        let is_whole = ends_here && has_own && chain.iter().all(is_waiting);
+        is_whole.then_some(Ending { object, chain })
     }
 
-    /// `together`: what is retracted in the same unit, so that their renames over this one are not carried out.
-    fn retract_one(&self, object: FileId, chain: &[&Pending], together: &[FileId]) -> Option<Unit> {
-        let last = chain.last().filter(|last| ends(object, &last.operation))?;
+    /// `together`: what is retracted in the same unit, so that their renames over this one are not carried out. Fails
+    /// with what must be done before, or with `None` if the object does not end.
+    fn retract_one(&self, ending: &Ending, together: &[FileId]) -> Result<Unit, Option<u64>> {
+        let Ending { object, chain } = ending;
+        let object = *object;
+        let last = chain.last().filter(|last| ends(object, &last.operation)).ok_or(None)?;
         let (mut members, mut over) = (Vec::new(), Vec::new());
         let mut retract = Retract { ends: true, ..Retract::default() };
         for pending in chain.iter().copied() {
@@ -118,15 +137,23 @@ impl Around<'_> {
             members.push(pending);
         }
         let touched = Touched { altered: vec![Thing::Object(object)], beside: Vec::new() };
-        let net = Net::new(object, touched, false).over(&over);
-        let first = *members.first()?;
-        if !self.is_clear(&members, &net, Some(last.sequence)) {
-            return None;
+        let net = Net::new(object, touched, false).over(&over).together_with(together);
+        let first = *members.first().ok_or(None)?;
+        if let Some(obstacle) = self.obstacle(&members, &net, Some(last.sequence)) {
+            return Err(Some(obstacle));
         }
         let began = members.iter().any(|member| member.in_doubt || member.recovered)
             && !self.sabotage.is(Bug::VanishInDoubt);
         let vanished = retract.made.is_some() && !began && over.is_empty();
         let work = if vanished { Work::Vanished } else { Work::Retract(retract) };
-        Some(Unit { over: renames_of(&over), ..unit(first, members, work) })
+        Ok(Unit { over: renames_of(&over), ..unit(first, members, work) })
+    }
+}
+
+impl Ending<'_> {
+    /// To renames of this one.
+    fn who_lost_names(&self) -> impl Iterator<Item = FileId> {
+        let own = self.chain.iter().filter(|it| it.operation.object() == self.object);
+        own.filter_map(|it| Some(rename_of(it)?.replaced?.object))
     }
 }

@@ -28,6 +28,15 @@ pub fn ends(object: FileId, operation: &Operation) -> bool {
     }
 }
 
+/// Of those that end an object.
+pub fn is_of_directory(end: &Operation) -> bool {
+    match &end.action {
+        Action::Rmdir { .. } => true,
+        Action::Rename(rename) => rename.is_dir,
+        _ => false,
+    }
+}
+
 /// The operation may go ahead of the other one, which comes before it.
 pub fn may_pass(operation: &Operation, other: &Operation, sabotage: Sabotage) -> bool {
     let stays = !matches!(operation.action, Action::Rmdir { .. });
@@ -45,6 +54,8 @@ pub(super) struct Net {
     names: Vec<(FileId, Name)>,
     /// What lost names to it, and by which operation: what comes before that must be done.
     replaced: Vec<(FileId, u64)>,
+    /// Objects of which none of the operations is carried out, since their names are taken away in the same unit.
+    together: Vec<FileId>,
 }
 
 impl Around<'_> {
@@ -60,10 +71,13 @@ impl Around<'_> {
             Action::Rename(_) => self.move_at_last(first).or_else(|| self.ahead(first)),
             Action::Remove { .. } | Action::Rmdir { .. } => self.ahead(first),
         })?;
-        // Before this start it may have gone ahead in the same way.
+        Some(self.with_staged(self.in_doubt_of_start(unit)))
+    }
+
+    /// Before this start it may have gone ahead in the same way.
+    pub(super) fn in_doubt_of_start(&self, unit: Unit) -> Unit {
         let is_recovered = |sequence: &u64| self.pending.get(sequence).is_some_and(|it| it.recovered);
-        let unit = unit.each(|part| part.in_doubt |= part.sequences.iter().any(is_recovered));
-        Some(self.with_staged(unit))
+        unit.each(|part| part.in_doubt |= part.sequences.iter().any(is_recovered))
     }
 
     /// A name that was given, and then moved or taken away again.
@@ -100,8 +114,7 @@ impl Around<'_> {
             true => Work::Retract(Retract { names, ..Retract::default() }),
             false => Work::Names(action),
         };
-        self.is_clear(&members, &net, None)
-            .then(|| Unit { over: renames_of(&over), ..unit(first, members, work) })
+        self.is_clear(&members, &net).then(|| Unit { over: renames_of(&over), ..unit(first, members, work) })
     }
 
     /// Made where it ends, with all that its contents are now.
@@ -139,7 +152,7 @@ impl Around<'_> {
             };
             let over = replacing(taken);
             let net = Net { names: names_of(taken), ..self.net(&operation, true) }.over(&over);
-            self.is_clear(&members, &net, None).then(|| {
+            self.is_clear(&members, &net).then(|| {
                 let work = match (object_work(&members), last) {
                     (Work::Object { make: Some(making), content, set }, Some(rename))
                         if rename.replaced.is_some() =>
@@ -157,7 +170,7 @@ impl Around<'_> {
     fn fill_at_last(&self, first: &Pending) -> Option<Unit> {
         let members: Vec<_> = self.of_chain().filter(|pending| pending.operation.is_content()).collect();
         let net = self.net(&first.operation, true);
-        self.is_clear(&members, &net, None).then(|| {
+        self.is_clear(&members, &net).then(|| {
             let work = object_work(&members);
             unit(first, members, work)
         })
@@ -176,7 +189,7 @@ impl Around<'_> {
             let net = self.net(&Operation { action, ..first.operation.clone() }, true);
             let net = Net { names: names_of(&members), ..net }.over(&over);
             let work = Work::Moved(moves);
-            self.is_clear(&members, &net, None)
+            self.is_clear(&members, &net)
                 .then(|| Unit { over: renames_of(&over), ..unit(first, members, work) })
         })
     }
@@ -187,7 +200,7 @@ impl Around<'_> {
         let stays = !matches!(first.operation.action, Action::Rmdir { .. });
         let net = self.net(&first.operation, stays);
         let work = || Work::Names(first.operation.action.clone());
-        self.is_clear(&members, &net, None).then(|| unit(first, members, work()))
+        self.is_clear(&members, &net).then(|| unit(first, members, work()))
     }
 
     pub(super) fn of_chain(&self) -> impl Iterator<Item = &Pending> {
@@ -196,7 +209,7 @@ impl Around<'_> {
 
     /// Of one of its names, each from where the one before led to, and before which nothing but contents and other names is
     /// changed. Of an object that is made the make comes before them.
-    fn leading_renames(&self, first: &Pending) -> Vec<&Pending> {
+    pub(super) fn leading_renames(&self, first: &Pending) -> Vec<&Pending> {
         let object = first.operation.object();
         let (mut renames, mut at) = (Vec::new(), None);
         for pending in self.of_chain() {
@@ -224,11 +237,15 @@ impl Around<'_> {
         Net::of(operation, stays, self.sabotage)
     }
 
-    /// Nothing that the members wait for, or wait for by way of others, is in their way. `also`: what must have nothing in
-    /// its way although it does not go with them.
-    pub(super) fn is_clear(&self, members: &[&Pending], net: &Net, also: Option<u64>) -> bool {
+    /// Nothing that the members wait for, or wait for by way of others, is in their way.
+    fn is_clear(&self, members: &[&Pending], net: &Net) -> bool {
+        self.obstacle(members, net, None).is_none()
+    }
+
+    /// One of those in their way. `also`: what must have nothing in its way although it does not go with them.
+    pub(super) fn obstacle(&self, members: &[&Pending], net: &Net, also: Option<u64>) -> Option<u64> {
         if self.sabotage.is(Bug::PassObstacles) {
-            return true;
+            return None;
         }
         let is_member =
             |sequence: u64| members.binary_search_by_key(&sequence, |member| member.sequence).is_ok();
@@ -245,11 +262,11 @@ impl Around<'_> {
                     net.is_obstructed_by(&it.operation, it.sequence, &touched)
                 };
                 if !is_member(blocker) && self.pending.get(&blocker).is_none_or(obstructs) {
-                    return false;
+                    return Some(blocker);
                 }
             }
         }
-        true
+        None
     }
 }
 
@@ -286,7 +303,11 @@ impl Net {
     }
 
     pub(super) fn new(object: FileId, touched: Touched, stays: bool) -> Net {
-        Net { object, touched, stays, names: Vec::new(), replaced: Vec::new() }
+        Net { object, touched, stays, names: Vec::new(), replaced: Vec::new(), together: Vec::new() }
+    }
+
+    pub(super) fn together_with(self, objects: &[FileId]) -> Net {
+        Net { together: objects.to_vec(), ..self }
     }
 
     /// What these renames replace loses its name, too.
@@ -297,6 +318,9 @@ impl Net {
     }
 
     fn is_obstructed_by(&self, other: &Operation, sequence: u64, touched: &Touched) -> bool {
+        if self.together.contains(&other.object()) && other.object() != self.object {
+            return false;
+        }
         // Who draws operations on one object together leaves out only what may come before or after.
         let is_own = other.object() == self.object;
         let is_looked_for = |thing: &Thing| match thing {

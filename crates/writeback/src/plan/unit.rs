@@ -43,6 +43,10 @@ pub struct Unit {
     pub work: Work,
     /// Renames in it over others, which have lost these names in any case.
     pub over: Vec<Rename>,
+    /// Names of later renames: an earlier attempt may have drawn these together with it, and given one at once.
+    pub later: Vec<(FileId, Name)>,
+    /// An earlier attempt may have taken the object away, since its owner did in the end.
+    pub perhaps_retracted: bool,
     /// It may have been carried out in part: by an attempt without an answer, or before a crash.
     pub in_doubt: bool,
     /// All of it is at the origin: it is to be marked as done, and no more.
@@ -110,7 +114,7 @@ pub enum Work {
     Moved(Vec<Rename>),
     /// Its owner took it away again before all of it was at the origin.
     Retract(Retract),
-    /// Retractions of objects that took names from each other.
+    /// Retractions of objects that would wait for each other.
     Together(Vec<Unit>),
 }
 
@@ -306,6 +310,8 @@ pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit 
         since: operation.since,
         work,
         over: Vec::new(),
+        later: Vec::new(),
+        perhaps_retracted: false,
         in_doubt: members.iter().any(|member| member.in_doubt),
         carried: first.carried,
         bytes,

@@ -23,6 +23,10 @@ impl Carry<'_> {
                 Seen::Found(found) => {
                     return self.alter_found(Some(found), Some(making), content, set).await;
                 }
+                Seen::Gone if self.unit.perhaps_retracted => {
+                    self.tell_of_nothing(Some((*dir, name.clone())));
+                    return Ok(None);
+                }
                 Seen::Gone if !self.make_again((*dir, name.clone())).await? => return Ok(None),
                 Seen::Gone | Seen::Never => {}
             }
@@ -45,11 +49,13 @@ impl Carry<'_> {
         }
     }
 
-    /// By an earlier attempt, which may have given it one of its earlier names, and perhaps did not learn its id.
+    /// By an earlier attempt, which may have given it an earlier or a later name, and perhaps did not learn its id.
     async fn find_made(&self, making: &Making) -> Result<Seen> {
         let (id, home) = (self.unit.object, self.shared.home.clone());
         let earlier = making.names.split_last().map_or(&[][..], |(_, earlier)| earlier);
-        for (dir, name) in earlier {
+        // One whose id is known is not looked for under names that others may be about to leave.
+        let is_unknown = making.what == NewObject::File && self.shared.look(id).await? == Seen::Never;
+        for (dir, name) in earlier.iter().chain(self.unit.later.iter().filter(|_| is_unknown)) {
             if absent_name(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id))
             {
                 match home.make(*dir, name, id, &making.what).await {
@@ -190,6 +196,10 @@ impl Carry<'_> {
         match self.shared.look(self.unit.object).await? {
             // Made and removed before it ever travelled, or dropped: there is nothing to alter.
             Seen::Never => Ok(None),
+            Seen::Gone if self.unit.perhaps_retracted => {
+                self.tell_of_nothing(None);
+                Ok(None)
+            }
             Seen::Gone => self.alter_found(None, None, content, set).await,
             Seen::Found(found) => self.alter_found(Some(found), None, content, set).await,
         }

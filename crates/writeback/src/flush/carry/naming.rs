@@ -199,6 +199,11 @@ impl Carry<'_> {
                 }
                 return Ok(target);
             }
+            if let Some(there) = self.moved_on().await? {
+                self.end_replaced(rename).await?;
+                self.intact = there.attr.is_dir() || self.is_resumed(&there).await?;
+                return Ok(Some(there));
+            }
             let place = Some((rename.from_dir, rename.from.clone()));
             return self.source_is_gone(place, (to_dir, to)).await;
         };
@@ -273,6 +278,17 @@ impl Carry<'_> {
         let is_ours = own.begun && alone || own.version == Some(found.version);
         self.replaced = Some(found).filter(|_| is_ours);
         Ok(())
+    }
+
+    /// An earlier attempt gave it the name of a later rename at once.
+    async fn moved_on(&self) -> Result<Option<Found>> {
+        for (dir, name) in self.unit.later.iter().rev() {
+            let there = self.at(*dir, name).await?;
+            if let Some(there) = there.filter(|there| is_same(there, self.unit.object)) {
+                return Ok(Some(there));
+            }
+        }
+        Ok(None)
     }
 
     /// An earlier attempt put it beside, or somebody else took it.

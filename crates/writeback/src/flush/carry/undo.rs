@@ -247,7 +247,7 @@ impl Carry<'_> {
 }
 
 /// As what is not complete yet is called at an origin.
-fn staged(object: FileId) -> Result<Name> {
+pub(super) fn staged(object: FileId) -> Result<Name> {
     Name::new(format!(".forebay-{object}"))
 }
 

@@ -241,7 +241,9 @@ fn what_is_refused_for_good_can_be_undone_by_its_owner_and_nothing_of_it_comes_b
     let seen = play_all(300, false, true);
     assert!(seen.undone > 0 && seen.refusals > 0, "{seen:?}");
     // Nearly all of these exchange the names of a file that has several.
-    assert!(seen.removed < 120, "most get there without being removed: {seen:?}");
+    let histories = super::seeds(300).count() as u64;
+    let is_too_many = histories >= 100 && seen.removed * 5 >= histories * 2;
+    assert!(!is_too_many, "most get there without being removed: {seen:?}");
 }
 
 #[test]

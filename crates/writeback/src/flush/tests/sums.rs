@@ -1,0 +1,111 @@
+//! Of operations that are refused only the sum is carried out. A crash comes before that is recorded, after which nothing is
+//! known of refusals, and the operations are carried out one by one.
+
+use types::FileId;
+
+use super::directed::{file, make, write};
+use super::home::Refusals;
+use super::tree::tree;
+use super::world::{World, alarms, name};
+use crate::conflict::{AlarmKind, ConflictPolicy};
+use crate::operation::{Action, Rename, Replaced};
+use crate::sabotage::Sabotage;
+
+const X: Refusals = Refusals { names: Some(b'x'), size_max: None, is_full: false, mode: None, links: false };
+
+fn world(seed: u64, refusals: Refusals) -> World {
+    let world = World::new(seed, Sabotage::default(), ConflictPolicy::KeepBoth);
+    *world.home.refusals.lock().unwrap() = refusals;
+    world
+}
+
+fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Option<FileId>) {
+    let (from_dir, to_dir, base) = (world.root, world.root, world.base(object));
+    let (from, to, is_dir) = (name(from), name(to), false);
+    let replaced = replaced.map(|object| Replaced { object, links: 0, base: world.base(object) });
+    let rename = Rename { from_dir, from, to_dir, to, object, is_dir, base, replaced };
+    world.journal(Action::Rename(rename), &[]);
+}
+
+/// Some steps, a crash, and then nothing is refused any more. False: all was done before.
+fn cut_after(world: &mut World, steps: u64) -> bool {
+    world.clock.pass(200);
+    for _ in 0..steps {
+        if !world.flush_step() {
+            world.clock.pass(61);
+        }
+    }
+    world.crash();
+    *world.home.refusals.lock().unwrap() = Refusals::default();
+    let is_left = world.pending() > 0;
+    world.flush_all().unwrap();
+    is_left
+}
+
+/// What is there beside what was there from the beginning, and all that was said but that it was refused.
+fn outcome(world: &World) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+    let at_first = ["", "/a", "/c", "/d", "/d/b", "/d/e"];
+    let new = tree(&world.home.origin).into_iter().filter(|(path, _)| !at_first.contains(&path.as_str()));
+    let said = alarms(world).into_iter().filter(|alarm| alarm.kind != AlarmKind::Parked);
+    (new.map(|(path, shown)| (path, shown.bytes)).collect(), said.map(|it| it.to_string()).collect())
+}
+
+/// Its first name is refused, or another file's when it is made, as the one between is; and that file has no room.
+#[test]
+fn a_file_that_was_made_under_its_last_name_is_known_there_after_a_crash() {
+    let mut left = 0;
+    for (seed, names) in (1..=60).flat_map(|seed| [(seed, ["x", "y", "w"]), (seed, ["y", "v", "w"])]) {
+        let mut world = world(seed, Refusals { size_max: Some(1000), ..X });
+        let other = make(&mut world, "y");
+        write(&mut world, other, &[1; 3000]);
+        rename(&mut world, "y", "z", other, None);
+        let new = make(&mut world, names[0]);
+        write(&mut world, new, b"new");
+        rename(&mut world, names[0], names[1], new, None);
+        rename(&mut world, names[1], names[2], new, None);
+        left += u64::from(cut_after(&mut world, seed));
+        let (there, said) = outcome(&world);
+        let paths: Vec<&String> = there.iter().map(|it| &it.0).collect();
+        assert_eq!(paths, ["/w", "/z"], "seed {seed}, {names:?}: {said:?}");
+        assert!(there[0].1 == b"new" && there[1].1 == [1; 3000], "seed {seed}, {names:?}");
+        assert!(said.iter().all(|it| it.starts_with("Resumed")), "seed {seed}, {names:?}: {said:?}");
+    }
+    assert!(left > 60, "{left}");
+}
+
+#[test]
+fn a_file_that_was_moved_to_its_last_name_is_known_there_after_a_crash() {
+    let mut left = 0;
+    for seed in 1..=40 {
+        let mut world = world(seed, X);
+        let a = file(&world, "a");
+        rename(&mut world, "a", "x", a, None);
+        rename(&mut world, "x", "y", a, None);
+        left += u64::from(cut_after(&mut world, seed / 2));
+        let (there, said) = outcome(&world);
+        assert_eq!(there, [("/y".to_string(), b"the first file of the origin".to_vec())], "seed {seed}");
+        // It may have been cut off before its new version was known as ours.
+        assert!(said.iter().all(|it| it.contains("interrupted flush")), "seed {seed}: {said:?}");
+    }
+    assert!(left > 10, "{left}");
+}
+
+#[test]
+fn bytes_of_a_file_that_was_replaced_and_is_gone_are_stored_nowhere_after_a_crash() {
+    let mut left = 0;
+    for seed in 1..=80 {
+        let mut world = world(seed, Refusals { size_max: Some(1000), ..X });
+        let a = file(&world, "a");
+        write(&mut world, a, &[1; 3000]);
+        rename(&mut world, "a", "b", a, None);
+        let new = make(&mut world, "n");
+        rename(&mut world, "n", "b", new, Some(a));
+        left += u64::from(cut_after(&mut world, seed / 2));
+        let (there, said) = outcome(&world);
+        assert_eq!(there, [("/b".to_string(), Vec::new())], "seed {seed}: {said:?}");
+        let lost =
+            alarms(&world).into_iter().find(|it| !matches!(it.kind, AlarmKind::Parked | AlarmKind::Resumed));
+        assert!(lost.is_none(), "seed {seed}: {lost:?}");
+    }
+    assert!(left > 20, "{left}");
+}

@@ -1,0 +1,54 @@
+//! What an attempt before a crash may have done with a unit that draws less together now.
+//!
+//! What the origin refused is not known after a start, so operations may be flushed one by one of which only the sum was
+//! carried out: the object has the name of a later rename, or it is gone because its owner took it away in the end.
+
+use std::collections::HashSet;
+
+use types::{FileId, Name};
+
+use super::depend::{Thing, Touched};
+use super::undo::{ends, is_of_directory, rename_of};
+use super::unit::{Around, Unit};
+use super::{Pending, Plan};
+use crate::operation::Action;
+
+impl Plan {
+    /// Of which `first` is the first.
+    pub(super) fn with_attempt(&self, unit: Unit, first: &Pending) -> Unit {
+        if unit.carried || !(unit.in_doubt || first.recovered) {
+            return unit;
+        }
+        let is_running = |sequence| self.is_taken(sequence);
+        let later = self.around(first, false, &|_| true, &is_running).later_names(&unit, first);
+        let object = first.operation.object();
+        let last = self.chains.get(&object).and_then(|chain| self.pending.get(chain.last()?));
+        let end = last.map(|last| &last.operation).filter(|end| ends(object, end));
+        // What is no file must not be taken for what an attempt made.
+        let is_make = matches!(first.operation.action, Action::Make { .. });
+        let in_doubt = unit.in_doubt || end.is_some_and(is_of_directory) && !is_make;
+        let perhaps_retracted = end.is_some();
+        Unit { later, perhaps_retracted, in_doubt, ..unit }
+    }
+}
+
+impl Around<'_> {
+    /// Where renames lead that were tried or are of before this start, and are not in the unit. Not names that it had or
+    /// has by something else.
+    fn later_names(&self, unit: &Unit, first: &Pending) -> Vec<(FileId, Name)> {
+        if !matches!(first.operation.action, Action::Make { .. } | Action::Rename(_)) {
+            return Vec::new();
+        }
+        let renames = self.leading_renames(first);
+        let others = self.of_chain().filter(|it| {
+            let is_of_them = renames.binary_search_by_key(&it.sequence, |rename| rename.sequence).is_ok();
+            it.sequence != first.sequence && !is_of_them && !it.operation.is_content()
+        });
+        let others: HashSet<Thing> =
+            others.flat_map(|it| Touched::by(&it.operation, self.sabotage).altered).collect();
+        let tried = renames.into_iter().take_while(|it| it.recovered || it.in_doubt);
+        let later = tried.filter(|it| !unit.sequences.contains(&it.sequence)).filter_map(rename_of);
+        let names = later.map(|rename| (rename.to_dir, rename.to.clone()));
+        names.filter(|(dir, name)| !others.contains(&Thing::Name(*dir, name.clone()))).collect()
+    }
+}
