@@ -33,6 +33,20 @@ impl Plan {
 }
 
 impl Around<'_> {
+    /// An attempt may have made it under the name that this rename gives. Not to replace another one, since then it is made
+    /// under a name of its own first, and its id is known before it is moved. And not while others have the name: whoever
+    /// looks for it under the name makes it there, if they leave it in the same moment.
+    fn is_made_at_once(&self, rename: &Pending) -> bool {
+        let Some(it) = rename_of(rename) else { return false };
+        let name = Thing::Name(it.to_dir, it.to.clone());
+        let leaves_it_alone = |other: &Pending| {
+            other.operation.object() == it.object
+                || !Touched::by(&other.operation, self.sabotage).altered.contains(&name)
+        };
+        let mut blockers = self.depend.blockers(rename.sequence);
+        it.replaced.is_none() && blockers.all(|other| self.pending.get(&other).is_none_or(leaves_it_alone))
+    }
+
     /// Where renames lead that were tried or are of before this start, and are not in the unit. Not names that it had or
     /// has by something else.
     fn later_names(&self, unit: &Unit, first: &Pending) -> Vec<(FileId, Name)> {
@@ -47,7 +61,9 @@ impl Around<'_> {
         let others: HashSet<Thing> =
             others.flat_map(|it| Touched::by(&it.operation, self.sabotage).altered).collect();
         let tried = renames.into_iter().take_while(|it| it.recovered || it.in_doubt);
-        let later = tried.filter(|it| !unit.sequences.contains(&it.sequence)).filter_map(rename_of);
+        let is_make = matches!(first.operation.action, Action::Make { .. });
+        let later = tried.filter(|it| !unit.sequences.contains(&it.sequence));
+        let later = later.filter(|it| !is_make || self.is_made_at_once(it)).filter_map(rename_of);
         let names = later.map(|rename| (rename.to_dir, rename.to.clone()));
         names.filter(|(dir, name)| !others.contains(&Thing::Name(*dir, name.clone()))).collect()
     }
