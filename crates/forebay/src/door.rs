@@ -115,6 +115,7 @@ impl Door {
         let made = link.parent().map_or(Ok(()), |dir| {
             DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
             sweep(dir, &own_suffix());
+            let _alone = alone_in(dir)?;
             match std::fs::remove_file(&link) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
                 _ => {}
@@ -191,11 +192,38 @@ fn sweep(dir: &Path, suffix: &str) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let ours = entries.map(|entry| entry.path()).filter(|link| link.to_string_lossy().ends_with(suffix));
     for link in ours.take(SWEPT_MAX) {
-        let is_link = link.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        if is_link && through(&link, |short| UnixStream::connect(short)).is_err() {
-            let _ = std::fs::remove_file(&link);
+        if let Some(seen) = Seen::of(&link)
+            && through(&link, |short| UnixStream::connect(short)).is_err()
+        {
+            let _ = seen.remove(dir, &link);
         }
     }
+}
+
+/// A link as it was when it was looked at: by now a tier that starts may have put its own in its place.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    inode: u64,
+    made: (i64, i64),
+}
+
+impl Seen {
+    fn of(link: &Path) -> Option<Seen> {
+        let found = link.symlink_metadata().ok().filter(|found| found.is_symlink())?;
+        Some(Seen { inode: found.ino(), made: (found.ctime(), found.ctime_nsec()) })
+    }
+
+    fn remove(self, dir: &Path, link: &Path) -> std::io::Result<()> {
+        let _alone = alone_in(dir)?;
+        if Seen::of(link) == Some(self) { std::fs::remove_file(link) } else { Ok(()) }
+    }
+}
+
+/// Until this is dropped no other tier changes links in the directory. Nobody waits for anything meanwhile.
+fn alone_in(dir: &Path) -> std::io::Result<File> {
+    let dir = File::open(dir)?;
+    rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(dir)
 }
 
 /// The address of a socket has 108 bytes, a path may have more: it is named from its directory.
@@ -245,6 +273,18 @@ mod tests {
         sweep(base.path(), "@7.sock");
         let left = links.map(|link| link.symlink_metadata().is_ok());
         assert_eq!(left, [false, true], "links of another namespace are not ours to sweep");
+        // Nobody answered there when it was looked at, and then a tier that starts put its own link there.
+        let link = base.path().join("127.0.0.1:1@7.sock");
+        symlink(&path, &link).expect("linked");
+        let [seen, replaced] = [(); 2].map(|()| Seen::of(&link).expect("a link"));
+        std::fs::remove_file(&link).expect("removed");
+        std::thread::sleep(std::time::Duration::from_millis(20)); // a tick of the file system's clock
+        symlink(&path, &link).expect("linked anew");
+        replaced.remove(base.path(), &link).expect("looked at");
+        assert!(link.symlink_metadata().is_ok(), "what was put there since stays");
+        assert!(Seen::of(&link) != Some(seen));
+        Seen::of(&link).expect("a link").remove(base.path(), &link).expect("removed");
+        assert!(link.symlink_metadata().is_err());
         let (_listener, _door) = Door::open(&dir).expect("listens again");
     }
 }
