@@ -7,9 +7,9 @@
 //! right one is back or the operator accepts what is there.
 //!
 //! An answer is checked after it came: at that moment the storage is the right one, so it was when it answered. The cost
-//! is one question for all who wait at the same time, and none for reads and for what is found. A change is preceded by a
-//! look of the last seconds, and followed by one if the storage may have been exchanged meanwhile, which shows by
-//! connections that answer for the first time.
+//! is one question for all who wait at the same time, and none for bytes, which are asked for by their version. A change is
+//! preceded by a look of the last seconds. It, and what is told of names and attributes, is followed by one if the storage
+//! may have been exchanged meanwhile, which shows by connections that answer for the first time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,6 +148,20 @@ impl OriginGuard {
     /// What was seen so far counts no more.
     pub fn look_again(&self) {
         self.0.standing().last = None;
+    }
+
+    /// An answer about names and attributes: over a connection that answered for the first time since the last look, also
+    /// what is there may be another storage's.
+    async fn told<T>(&self, result: Result<T>, absent: Wanted) -> Result<T> {
+        let is_answer = match &result {
+            Ok(_) => true,
+            Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale),
+        };
+        let told = self.heard(result, absent).await;
+        if is_answer {
+            self.vouch_for_answers().await?;
+        }
+        told
     }
 
     /// An answer to a question, of which an absence is proof of nothing yet.
@@ -456,12 +470,12 @@ impl Origin for OriginGuard {
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         let result = self.ready(Wanted::SinceOutage).await?.lookup(dir, name).await;
-        self.heard(result, Wanted::Recent).await
+        self.told(result, Wanted::Recent).await
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
         let result = self.ready(Wanted::SinceOutage).await?.getattr(object).await;
-        self.heard(result, Wanted::New).await
+        self.told(result, Wanted::New).await
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
@@ -471,7 +485,7 @@ impl Origin for OriginGuard {
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
         let result = self.ready(Wanted::SinceOutage).await?.readdir(dir, cursor).await;
-        let page = self.heard(result, Wanted::New).await?;
+        let page = self.told(result, Wanted::New).await?;
         let is_first = cursor == DirCursor::default();
         if is_first && page.entries.is_empty() && page.next.is_none() && self.0.is_root(dir) {
             self.vouch().await?;
