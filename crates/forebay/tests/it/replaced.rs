@@ -274,7 +274,14 @@ async fn replaced(place: &mut dyn Place, when: When) {
     let mut names: Vec<String> = ["changed", "clean", "made", "there"].map(str::to_owned).into();
     names.extend((0..more).map(|number| format!("more{number}")));
     names.sort();
-    assert_eq!(Client::of(&fresh).await.names("/dir").await, names, "and nothing else");
+    let (beside, there): (Vec<_>, Vec<_>) = Client::of(&fresh)
+        .await
+        .names("/dir")
+        .await
+        .into_iter()
+        .partition(|name| name.contains(".conflict-"));
+    assert_eq!(there, names, "and nothing else");
+    assert!(beside.len() as u64 <= conflicts, "{beside:?} of {conflicts}");
 }
 
 /// Each time in a place of its own.
