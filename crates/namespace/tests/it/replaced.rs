@@ -75,6 +75,27 @@ async fn another_storage_at_the_same_place_is_an_outage_that_ends_by_itself() {
     seen(&t).await;
 }
 
+/// The origin was looked at less than a second ago, and names are good in either: a bucket.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_bucket_says_of_names_is_not_believed_right_after_a_look() {
+    for asked in ["only-theirs", "only-ours", "nobodys"] {
+        let t = tier();
+        t.far.memory.write_file(b"top", b"abc").unwrap();
+        t.far.memory.write_file(b"only-ours", b"abc").unwrap();
+        let another = MemoryOrigin::new();
+        another.write_file(b"only-theirs", b"theirs").unwrap();
+        t.lookup(b"/top").await.unwrap();
+        t.far.replace_with(another, Replaced::Bucket);
+        let told = t.ns.lookup_now(t.ns.root(), &name(asked.as_bytes())).await.map(|found| found.is_some());
+        assert_eq!(told.map_err(|e| e.kind()), Err(ErrorKind::Unavailable), "{asked}");
+        assert!(is_replaced(&t), "{:?}", status(&t.ns));
+        t.far.bring_back();
+        until_it_is_over(&t).await;
+        assert_eq!(kind(t.lookup(b"/only-theirs").await), Some(ErrorKind::NotFound));
+        assert_eq!(t.lookup(b"/only-ours").await.unwrap().attr().size, 3);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_that_became_empty_at_once_is_an_outage_that_ends_by_itself() {
     let t = filled().await;
