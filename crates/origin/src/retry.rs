@@ -1,5 +1,5 @@
-//! Tries again what may succeed later, until a deadline. Looks at `is_retryable` and at nothing else. A try under
-//! way is not cut short, because a slow answer is worth more than a new question: each origin bounds its own calls.
+//! Tries again what may succeed later (`is_retryable`), until a deadline. A try under way is not cut short, because a slow
+//! answer is worth more than a new question: each origin bounds its own calls.
 //!
 //! A change of unknown outcome is not tried again unless that makes no difference: what came of it is looked at
 //! (`reconcile.rs`).
