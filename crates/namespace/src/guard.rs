@@ -480,7 +480,7 @@ impl Origin for OriginGuard {
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         let result = self.ready(Wanted::SinceOutage).await?.readlink(link).await;
-        self.heard(result, Wanted::New).await
+        self.told(result, Wanted::New).await
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -509,7 +509,7 @@ impl Origin for OriginGuard {
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let result = self.ready(Wanted::SinceOutage).await?.xattrs(object).await;
-        self.heard(result, Wanted::New).await
+        self.told(result, Wanted::New).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
