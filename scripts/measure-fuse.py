@@ -5,8 +5,8 @@
                            [--only NAME] [--against OTHER-BUILD]
 
 Needs root (passthrough), fio and a local DIR on a plain file system. Each round measures every way once, one after the
-other, so that noise meets all alike; printed are medians, their ratio to the local file, and the range of the ratios of
-single rounds. "through us" is a mount by somebody who is not root, who may not have passthrough. With --against another build
+other, so that noise meets all alike; printed are medians of the rates, and the median and range of the ratios of single rounds to
+the local file. "through us" is a mount by somebody who is not root, who may not have passthrough. With --against another build
 of Forebay each way has its twin by that one, and is compared with it instead: what a change costs or gains.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
