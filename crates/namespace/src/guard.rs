@@ -6,6 +6,9 @@
 //! outage ([`OutageReason::Replaced`]): no call gets through, so nothing is believed and nothing is changed, until the
 //! right one is back or the operator accepts what is there.
 //!
+//! Where the identity also changes with things that leave the storage the same ([`OriginIdentity::is_lasting`]), files that
+//! are known decide: the storage that has one of them as it was is the same.
+//!
 //! An answer is checked after it came: at that moment the storage is the right one, so it was when it answered. The cost
 //! is one question for all who wait at the same time, and none for bytes, which are asked for by their version. A change is
 //! preceded by a look of the last seconds. It, and what is told of names and attributes, is followed by one if the storage
@@ -29,6 +32,7 @@ use types::{
     Turn, Version, XattrName,
 };
 
+use crate::record::Record;
 use crate::store::Store;
 
 /// A look is as good as new for so long.
@@ -37,6 +41,12 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 const WILL_DO_FOR: Duration = Duration::from_secs(3);
 /// Another storage is looked at again so often.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Known files that are looked at where the identity alone decides nothing.
+const WITNESSES: usize = 16;
+/// They are looked for in so many directories, and among so many names of each.
+const WITNESS_DIRS_MAX: usize = 64;
+const WITNESS_NAMES_MAX: usize = 64;
 
 /// More changes of ours than wait for the database at a time.
 const LEAVING_MAX: usize = 256;
@@ -276,6 +286,10 @@ impl Shared {
                 self.standing().known = Kept::Identity(found.clone());
             }
             Kept::Identity(expected) if expected.may_be(&found) => {}
+            Kept::Identity(_) if !found.is_lasting && self.has_known_files().await.map_err(unknown)? => {
+                self.keep(&found).await?;
+                self.standing().known = Kept::Identity(found.clone());
+            }
             Kept::Nothing => {
                 self.keep(&found).await?;
                 self.standing().known = Kept::Identity(found.clone());
@@ -299,6 +313,51 @@ impl Shared {
             self.path
         );
         Error::outage(OutageReason::Replaced, "use", context)
+    }
+
+    /// Whether at least one file that is known is there as it was, of a few of them. False if none is known: nothing says
+    /// then that it is the same storage.
+    async fn has_known_files(&self) -> Result<bool> {
+        let mut asking = tokio::task::JoinSet::new();
+        for known in self.known_files()? {
+            let inner = self.inner.clone();
+            asking.spawn(async move {
+                match inner.getattr(&known.reference).await {
+                    Ok(found) => Ok(found.version == known.version && found.attr.is_file()),
+                    Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(false),
+                    Err(e) => Err(e),
+                }
+            });
+        }
+        let mut failed = None;
+        while let Some(Ok(answer)) = asking.join_next().await {
+            match answer {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(e) => failed = Some(e),
+            }
+        }
+        failed.map_or(Ok(false), Err)
+    }
+
+    /// A few files, looked for breadth first.
+    fn known_files(&self) -> Result<Vec<Record>> {
+        let (mut files, mut dirs) = (Vec::new(), VecDeque::from([self.root]));
+        for _ in 0..WITNESS_DIRS_MAX {
+            let Some(dir) = dirs.pop_front() else { break };
+            for entry in self.store.entries_after(dir, 0, WITNESS_NAMES_MAX)? {
+                let Some(id) = entry.child else { continue };
+                match self.store.node(id)? {
+                    Some(record) if record.attr.is_dir() => dirs.push_back(id),
+                    Some(record) if record.attr.is_file() => files.push(record),
+                    _ => {}
+                }
+                if files.len() == WITNESSES {
+                    return Ok(files);
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// So many names are known in the root that they cannot have gone one by one without being noticed. A last file may
@@ -376,7 +435,8 @@ impl Kept {
             let (length, rest) = rest.split_first_chunk::<2>()?;
             let (identity, shown) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
             let shown = String::from_utf8(shown.to_vec()).ok()?;
-            Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown })
+            // Whether it lasts, the next one that is found says.
+            Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown, is_lasting: true })
         };
         read().map_or(Kept::Unreadable, Kept::Identity)
     }
@@ -557,7 +617,11 @@ mod tests {
 
     #[test]
     fn an_identity_comes_back_as_it_was_kept_and_what_cannot_be_read_is_no_identity() {
-        let identity = OriginIdentity { bytes: Bytes::from_static(b"\x01\x00bytes"), shown: "a disk".into() };
+        let identity = OriginIdentity {
+            bytes: Bytes::from_static(b"\x01\x00bytes"),
+            shown: "a disk".into(),
+            is_lasting: true,
+        };
         let kept = Kept::encode(&identity);
         assert_eq!(Kept::decode(&kept), Kept::Identity(identity));
         for end in 0..3 + 7 {

@@ -107,7 +107,7 @@ impl AzFileOrigin {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
         let bytes = root.identity().0;
         let shown = format!("a share's directory with the id {:x}, made at {}", root.id, root.created);
-        Ok(OriginIdentity { bytes, shown })
+        Ok(OriginIdentity { bytes, shown, is_lasting: true })
     }
 
     fn root_key(&self) -> Key {

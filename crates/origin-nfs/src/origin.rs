@@ -199,7 +199,7 @@ impl NfsOrigin {
         let attr = self.root().await?.attr;
         let bytes = [attr.fsid.to_be_bytes(), attr.fileid.to_be_bytes()].concat().into();
         let shown = format!("an export of file system {:x}, root file id {}", attr.fsid, attr.fileid);
-        Ok(OriginIdentity { bytes, shown })
+        Ok(OriginIdentity { bytes, shown, is_lasting: true })
     }
 
     /// For messages.

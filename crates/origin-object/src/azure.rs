@@ -25,7 +25,9 @@ use crate::keys::Base;
 use crate::listings::{Course, HIDDEN_MAX, Unclear};
 use crate::rest::{Ask, PATH, Rest, quoted, size_in, time_of};
 use crate::sign::{Environment, owned};
-use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{
+    BucketMark, Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload,
+};
 use crate::url::Config;
 
 const META: &str = "x-ms-meta-";
@@ -118,6 +120,19 @@ impl Azure {
 impl Store for Azure {
     fn copy_max(&self) -> u64 {
         COPY_AT_ONCE
+    }
+
+    /// By the container's properties, which a service SAS may not ask for. Changes of blobs leave its ETag as it is.
+    async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
+        let ask = Ask::new("look at the container of", Method::HEAD, "").query("restype", "container");
+        match self.rest.ask(ask).await {
+            Ok(told) => {
+                let etag = told.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
+                Ok(etag.map(|etag| BucketMark::Etag(etag.to_owned())))
+            }
+            Err(e) if e.outage_reason().is_none() => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn connections(&self) -> u64 {

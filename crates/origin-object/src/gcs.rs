@@ -20,7 +20,7 @@ use crate::keys::{Base, UPLOADS};
 use crate::listings::{Course, HIDDEN_MAX};
 use crate::rest::{Ask, Rest};
 use crate::sign::{Environment, owned};
-use crate::store::{Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{BucketMark, Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
 use crate::together::{TOGETHER, some_at_a_time};
 use crate::url::Config;
 
@@ -208,8 +208,8 @@ impl Store for Gcs {
         true
     }
 
-    async fn made(&self) -> Result<Option<String>> {
-        self.bucket.made().await
+    async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
+        Ok(self.bucket.made().await?.map(BucketMark::Made))
     }
 
     fn connections(&self) -> u64 {

@@ -17,7 +17,7 @@ use crate::gate::{Gate, Went};
 use crate::keys::{Base, What, what};
 use crate::known::Known;
 use crate::sign::Environment;
-use crate::store::{Stat, Store, open_store_as};
+use crate::store::{BucketMark, Stat, Store, open_store_as};
 use crate::times::Times;
 use crate::tree::Tokens;
 use crate::turns::Turns;
@@ -127,9 +127,13 @@ impl ObjectOrigin {
     /// Where a store tells nothing that a bucket of the same name made later would not tell, only the name is known.
     async fn store_identity(&self) -> Result<OriginIdentity> {
         let url = self.config.url();
-        Ok(match self.store.made().await? {
-            Some(made) => OriginIdentity { shown: format!("{url}, made at {made}"), bytes: made.into() },
-            None => OriginIdentity { bytes: Bytes::new(), shown: url },
+        let identity = |shown, bytes, is_lasting| OriginIdentity { bytes, shown, is_lasting };
+        Ok(match self.store.bucket_mark().await? {
+            Some(BucketMark::Made(at)) => identity(format!("{url}, made at {at}"), at.into(), true),
+            Some(BucketMark::Etag(etag)) => {
+                identity(format!("{url} with the ETag {etag}"), etag.into(), false)
+            }
+            None => identity(url, Bytes::new(), true),
         })
     }
 

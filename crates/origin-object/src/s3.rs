@@ -17,7 +17,9 @@ use crate::keys::Base;
 use crate::listings::Unclear;
 use crate::rest::{Ask, PATH, Rest, etag_in_xml, quoted, size_in, time_of};
 use crate::sign::{Environment, Place, owned};
-use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{
+    BucketMark, Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload,
+};
 use crate::url::{Addressing, Config};
 
 const META: &str = "x-amz-meta-";
@@ -127,13 +129,14 @@ impl Store for S3 {
     }
 
     /// By the list of buckets, which not everybody may see.
-    async fn made(&self) -> Result<Option<String>> {
+    async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
         let ask = Ask::new("list buckets", Method::GET, "").at("/".into()).below(&self.endpoint);
         let told: Result<BucketsAnswer> = self.rest.ask_xml(ask).await;
         match told {
             Ok(told) => {
                 let mut all = told.buckets.bucket.into_iter();
-                Ok(all.find(|bucket| bucket.name == self.bucket).map(|bucket| bucket.creation_date))
+                let ours = all.find(|bucket| bucket.name == self.bucket);
+                Ok(ours.map(|bucket| BucketMark::Made(bucket.creation_date)))
             }
             Err(e) if e.outage_reason().is_none() => Ok(None),
             Err(e) => Err(e),

@@ -36,9 +36,8 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// When the bucket was made, and what else tells it from one of the same name that is made after it is removed. `None`:
-    /// the store does not tell us.
-    async fn made(&self) -> Result<Option<String>> {
+    /// What tells the bucket from one of the same name that is made after it is removed. `None`: the store does not tell us.
+    async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
         Ok(None)
     }
 
@@ -187,6 +186,15 @@ pub struct Got {
     /// Of the whole object.
     pub size: u64,
     pub data: Bytes,
+}
+
+/// What tells a bucket from others of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketMark {
+    /// When it was made.
+    Made(String),
+    /// Its ETag, which is another one after a change of its metadata or its access policy, too.
+    Etag(String),
 }
 
 /// When a change is to be made.

@@ -15,6 +15,10 @@ pub struct OriginIdentity {
     pub bytes: Bytes,
     /// The same for people: a phrase such as `ext4 file system 1f2e, root inode 2`.
     pub shown: String,
+    /// False: the bytes also change when somebody changes something about the storage that leaves its contents as they
+    /// are, such as the access policy of an Azure container. Then other bytes alone do not prove that it is another
+    /// storage; the objects that are known have to be looked at.
+    pub is_lasting: bool,
 }
 
 impl OriginIdentity {

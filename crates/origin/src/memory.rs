@@ -205,7 +205,11 @@ impl Origin for MemoryOrigin {
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
-        Ok(OriginIdentity { bytes: Bytes::from_static(b"memory"), shown: "a tree in memory".into() })
+        Ok(OriginIdentity {
+            bytes: Bytes::from_static(b"memory"),
+            shown: "a tree in memory".into(),
+            is_lasting: true,
+        })
     }
 
     async fn is_empty(&self) -> Result<bool> {

@@ -91,6 +91,32 @@ impl Azurite {
         let path = format!("/{ACCOUNT}/{name}?restype=container&{}", sas());
         assert_eq!(ask(self.0.address(), "PUT", &path).expect("an answer"), 201, "a new container");
     }
+
+    pub fn remove_container(&self, name: &str) {
+        let path = format!("/{ACCOUNT}/{name}?restype=container&{}", sas());
+        assert_eq!(ask(self.0.address(), "DELETE", &path).expect("an answer"), 202, "removed");
+    }
+
+    /// Something about the container itself, as operators change it; what is in it stays.
+    pub fn describe_container(&self, name: &str) {
+        let path = format!("/{ACCOUNT}/{name}?restype=container&comp=metadata&{}", sas());
+        let headers = format!("{VERSION}x-ms-meta-owner: somebody\r\n");
+        let told = crate::process::ask(self.0.address(), "PUT", &path, &headers, "");
+        assert_eq!(told.expect("an answer"), 200, "described");
+    }
+
+    pub fn put_blob(&self, container: &str, name: &str, text: &str) {
+        let path = format!("/{ACCOUNT}/{container}/{name}?{}", sas());
+        let headers = format!("{VERSION}x-ms-blob-type: BlockBlob\r\n");
+        let told = crate::process::ask(self.0.address(), "PUT", &path, &headers, text);
+        assert_eq!(told.expect("an answer"), 201, "stored");
+    }
+
+    /// The text of a blob; what the service says where there is none.
+    pub fn blob(&self, container: &str, name: &str) -> String {
+        let path = format!("/{ACCOUNT}/{container}/{name}?{}", sas());
+        crate::process::answer(self.0.address(), "GET", &path, VERSION, "").expect("an answer")
+    }
 }
 
 fn takes(address: SocketAddr, key: &str) -> bool {

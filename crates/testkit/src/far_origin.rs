@@ -69,6 +69,8 @@ pub enum Replaced {
     Bucket,
     /// That, and what it says to be.
     InSilence,
+    /// Its references, and what it says to be is no proof: it changes with more than the storage.
+    BucketThatMayBeTheSame,
 }
 
 type Theirs = Box<dyn FnOnce() + Send>;
@@ -421,10 +423,13 @@ impl Origin for Far {
             return Err(Error::new(ErrorKind::Unavailable, "identify", "an origin that is switched off"));
         }
         let shown = match self.replaced() {
-            Some(Replaced::Wholly | Replaced::Bucket) => "another tree in memory",
+            Some(Replaced::Wholly | Replaced::Bucket | Replaced::BucketThatMayBeTheSame) => {
+                "another tree in memory"
+            }
             Some(Replaced::InSilence) | None => "the tree in memory",
         };
-        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into() })
+        let is_lasting = self.replaced() != Some(Replaced::BucketThatMayBeTheSame);
+        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into(), is_lasting })
     }
 
     async fn is_empty(&self) -> Result<bool> {

@@ -581,10 +581,9 @@ fn containers() -> Result<Stores<Azurite>, NotRun> {
     Ok(Stores { url, switch, right, wrong, is_untouched, stores })
 }
 
-/// The service does not tell one from the other, but for what is in it: while a look is good, nobody sees that.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_container_of_the_same_name_at_a_start() {
-    at(&[When::AtStart], "an_empty_container_of_the_same_name_at_a_start", containers).await;
+async fn another_container_of_the_same_name() {
+    at_all_times("another_container_of_the_same_name", containers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -602,6 +601,52 @@ async fn another_share_of_the_same_name() {
         let mut place = Stores { url, switch, right, wrong, is_untouched, stores };
         replaced(&mut place, when).await;
     }
+}
+
+/// The service keeps no date of a container, and its ETag changes with its metadata, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_whose_metadata_is_changed_is_the_same_and_one_that_was_made_again_is_not() {
+    let name = "a_container_whose_metadata_is_changed_is_the_same_and_one_that_was_made_again_is_not";
+    let azurite = match Azurite::start() {
+        Ok(azurite) => azurite,
+        Err(NotRun(reason)) => return not_run(name, &reason),
+    };
+    azurite.make_container("bucket");
+    let (endpoint, credentials) = (azurite.endpoint(), azurite.credentials());
+    let account = azurite::ACCOUNT;
+    let url = format!("az://{account}/bucket?endpoint={endpoint}&credentials={}", credentials.display());
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let tier = Tier::start(dir.path(), &junction(&url, HELD));
+    fill(&tier).await;
+    dirty(&tier, 0).await;
+    azurite.describe_container("bucket");
+    std::thread::sleep(WINDOW);
+    tier.json(&["flush", "--wait"]);
+    assert_eq!(outage(&tier), None);
+    assert!(azurite.blob("bucket", "top").contains("made here"));
+
+    shows_all(&tier, 0).await;
+    let client = Client::of(&tier).await;
+    client.make("/last", b"dirty").await;
+    std::thread::sleep(WINDOW);
+    azurite.remove_container("bucket");
+    azurite.make_container("bucket");
+    for name in ["top", "dir/clean", "last"] {
+        azurite.put_blob("bucket", name, "theirs");
+    }
+    tier.json(&["flush"]);
+    wait_until("it is noticed", || outage(&tier).as_deref() == Some("replaced"));
+    assert_eq!(client.read("/top").await.expect("cached"), &b"made here"[..]);
+    assert_eq!(client.read("/last").await.expect("here"), &b"dirty"[..]);
+    assert!(azurite.blob("bucket", "last").contains("theirs"));
+    let accepted = tier.json(&["junction", "accept", "/"]);
+    assert!(accepted["origin"].as_str().is_some_and(|origin| origin.contains("ETag")), "{accepted}");
+    tier.json(&["flush", "--wait"]);
+    // What was written here is kept beside what is there.
+    assert!(azurite.blob("bucket", "last").contains("theirs"));
+    let names = client.names("/").await;
+    let beside = names.iter().find(|name| name.starts_with("last.conflict-")).expect("a copy beside");
+    assert_eq!(client.read(&format!("/{beside}")).await.expect("read"), &b"dirty"[..]);
 }
 
 /// The one that it was is gone for good.

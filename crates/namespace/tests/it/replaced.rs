@@ -96,6 +96,54 @@ async fn what_another_bucket_says_of_names_is_not_believed_right_after_a_look() 
     }
 }
 
+/// What a container says of itself changes with its access policy, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_that_says_something_else_of_itself_is_the_same_if_a_known_file_is_as_it_was() {
+    let t = filled().await;
+    t.far.memory.remove(b"top").unwrap();
+    t.far.memory.write_file(b"dir/two", b"changed").unwrap();
+    t.far.replace_with(t.far.memory.clone(), Replaced::BucketThatMayBeTheSame);
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.lookup(b"/dir/three").await), Some(ErrorKind::NotFound));
+    assert_eq!(t.lookup(b"/dir/two").await.unwrap().attr().size, 7);
+    // From then on that is what it says, though nothing of before is there.
+    for path in [&b"dir/one"[..], b"dir/two"] {
+        t.far.memory.write_file(path, b"all changed").unwrap();
+    }
+    let t = t.after_a_restart().await;
+    t.pass(AFTER_TTL);
+    assert_eq!(t.lookup(b"/dir/one").await.unwrap().attr().size, 11);
+    assert!(status(&t.ns).outage.is_none(), "{:?}", status(&t.ns));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_that_says_something_else_of_itself_and_has_no_known_file_as_it_was_is_another() {
+    let theirs = || {
+        let another = MemoryOrigin::new();
+        // A tree that is made in the same steps at the same time has the same versions.
+        another.set_clock(std::time::SystemTime::now());
+        another.mkdir(b"dir").unwrap();
+        for path in [&b"dir/one"[..], b"dir/two", b"top"] {
+            another.write_file(path, b"theirs").unwrap();
+        }
+        another
+    };
+    let t = filled().await;
+    t.far.replace_with(theirs(), Replaced::BucketThatMayBeTheSame);
+    holds_out(&t).await;
+    t.far.bring_back();
+    until_it_is_over(&t).await;
+    seen(&t).await;
+    // Where nothing is known that could be compared, it is not believed either.
+    let t = tier();
+    t.far.memory.mkdir(b"dir").unwrap();
+    assert!(t.lookup(b"/dir").await.unwrap().attr().is_dir());
+    t.far.replace_with(theirs(), Replaced::BucketThatMayBeTheSame);
+    t.pass(AFTER_TTL);
+    assert_eq!(kind(t.lookup(b"/top").await), Some(ErrorKind::Unavailable));
+    assert!(is_replaced(&t), "{:?}", status(&t.ns));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_that_became_empty_at_once_is_an_outage_that_ends_by_itself() {
     let t = filled().await;

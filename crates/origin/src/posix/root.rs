@@ -52,7 +52,7 @@ impl Root {
             birth.1,
             name_of(kind)
         );
-        Ok(OriginIdentity { bytes: bytes.into(), shown })
+        Ok(OriginIdentity { bytes: bytes.into(), shown, is_lasting: true })
     }
 
     pub fn is_empty(&self) -> rustix::io::Result<bool> {

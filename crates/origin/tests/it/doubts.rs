@@ -92,7 +92,7 @@ impl Origin for Lossy {
     async fn identity(&self) -> Result<OriginIdentity> {
         let is_another = !std::ptr::eq(self.now(), &*self.memory);
         let shown = if is_another { "another" } else { "the one" };
-        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into() })
+        Ok(OriginIdentity { bytes: shown.into(), shown: shown.into(), is_lasting: true })
     }
 
     async fn is_empty(&self) -> Result<bool> {
