@@ -1,5 +1,6 @@
 //! What a run of crashes needs: an origin's directory, a cache, a mount, a tier that is killed and started again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use crate::tier::{Ports, Tier, forebay};
 
 /// A tier that cannot be looked at for this long does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A killed process ends at once, on a busy machine too.
+/// A tier whose connections broke is dead after this at the latest, on a busy machine too.
+const DYING: Duration = Duration::from_secs(20);
+/// A killed process ends within this, unless its mount holds it.
 const STUCK: Duration = Duration::from_millis(500);
 
 pub struct Bed {
@@ -150,6 +153,18 @@ impl Bed {
         }
     }
 
+    /// Whether it is dead soon: its connections go before the process does.
+    fn dies(&mut self) -> bool {
+        let start = Instant::now();
+        while !self.tier().is_dead() {
+            if start.elapsed() > DYING {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
     /// Start it again if it died at a crash point.
     fn revive(&mut self) -> bool {
         let dead = self.tier().is_dead();
@@ -190,9 +205,10 @@ impl Bed {
                 Ok((sight, mounted, 0)) => return (sight, mounted),
                 Ok((_, _, hidden)) => self.hidden += hidden,
                 Err(e) => {
-                    tokio::time::sleep(STUCK).await; // the connection goes before the process does
                     let is_later = self.swaps && e.contains("NFS3ERR_JUKEBOX");
-                    assert!(self.revive() || is_later, "look at the tree: {e}");
+                    assert!(is_later || self.dies(), "look at the tree: {e}");
+                    self.revive();
+                    tokio::time::sleep(STUCK).await;
                 }
             }
         }
@@ -203,8 +219,7 @@ impl Bed {
         let answer = self.tier().try_get("/v1/status");
         let body = answer.as_ref().ok().and_then(|answer| answer.split_once("\r\n\r\n"));
         let Some((_, body)) = body else {
-            std::thread::sleep(STUCK); // the connection goes before the process does
-            assert!(self.tier().is_dead(), "its status: {answer:?}");
+            assert!(self.dies(), "its status: {answer:?}");
             return None;
         };
         let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
@@ -270,6 +285,9 @@ fn abort(mount: &Path, control: &Path) {
     let line = table.lines().find(|line| line.split(' ').nth(4) == mount.to_str());
     let Some(minor) = line.and_then(|line| line.split(' ').nth(2)?.split(':').nth(1)) else { return };
     rustix::mount::mount("none", control, "fusectl", MountFlags::empty(), None).expect("the kernel has it");
-    std::fs::write(control.join(minor).join("abort"), "1").expect("aborted");
+    match std::fs::write(control.join(minor).join("abort"), "1") {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {} // the mount has just gone by itself
+        told => told.expect("aborted"),
+    }
     let _ = rustix::mount::unmount(control, UnmountFlags::DETACH);
 }
