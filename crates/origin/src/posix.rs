@@ -15,7 +15,6 @@ mod write;
 mod xattr;
 
 use std::collections::VecDeque;
-use std::ffi::CStr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -26,9 +25,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
-use rustix::path::Arg;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use types::{
@@ -277,7 +275,7 @@ impl Inner {
 
     fn look(&self, fd: &OwnedFd) -> rustix::io::Result<Found> {
         let stat = stat(fd)?;
-        let handle = self.is_at_home(&stat).then(|| handle::hash_of(fd, c"")).flatten();
+        let handle = self.is_at_home(&stat).then(|| handle::hash_of(fd)).flatten();
         Ok(Found { stat, handle })
     }
 
@@ -321,16 +319,14 @@ impl Inner {
         })
     }
 
+    /// Opened first, so that all that is told is told of one object, though the name may be given to another meanwhile.
     fn child(&self, dir: &OwnedFd, dir_path: &[u8], name: &Name) -> Result<Object> {
         let path = join(dir_path, name);
-        let os_name = std::ffi::OsStr::from_bytes(name.as_bytes());
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let failed = |e: Errno| Error::io("look up", path.escape_ascii(), e.into());
-        let stat = rustix::fs::statx(dir, os_name, flags, WANTED).map_err(failed)?;
-        let handle_of = |name: &CStr| Ok(handle::hash_of(dir, name));
-        let handle =
-            if self.is_at_home(&stat) { os_name.into_with_c_str(handle_of).map_err(failed)? } else { None };
-        self.object(&path, &Found { stat, handle })
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened =
+            rustix::fs::openat(dir, std::ffi::OsStr::from_bytes(name.as_bytes()), flags, Mode::empty());
+        let found = opened.and_then(|fd| self.look(&fd));
+        self.object(&path, &found.map_err(|e| Error::io("look up", path.escape_ascii(), e.into()))?)
     }
 
     fn names(&self, dir: &OwnedFd, dir_path: &[u8]) -> Result<Vec<Name>> {

@@ -274,8 +274,9 @@ impl Inner {
         let linked = rustix::fs::linkat(CWD, set::in_proc(&fd), &dir.fd, os(name), AtFlags::SYMLINK_FOLLOW);
         linked.map_err(failed)?;
         self.store(&dir.fd, &dir.path)?;
-        let found = self.child(&dir.fd, &dir.path, name);
-        found.map_err(|e| Error::doubtful(WHAT, self.shown(file), e))
+        let found = self.look(&fd).map_err(failed);
+        let object = found.and_then(|found| self.object(&join(&dir.path, name), &found));
+        object.map_err(|e| Error::doubtful(WHAT, self.shown(file), e))
     }
 
     fn unlink(&self, dir: &Dir, name: &Name, how: AtFlags) -> Result<Option<Object>> {

@@ -35,15 +35,13 @@ struct FileHandle {
 /// Handles of what is on the same file system as this can be told apart, and last.
 pub fn last(root: &OwnedFd) -> bool {
     let known = rustix::fs::fstatfs(root).is_ok_and(|found| LASTING.contains(&found.f_type.cast_unsigned()));
-    known && hash_of(root, c"").is_some()
+    known && hash_of(root).is_some()
 }
 
-/// Of what is called so in the opened directory, or of what is opened itself; links are not followed. `None`: this file
-/// system has none, or it is gone.
-pub fn hash_of(fd: &OwnedFd, name: &CStr) -> Option<u64> {
+/// Of what is opened. `None`: this file system has none.
+pub fn hash_of(fd: &OwnedFd) -> Option<u64> {
     let mut found = FileHandle { bytes: HANDLE_MAX as u32, kind: 0, handle: [0; HANDLE_MAX] };
-    let flags = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::empty() };
-    if !ask(fd, name, &mut found, flags) {
+    if !ask(fd, c"", &mut found, AtFlags::EMPTY_PATH) {
         return None;
     }
     let mut hasher = SipHasher13::new_with_keys(0x6861_6e64_6c65_0000, 1);

@@ -34,7 +34,7 @@ impl Root {
         let kind = rustix::fs::fstatfs(&self.fd)?.f_type.cast_unsigned();
         let id = if is_number_of(&found, self.home.id) { 0 } else { self.home.id };
         let handle = match self.has_handles && kind != NFS {
-            true => handle::hash_of(&self.fd, c"").unwrap_or(0),
+            true => handle::hash_of(&self.fd).unwrap_or(0),
             false => 0,
         };
         let birth = match found.stx_mask & StatxFlags::BTIME.bits() != 0 {

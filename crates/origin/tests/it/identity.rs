@@ -2,10 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use origin::posix::PosixOrigin;
 use origin::{DirCursor, Origin};
-use types::{ErrorKind, OutageReason};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use types::{ErrorKind, Name, OutageReason};
+
+/// While a name changes hands.
+const LOOKS: usize = 3000;
 
 fn run(program: &str, arguments: &[&str]) {
     let status = Command::new(program).args(arguments).status().expect("started");
@@ -43,6 +48,44 @@ async fn a_directory_is_itself_whatever_comes_into_it_and_not_the_one_made_after
     std::fs::rename(dir.path().join("moved away"), &path).unwrap();
     assert_eq!(origin.identity().await.unwrap(), first);
     assert_eq!(origin.readdir(&root.reference, DirCursor::default()).await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_up_tells_of_one_object_though_the_name_is_given_to_another_meanwhile() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (name, other) = (dir.path().join("name"), dir.path().join("other"));
+    let origin = PosixOrigin::open(dir.path()).unwrap();
+    let root = origin.root().await.unwrap().reference;
+    let named = Name::new("name").unwrap();
+    let look = || origin.lookup(&root, &named);
+    let mut known = Vec::new();
+    for _ in 0..2 {
+        let _ = std::fs::rename(&name, &other); // the first one
+        std::fs::write(&name, b"abc").unwrap();
+        known.push(look().await.unwrap().identity);
+    }
+    let (ended, at) = (AtomicBool::new(false), CWD);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) {
+                renameat_with(at, &name, at, &other, RenameFlags::EXCHANGE).expect("exchanged");
+            }
+        });
+        let looks = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                let mut seen = Vec::new();
+                for _ in 0..LOOKS {
+                    seen.push(look().await.map(|object| object.identity));
+                }
+                seen
+            })
+        });
+        ended.store(true, Ordering::SeqCst);
+        for seen in looks {
+            let seen = seen.expect("one of them always has the name");
+            assert!(known.contains(&seen), "neither of the two: {seen:?}");
+        }
+    });
 }
 
 /// As root only, in a mount namespace where that does not disturb anybody.
