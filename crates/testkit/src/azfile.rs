@@ -12,7 +12,7 @@ mod request;
 mod signature;
 mod tree;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -94,6 +94,19 @@ impl StandIn {
         shares.get(share).expect("a share").list(tree::ROOT, "", None, 1).0.is_empty()
     }
 
+    /// To be restored later.
+    pub fn snapshot(&self, share: &str) -> Snapshot {
+        let shares = self.shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        Snapshot(shares.get(share).expect("a share").nodes.clone())
+    }
+
+    /// The share has again what it had then, and nothing else. What differs is written again; what was not there any more
+    /// is made anew, with another id. Returns what was in the files just before.
+    pub fn restore(&self, share: &str, snapshot: &Snapshot) -> Vec<Bytes> {
+        let mut shares = self.shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.get_mut(share).expect("a share").restore(&snapshot.0)
+    }
+
     /// What a client is told to use in place of `https://ACCOUNT.file.core.windows.net`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
@@ -125,6 +138,9 @@ impl Drop for StandIn {
         self.task.abort();
     }
 }
+
+/// What was on a share at some time.
+pub struct Snapshot(BTreeMap<u64, tree::Node>);
 
 /// For clients that look for their key in the environment.
 pub fn environment() -> [(&'static str, &'static str); 2] {

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::lab::NotRun;
-use objects::Buckets;
+use objects::{Buckets, Objects};
 use token::Issuer;
 
 pub use token::{CLIENT, CLIENT_SECRET, EMAIL, REFRESH_TOKEN, THEIR_TOKEN, fresh_key, key};
@@ -46,6 +46,9 @@ pub struct Gcs {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// What a bucket had at some time.
+pub struct Snapshot(Objects);
 
 struct Shared {
     buckets: Mutex<Buckets>,
@@ -103,6 +106,28 @@ impl Gcs {
     /// The keys of all objects of a bucket, as only its administrator sees them.
     pub fn keys(&self, bucket: &str) -> Vec<String> {
         self.buckets().of(bucket).expect("a bucket").keys().cloned().collect()
+    }
+
+    /// To be restored later.
+    pub fn snapshot(&self, bucket: &str) -> Snapshot {
+        Snapshot(self.buckets().of(bucket).expect("a bucket").clone())
+    }
+
+    /// The bucket has again what it had then, and nothing else; what differs is stored anew, and so is of another
+    /// generation. Returns the data of what was there just before.
+    pub fn restore(&self, bucket: &str, snapshot: &Snapshot) -> Vec<Bytes> {
+        let mut buckets = self.buckets();
+        let there = std::mem::take(buckets.of(bucket).expect("a bucket"));
+        for (key, object) in &snapshot.0 {
+            let id = |object: &objects::Object| (object.generation, object.metageneration);
+            if there.get(key).is_some_and(|now| id(now) == id(object)) {
+                buckets.of(bucket).expect("a bucket").insert(key.clone(), object.clone());
+            } else {
+                let (data, facts) = (object.data.clone(), object.facts.clone());
+                buckets.store(bucket, key, data, facts, object.components).expect("stored before");
+            }
+        }
+        there.into_values().map(|object| object.data).collect()
     }
 
     /// It was stored years ago.

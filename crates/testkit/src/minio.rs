@@ -123,6 +123,39 @@ impl Minio {
     }
 }
 
+/// What concerns a bucket as a whole.
+impl Minio {
+    /// By its interface, so that it has a date.
+    pub fn create_bucket(&self, name: &str) {
+        admin::put_at(self.address(), &format!("/{name}"), &[], b"");
+    }
+
+    /// Who shows no key may do everything with what is in it, so that plain HTTP does.
+    pub fn open_to_anyone(&self, bucket: &str) {
+        let policy = format!(
+            "{{\"Version\":\"2012-10-17\",\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":{{\"AWS\":[\"*\"]}},\
+             \"Action\":[\"s3:ListBucket\",\"s3:GetObject\",\"s3:PutObject\",\"s3:DeleteObject\"],\
+             \"Resource\":[\"arn:aws:s3:::{bucket}\",\"arn:aws:s3:::{bucket}/*\"]}}]}}"
+        );
+        admin::put_at(self.address(), &format!("/{bucket}"), &[("policy", "")], policy.as_bytes());
+    }
+
+    /// What is in it, as another bucket, which is made by this.
+    pub fn copy_bucket(&self, name: &str, copy: &str) {
+        let data = self.0.dir().join("data");
+        let done =
+            std::process::Command::new("cp").arg("-a").arg(data.join(name)).arg(data.join(copy)).status();
+        assert!(done.is_ok_and(|status| status.success()), "{name} is not copied");
+    }
+
+    /// What is in one is in the other from now on, in one step; what the buckets are themselves stays.
+    pub fn exchange(&self, one: &str, other: &str) {
+        let data = self.0.dir().join("data");
+        let (here, how) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+        rustix::fs::renameat_with(here, data.join(one), here, data.join(other), how).expect("exchanged");
+    }
+}
+
 /// A file of profiles with these keys.
 pub fn profile(key: &str, secret: &str) -> String {
     format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")

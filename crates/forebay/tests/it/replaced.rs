@@ -1,6 +1,8 @@
 //! Another storage answers at the origin's place: for each kind of origin, with real parts. What waits here stays here,
 //! what is cached is served, nothing goes to the wrong place, and all of it goes home when the right one is back.
 
+mod older_state;
+
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -270,6 +270,38 @@ impl Share {
         Ok(())
     }
 
+    /// These nodes are all that is there. Returns what was in the files before.
+    pub fn restore(&mut self, nodes: &BTreeMap<u64, Node>) -> Vec<Bytes> {
+        let there = std::mem::replace(&mut self.nodes, nodes.clone());
+        for (id, node) in nodes {
+            match there.get(id) {
+                Some(now) if now.etag == node.etag => {}
+                Some(_) => self.touch(*id, None),
+                None => self.renumber(*id),
+            }
+        }
+        let bytes = |node: &Node| match &node.kind {
+            Kind::File(content) => Some(content.read(0, content.size)),
+            Kind::Directory(_) => None,
+        };
+        there.values().filter_map(bytes).collect()
+    }
+
+    /// It has another id from now on, as if it were made anew.
+    fn renumber(&mut self, old: u64) {
+        let id = self.next_id;
+        self.next_id += 64;
+        let mut node = self.nodes.remove(&old).expect("there");
+        node.id = id;
+        if let Kind::Directory(children) = &node.kind {
+            let children: Vec<u64> = children.values().copied().collect();
+            children.into_iter().for_each(|child| self.node(child).parent = id);
+        }
+        self.children(node.parent).insert(folded(&node.name), id);
+        self.nodes.insert(id, node);
+        self.touch(id, None);
+    }
+
     /// Nodes of a directory in the order of their folded names, from after `marker`.
     pub fn list(
         &self,
