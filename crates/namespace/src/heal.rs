@@ -94,7 +94,10 @@ impl Namespace {
             self.keep(&node);
         }
         changes.extend(self.moved(junction, &old, &object.identity));
-        changes.extend(self.name_anew(junction.id, &object.identity, id));
+        // An object that was adopted has two ids, and its identity goes on leading to the one it was adopted as.
+        if !self.is_known_as(id, junction.id, &object.identity) {
+            changes.extend(self.name_anew(junction.id, &object.identity, id));
+        }
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
         info!(%id, name = %name.escape_ascii(), "found again under a new reference");

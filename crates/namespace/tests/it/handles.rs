@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use namespace::{Ask, New, Old};
+use namespace::{Ask, Found, New, Old};
 use origin::Origin;
 use types::{ErrorKind, FileId, SetAttr};
 
@@ -298,6 +298,24 @@ async fn a_removed_directory_does_not_come_back_with_a_listing_that_was_under_wa
 
 /// Its name led to the other id until its directory was asked again: what was then done to it was not seen, and done to
 /// the wrong one.
+/// Who has a handle with the id that it was known by first goes on with that; all others go by the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_object_that_is_found_again_by_its_first_id_keeps_the_one_it_was_adopted_as() {
+    let t = a_small_tree();
+    let known = t.id(b"/a/b/file").await;
+    let id = FileId([7; 16]);
+    t.ns.adopt(id, known).await.unwrap();
+    assert_eq!(t.id(b"/a/b/file").await, id);
+    t.far.change_references();
+    t.pass(AFTER_TTL);
+    assert_eq!(t.getattr(known).await.unwrap().attr().size, 3);
+    assert_eq!(t.getattr(id).await.unwrap().id(), id);
+    assert_eq!(t.id(b"/a/b/file").await, id);
+    let Found::Node(node) = t.getattr(id).await.unwrap() else { panic!("not of an origin") };
+    let object = t.far.getattr(&t.ns.origin_of(&node).unwrap().1).await.unwrap();
+    t.ns.wrote(id, t.ns.asking(), None, &object).await.expect("it is known as that");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_an_adopted_object_leads_to_the_id_it_was_adopted_as() {
     let t = tier();
