@@ -178,6 +178,10 @@ impl Origin for Deferred {
         self.connected().await?.change(change).await
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.connected().await?.is_moved(from, was, there).await
+    }
+
     fn write_max(&self) -> u32 {
         self.origin.get().map_or(1 << 16, |origin| origin.write_max())
     }

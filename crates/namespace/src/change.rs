@@ -30,6 +30,9 @@ pub(crate) const NAME_LOCKS: usize = 4096;
 /// A change of unknown outcome is asked for again so often, while its names say that it was not made.
 const AGAIN_MAX: usize = 2;
 
+/// Objects of which a rename had no answer; of more than an outage leaves, some are not looked for.
+const ASTRAY_MAX: usize = 4096;
+
 /// What was sent before a connection was lost has come to an end by then, if it came to anything.
 const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
 
@@ -197,32 +200,38 @@ impl Namespace {
         to_dir: FileId,
         to: &Name,
     ) -> Result<Moved> {
-        self.rename_noting((from_dir, from), (to_dir, to), None).await
+        self.rename_noting((from_dir, from), (to_dir, to), (None, None)).await
     }
 
-    /// As `rename`. Notes of files that have another version by it are changed together with what is known of these.
+    /// As `rename`, of this object: that it has its old name need not be known any more. Notes of files that have another
+    /// version by it are changed together with what is known of these.
     pub async fn rename_noting(
         self: &Arc<Self>,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
-        note: Option<&NoteRenewed<'_>>,
+        (object, note): (Option<FileId>, Option<&NoteRenewed<'_>>),
     ) -> Result<Moved> {
         let junction = &*self.junction(self.load(from_dir)?.junction())?;
         let places = [(from_dir, from), (to_dir, to)];
         let _alone = self.lock_names(&places).await;
-        let moved = self.child_of(from_dir, from)?;
+        let moved = self.child_of(from_dir, from)?.or(object);
         let _moving = moved.map(|moved| Moving::begin(self, moved));
         let build = || {
             let reference = |dir| Ok::<_, Error>(self.load(dir)?.record.reference.clone());
             let (from_dir, to_dir) = (reference(from_dir)?, reference(to_dir)?);
             Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity: None })
         };
+        let replaced = self.child_of(to_dir, to)?;
+        let is_place = junction.rules.origin.identity_is_place();
         let unmade = || {
             let (at_from, at_to) = (self.child_of(from_dir, from)?, self.child_of(to_dir, to)?);
-            Ok(moved.is_some() && at_from == moved && at_to != moved)
+            // Who renames this object and no other decides anew what may be replaced.
+            let may_replace = object.is_none() || at_to.is_none() || at_to == replaced && !is_place;
+            Ok(moved.is_some() && at_from == moved && at_to != moved && may_replace)
         };
         match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
             Ok(answer) => {
+                moved.iter().for_each(|moved| self.is_where_it_is_known_to_be(*moved));
                 let renamed = Renamed { from_dir, from, to_dir, to, moved, note };
                 let renewed = self.take_in_renamed(junction, &renamed, &answer).await?;
                 Ok(Moved { from_dir: answer.told.dir, to_dir: answer.told.to_dir, renewed })
@@ -234,9 +243,47 @@ impl Namespace {
                 if done && self.child_of(from_dir, from)?.is_none() {
                     return Ok(Moved::default());
                 }
+                if let Some(moved) = moved.filter(|_| error.is_retryable() || error.may_have_happened()) {
+                    self.may_be_at(moved, to_dir, to);
+                }
                 Err(error)
             }
         }
+    }
+
+    /// A rename that had no answer was to bring it there: where its identity is its place, it is looked for there, too.
+    pub fn may_be_at(&self, id: FileId, dir: FileId, name: &Name) {
+        let mut astray = self.astray();
+        if astray.len() < ASTRAY_MAX || astray.contains_key(&id) {
+            astray.insert(id, (dir, name.clone()));
+        }
+    }
+
+    pub(crate) fn is_where_it_is_known_to_be(&self, id: FileId) {
+        self.astray().remove(&id);
+    }
+
+    pub(crate) fn astray(&self) -> std::sync::MutexGuard<'_, HashMap<FileId, (FileId, Name)>> {
+        self.astray.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has this name is what a rename of ours that had no answer put there of `id`, or began to put there: asked for
+    /// again, that rename ends it. Where objects keep their identity, that tells it, and this is never said.
+    pub async fn is_half_renamed(self: &Arc<Self>, id: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        // One that is known to be gone was not renamed by half.
+        let old = match self.load(id) {
+            Err(e) if e.kind() == ErrorKind::Stale => return Ok(false),
+            old => old?,
+        };
+        let junction = self.junction(old.junction())?;
+        if !junction.rules.origin.identity_is_place() {
+            return Ok(false);
+        }
+        let is_another = |there: &Arc<Node>| there.id != id && there.attr().kind == old.attr().kind;
+        let Some(there) = self.lookup_now(dir, name).await?.filter(is_another) else { return Ok(false) };
+        let (from, there) = (&old.record.reference, &there.record.reference);
+        let is_moved = junction.rules.origin.is_moved(from, old.version(), there).await;
+        junction.note(is_moved, self.clock.now_ms())
     }
 
     pub async fn set(

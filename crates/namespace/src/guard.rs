@@ -586,6 +586,13 @@ impl Origin for OriginGuard {
         Ok(changed)
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        let result = self.ready(Wanted::Recent).await?.is_moved(from, was, there).await;
+        let is_moved = self.heard(result, Wanted::New).await?;
+        self.vouch_for_answers().await?;
+        Ok(is_moved)
+    }
+
     fn write_max(&self) -> u32 {
         self.0.inner.write_max()
     }

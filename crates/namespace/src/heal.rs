@@ -64,7 +64,11 @@ impl Namespace {
         }
         let junction = &*self.junction(old.junction())?;
         let asked = self.asking();
-        let Some((object, (parent, name))) = self.look_under_its_names(junction, &old, depth).await? else {
+        let found = match self.look_under_its_names(junction, &old, depth).await? {
+            None => self.look_where_it_was_to_go(junction, &old, depth).await?,
+            found => found,
+        };
+        let Some((object, (parent, name))) = found else {
             // We are moving it, and it is not where it was: it is where it will be known to be soon.
             let moving = self.moving().get(&id).cloned();
             if let Some(mut end) = moving
@@ -97,6 +101,9 @@ impl Namespace {
         // An object that was adopted has two ids, and its identity goes on leading to the one it was adopted as.
         if !self.is_known_as(id, junction.id, &object.identity) {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
+        }
+        if self.astray().remove(&id).is_some_and(|(dir, at)| (dir, at.as_bytes()) == (parent, &name[..])) {
+            changes.extend(self.take_in_name(parent, &Name::new(name.clone())?, &Now::Child(id))?);
         }
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
@@ -187,6 +194,27 @@ impl Namespace {
             }
         }
         Ok(None)
+    }
+
+    /// By a rename that had no answer, where it has another identity by that.
+    async fn look_where_it_was_to_go(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        old: &Node,
+        depth: usize,
+    ) -> Result<Option<(Object, (FileId, Bytes))>> {
+        let place = self.astray().get(&old.id).cloned();
+        let Some((dir, name)) = place.filter(|_| junction.rules.origin.identity_is_place()) else {
+            return Ok(None);
+        };
+        let there = match self.look_beside(dir, &name, depth).await {
+            Err(e) if is_absent(&e) => return Ok(None),
+            there => there?,
+        };
+        let (from, was) = (&old.record.reference, old.version());
+        let is_moved = there.attr.kind == old.attr().kind
+            && junction.rules.origin.is_moved(from, was, &there.reference).await?;
+        Ok(is_moved.then(|| (there, (dir, Bytes::copy_from_slice(name.as_bytes())))))
     }
 
     /// Look the name up in the parent; a parent that is stale too is found again first, and again if we move it, or what is

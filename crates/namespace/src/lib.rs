@@ -136,6 +136,8 @@ pub struct Namespace {
     ours: Mutex<ours::Ours>,
     /// Objects that a rename of ours is about: the end of it can be waited for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
+    /// Where renames that had no answer were to bring these.
+    astray: Mutex<HashMap<FileId, (FileId, Name)>>,
     /// Held from looking at what is known until what follows from it is queued for the store (`in_order`).
     order: tokio::sync::Mutex<()>,
     name_locks: Vec<tokio::sync::Mutex<()>>,
@@ -195,6 +197,7 @@ impl Namespace {
             learnt: Default::default(),
             ours: Mutex::default(),
             moving: Mutex::default(),
+            astray: Mutex::default(),
             order: tokio::sync::Mutex::default(),
             name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),

@@ -109,6 +109,12 @@ pub fn draft_mark(dialect: Dialect) -> Result<(String, String)> {
     Ok((names(dialect).draft.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
 }
 
+/// Ours that tells whose bytes these are: the draft that became the object, or the exclusive create that made it.
+pub fn mark(metadata: &Metadata, dialect: Dialect) -> Option<&str> {
+    let names = names(dialect);
+    metadata.get(names.draft).or_else(|| metadata.get(names.verifier)).map(String::as_str)
+}
+
 /// Under which names a file's times are stored.
 pub fn time_names(dialect: Dialect) -> [&'static str; 2] {
     let names = names(dialect);

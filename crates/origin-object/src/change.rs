@@ -20,6 +20,7 @@ use crate::store::{Condition, Made, Metadata, Source, Stat};
 use crate::times::now;
 use crate::url::Attributes;
 
+mod interrupted;
 mod rename;
 
 const REGULAR: u32 = 0o100_000;

@@ -26,6 +26,7 @@ mod keys;
 mod known;
 mod limits;
 mod listings;
+mod moves;
 mod origin;
 mod profile;
 mod rest;

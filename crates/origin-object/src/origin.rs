@@ -16,6 +16,7 @@ use crate::draft::Draft;
 use crate::gate::{Gate, Went};
 use crate::keys::{Base, What, what};
 use crate::known::Known;
+use crate::moves::Moves;
 use crate::sign::Environment;
 use crate::store::{BucketMark, Stat, Store, open_store_as};
 use crate::times::Times;
@@ -32,6 +33,7 @@ pub struct ObjectOrigin {
     pub(crate) base: Base,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) known: Known,
+    pub(crate) moves: Arc<Moves>,
     pub(crate) gate: Gate,
     pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
     pub(crate) turns: Arc<Turns>,
@@ -67,6 +69,7 @@ impl ObjectOrigin {
             config,
             store,
             known: Known::default(),
+            moves: Arc::default(),
             gate: Gate::default(),
             drafts: Mutex::default(),
             turns: Arc::new(Turns::new()),
@@ -274,6 +277,10 @@ impl Origin for ObjectOrigin {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.make_change(change).await
+    }
+
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.is_left(from, was, there).await
     }
 
     fn write_max(&self) -> u32 {

@@ -323,6 +323,10 @@ impl Origin for Count {
         self.run(change.kind(), self.inner.change(change)).await
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.run("getattr", self.inner.is_moved(from, was, there)).await
+    }
+
     fn write_max(&self) -> u32 {
         self.inner.write_max()
     }

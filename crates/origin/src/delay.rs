@@ -122,6 +122,10 @@ impl Origin for Delay {
         self.travel().await.change(change).await
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.travel().await.is_moved(from, was, there).await
+    }
+
     fn write_max(&self) -> u32 {
         self.inner.write_max()
     }

@@ -187,6 +187,14 @@ pub trait Origin: Send + Sync + 'static {
     /// `Exists` to each.
     async fn change(&self, change: &Change) -> Result<Changed>;
 
+    /// Where an object's identity is its place: whether what is at `there` is what a rename of ours, which had no answer,
+    /// put there of what was at `from` in the version `was`. Asked for again, that rename replaces nothing of others' and
+    /// ends what it began, also where nothing is at `from` any more.
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        let _ = (from, was, there);
+        Ok(false)
+    }
+
     /// Most bytes that one [`Origin::write`] should carry.
     fn write_max(&self) -> u32;
 

@@ -466,6 +466,10 @@ impl Origin for Limit {
         self.ask(self.inner.change(change)).await
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.ask(self.inner.is_moved(from, was, there)).await
+    }
+
     fn write_max(&self) -> u32 {
         self.inner.write_max()
     }

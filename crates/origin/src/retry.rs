@@ -327,6 +327,10 @@ impl Origin for Retry {
         }
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.run(|| self.inner.is_moved(from, was, there)).await
+    }
+
     fn write_max(&self) -> u32 {
         self.inner.write_max()
     }

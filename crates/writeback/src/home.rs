@@ -139,6 +139,13 @@ pub trait Home: Send + Sync + 'static {
 
     async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told>;
 
+    /// What has this name now is what an earlier `rename` of ours, which had no answer, put there of the object, or began to
+    /// put there: `rename` again ends it. Of a home where a renamed object keeps its identity that is never said.
+    async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        let _ = (object, dir, name);
+        Ok(false)
+    }
+
     /// Makes `name`, for what clients wrote on `base` of the object: with the bytes of that version as far as they are
     /// known here, and zeros elsewhere. It appears complete and durable or not at all; one that is there is ours from
     /// an earlier attempt and is taken as it is.

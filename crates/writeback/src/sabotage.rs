@@ -66,6 +66,8 @@ pub enum Bug {
     GiveUpForwards,
     /// Operations go ahead of others whatever these touch.
     PassObstacles,
+    /// What a rename of ours that had no answer put under the new name is taken for another's.
+    ForgetHalfRenames,
 }
 
 #[cfg(test)]

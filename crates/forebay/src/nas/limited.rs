@@ -132,6 +132,10 @@ impl Origin for Limited {
         self.request(change.place(), 0, self.inner.change(change)).await
     }
 
+    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+        self.request(there, 0, self.inner.is_moved(from, was, there)).await
+    }
+
     fn write_max(&self) -> u32 {
         self.inner.write_max()
     }

@@ -1,6 +1,7 @@
 //! A rename is a copy of each object and then the removal of the old ones. Who looks in between sees both, and who wants to
 //! put something there by this tier waits (`gate.rs`). What others put there between its copy and its removal goes along.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::copy::copy;
 use crate::gate::Held;
 use crate::keys::{child, what};
 use crate::listings::Course;
+use crate::moves::{Contents, Moves};
 use crate::origin::ObjectOrigin;
 use crate::store::{Source, Stat, Store};
 use crate::together::{TOGETHER, some_at_a_time};
@@ -46,13 +48,17 @@ struct Move {
     /// Of what is at the old key.
     etag: String,
     size: u64,
+    /// Where it is noted.
+    noted: Arc<Moves>,
 }
 
 impl Move {
     /// The copy's ETag.
     async fn copy(&self) -> Result<String> {
         let source = Source { key: &self.key, etag: &self.etag, size: self.size };
-        patiently(|| copy(&self.store, source, &self.to)).await
+        let copy = patiently(|| copy(&self.store, source, &self.to)).await?;
+        self.noted.copied(&self.reference.0, &copy);
+        Ok(copy)
     }
 
     /// Removes what was copied, and nothing else. Where it is something else now, that is copied first; where nothing is, others
@@ -94,7 +100,12 @@ impl ObjectOrigin {
         held: &Held<'_>,
         copied: &mut Vec<Copied>,
     ) -> Result<Object> {
-        let old = self.find(from.0, from.1).await?;
+        let old = match self.find(from.0, from.1).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                return self.was_renamed(from, to, copied).await?.ok_or(e);
+            }
+            old => old?,
+        };
         self.is_there(to.0).await?;
         let new = match self.find(to.0, to.1).await {
             Ok(new) => Some(new),
@@ -104,6 +115,7 @@ impl ObjectOrigin {
         if new.as_ref().is_some_and(|new| new.reference == old.reference) {
             return Ok(old);
         }
+        let to = child(&self.base, to.0, to.1, what(&old.reference))?;
         let refuse = |kind| Err(Error::new(kind, "rename", self.place(&old.reference)));
         let is_dir = old.attr.is_dir();
         match &new {
@@ -112,13 +124,13 @@ impl ObjectOrigin {
             Some(new) if is_dir => {
                 let key = self.base.key(&new.reference)?;
                 let page = self.keys(&key, None, 2).await?;
-                if page.keys().any(|below| below != key) {
+                let is_empty = page.keys().all(|below| below == key);
+                if !is_empty && !self.is_interrupted(&old.reference, &to).await? {
                     return refuse(ErrorKind::NotEmpty);
                 }
             }
             _ => {}
         }
-        let to = child(&self.base, to.0, to.1, what(&old.reference))?;
         if is_dir && to.0.starts_with(&old.reference.0) {
             return refuse(ErrorKind::InvalidArgument);
         }
@@ -130,7 +142,9 @@ impl ObjectOrigin {
             self.drop_draft(&to).await;
         }
         self.keep_directory(from.0).await?;
-        self.getattr_of(&to).await
+        let there = self.getattr_of(&to).await?;
+        self.moves.ended(&to.0);
+        Ok(there)
     }
 
     /// What is being written to it is completed first, and goes with it.
@@ -141,7 +155,9 @@ impl ObjectOrigin {
         let stat = self.stat(from).await?;
         let (store, reference) = (self.store.clone(), to.clone());
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        let one = Move { store, reference, key, to: to_key, etag: stat.etag.clone(), size: stat.size };
+        let noted = self.moves.clone();
+        let one = Move { store, reference, key, to: to_key, etag: stat.etag.clone(), size: stat.size, noted };
+        self.moves.begins(from.0.clone(), &to.0, Contents::of(&stat, self.config.dialect));
         held.copies();
         let copy = one.copy().await;
         self.known.changed(&to.0);
@@ -172,9 +188,10 @@ impl ObjectOrigin {
         let one = |of: String, etag: String, size: u64| {
             let below = &of[key.len()..];
             let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
-            let (store, to) = (self.store.clone(), format!("{to_key}{below}"));
-            Move { store, reference, to, key: of, etag, size }
+            let (store, to, noted) = (self.store.clone(), format!("{to_key}{below}"), self.moves.clone());
+            Move { store, reference, to, key: of, etag, size, noted }
         };
+        let before = self.moves.interrupted(&from.0, &to.0);
         let (mut moves, mut after, mut course) = (Vec::new(), None, Course::new(MOVES_MAX));
         loop {
             let page = self.keys(&key, after.as_deref(), 1000).await?;
@@ -190,11 +207,24 @@ impl ObjectOrigin {
                 break;
             }
         }
+        for one in &moves {
+            let path = Bytes::from([&from.0, &one.reference.0[to.0.len()..]].concat());
+            self.moves.begins(path, &one.reference.0, Contents::listed(&one.etag, one.size));
+        }
         held.copies();
         let copies = moves.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
         let copies = some_at_a_time(TOGETHER, copies).await?;
         held.removes_directory();
         let removals = copies.into_iter().map(|(one, copy)| one.remove(copy));
-        Ok(some_at_a_time(TOGETHER, removals).await?.into_iter().flatten().collect())
+        let mut copied: Vec<_> = some_at_a_time(TOGETHER, removals).await?.into_iter().flatten().collect();
+        // And what an interrupted request had moved already.
+        let now: HashSet<_> = copied.iter().map(|copied| copied.reference.0.clone()).collect();
+        copied.extend(
+            before
+                .iter()
+                .filter(|(path, _)| !now.contains(path))
+                .filter_map(|(path, moved)| moved.copied(path)),
+        );
+        Ok(copied)
     }
 }

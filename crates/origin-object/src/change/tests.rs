@@ -4,15 +4,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::origin::{Origin, Written};
+use ::origin::{Copied, Origin, Written};
 use tokio::task::JoinHandle;
-use types::{ByteRange, Stability, TimeChange};
+use types::{ByteRange, Stability, TimeChange, Version};
 
 use self::shelf::{COPY_MAX, Shelf};
 use super::*;
 use crate::geometry::PART;
 use crate::url::Config;
 
+mod interrupted;
 mod others;
 mod shelf;
 

@@ -368,7 +368,7 @@ impl Home for BackHome {
 
     async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
         let note = |renewed: &Renewed| self.note_renewed(renewed);
-        let renamed = self.namespace.rename_noting(from, to, Some(&note)).await;
+        let renamed = self.namespace.rename_noting(from, to, (Some(object), Some(&note))).await;
         let renamed = self.if_gone(from.0, renamed).await;
         let moved = self.if_gone(to.0, renamed).await?;
         let below = || moved.renewed.iter().filter(|renewed| renewed.id != object);
@@ -381,6 +381,14 @@ impl Home for BackHome {
         // A copy tells exactly what it is of, and what it is.
         let copied = moved.renewed.iter().find(|it| it.id == object && it.after == after.version);
         Ok(Told { before: copied.map(|copied| copied.before), after })
+    }
+
+    async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        let is_half_renamed = self.namespace.is_half_renamed(object, dir, name).await;
+        match self.if_gone(dir, is_half_renamed).await {
+            Err(e) if is_not_there(&e) => Ok(false),
+            told => told,
+        }
     }
 
     async fn copy_base(

@@ -34,6 +34,7 @@ async fn look(namespace: &Arc<Namespace>, operations: &[Operation]) -> Result<()
         Action::Rename(rename) if begun.contains(&rename.object) => Some(rename),
         _ => None,
     });
+    let renames = renames.inspect(|rename| namespace.may_be_at(rename.object, rename.to_dir, &rename.to));
     let (directories, files): (Vec<_>, Vec<_>) = renames.partition(|rename| rename.is_dir);
     // One after the other: the next may be in the one before.
     for rename in directories {

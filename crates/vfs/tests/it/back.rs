@@ -517,7 +517,7 @@ async fn who_has_a_file_open_goes_on_after_it_was_renamed_or_written_and_flushed
 async fn what_is_written_below_a_directory_that_is_renamed_is_no_conflict() {
     let memory = MemoryOrigin::new();
     let answers_after = Duration::from_millis(100);
-    let t = back_tier(Arc::new(Copies { memory: memory.clone(), answers_after }), NEVER);
+    let t = back_tier(Copies::new(memory.clone(), answers_after), NEVER);
     let (caller, root) = (Caller::root(), t.vfs.root());
     t.vfs.mkdir(&caller, root, &name("dir"), with_mode(0o755)).await.unwrap();
     let all: Vec<String> = (0..300).map(|n| format!("file {n}")).collect();

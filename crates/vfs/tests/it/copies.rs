@@ -1,6 +1,8 @@
 //! An origin as an object store is one: references are paths, and what is renamed is copied to other versions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +12,28 @@ use origin::{
     Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
     Reference, Written,
 };
-use types::{ByteRange, Error, ErrorKind, FileId, FsStat, JunctionId, Name, Result, Stability, Version};
+use types::{
+    ByteRange, CreateHow, Error, ErrorKind, FileId, FsStat, JunctionId, Name, Result, SetAttr, Stability,
+    Version,
+};
 
 pub struct Copies {
     pub memory: Arc<MemoryOrigin>,
     /// From the last copy to the answer.
-    pub answers_after: Duration,
+    answers_after: Duration,
+    /// The next rename comes so far, and then there is an outage.
+    interrupted: Mutex<Option<Interrupted>>,
+    down: AtomicBool,
+    /// What a rename from there put here, as long as nobody changes it.
+    moved: Mutex<HashMap<(Reference, Reference), (Version, Version)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Its copy is made, and the old name is still there.
+    InTheMiddle,
+    /// All is done, and nobody hears of it.
+    AtTheEnd,
 }
 
 fn child(dir: &Reference, name: &Name) -> Reference {
@@ -37,7 +55,66 @@ fn outward(object: Object, place: Reference) -> Object {
 }
 
 impl Copies {
+    pub fn new(memory: Arc<MemoryOrigin>, answers_after: Duration) -> Arc<Copies> {
+        let (interrupted, down, moved) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
+        Arc::new(Copies { memory, answers_after, interrupted, down, moved })
+    }
+
+    pub fn interrupt_the_next_rename(&self, how: Interrupted) {
+        *self.interrupted.lock().unwrap() = Some(how);
+    }
+
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+
+    pub fn end_outage(&self) {
+        self.down.store(false, Ordering::SeqCst);
+    }
+
+    fn up(&self) -> Result<()> {
+        match self.is_down() {
+            true => Err(Error::new(ErrorKind::Unavailable, "ask", "an origin that is down")),
+            false => Ok(()),
+        }
+    }
+
+    /// A copy of the file, in place of what is there.
+    async fn copy(&self, from: &Reference, (dir, name): (&Reference, &Name)) -> Result<()> {
+        let (source, dir) = (self.memory.getattr(&self.inward(from).await?).await?, self.inward(dir).await?);
+        let all = ByteRange::new(0, source.attr.size);
+        let bytes = self.memory.read(&source.reference, source.version, all).await?;
+        let _ = self.memory.change(&Change::Remove { dir: dir.clone(), name: name.clone() }).await; // nothing may be there
+        let (how, name, set) = (CreateHow::Guarded, name.clone(), SetAttr::default());
+        let copy = self.memory.change(&Change::Create { dir, name, how, set }).await?.made()?;
+        self.memory.write(&copy.reference, 0, bytes, Stability::FileSync).await.map(drop)
+    }
+
+    async fn interrupt(&self, how: Interrupted, change: &Change, inward: &Change) -> Result<Changed> {
+        let Change::Rename { from_dir, from, to_dir, to, .. } = change else { unreachable!("a rename") };
+        let (old, new) = (child(from_dir, from), child(to_dir, to));
+        let before = self.getattr(&old).await?.version;
+        match how {
+            Interrupted::InTheMiddle => self.copy(&old, (to_dir, to)).await?,
+            Interrupted::AtTheEnd => self.memory.change(inward).await.map(drop)?,
+        }
+        let after = self.getattr(&new).await?.version;
+        self.moved.lock().unwrap().insert((old, new), (before, after));
+        self.down.store(true, Ordering::SeqCst);
+        let silence = Error::new(ErrorKind::Unavailable, "rename", "no answer");
+        Err(Error::doubtful("rename", "copies:", silence))
+    }
+
+    /// By a rename that nobody heard of.
+    async fn was_moved(&self, from: &Reference, to: &Reference) -> Option<Changed> {
+        let (before, after) = *self.moved.lock().unwrap().get(&(from.clone(), to.clone()))?;
+        let there = self.getattr(to).await.ok().filter(|there| there.version == after)?;
+        let copied = vec![Copied { reference: to.clone(), before, after }];
+        Some(Changed { object: Some(there), copied, ..Changed::default() })
+    }
+
     async fn inward(&self, place: &Reference) -> Result<Reference> {
+        self.up()?;
         let mut at = self.memory.root().await?.reference;
         for part in place.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             let name = Name::new(Bytes::copy_from_slice(part))?;
@@ -109,6 +186,7 @@ impl Origin for Copies {
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
+        self.up()?;
         self.memory.identity().await
     }
 
@@ -117,6 +195,7 @@ impl Origin for Copies {
     }
 
     async fn root(&self) -> Result<Object> {
+        self.up()?;
         Ok(outward(self.memory.root().await?, Reference(Bytes::new())))
     }
 
@@ -153,10 +232,22 @@ impl Origin for Copies {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         let (inward, place) = self.inward_change(change).await?;
-        let was = match change {
-            Change::Rename { from_dir, from, .. } => self.files(&child(from_dir, from)).await?,
+        let was = match (change, &place) {
+            (Change::Rename { from_dir, from, .. }, Some(to)) => {
+                let from = child(from_dir, from);
+                if self.getattr(&from).await.is_err()
+                    && let Some(moved) = self.was_moved(&from, to).await
+                {
+                    return Ok(moved);
+                }
+                self.files(&from).await?
+            }
             _ => Vec::new(),
         };
+        let interrupted = self.interrupted.lock().unwrap().take_if(|_| !was.is_empty());
+        if let Some(how) = interrupted {
+            return self.interrupt(how, change, &inward).await;
+        }
         let changed = self.memory.change(&inward).await?;
         let mut copied = Vec::new();
         if let (Change::Rename { from_dir, from, .. }, Some(to)) = (change, &place) {
@@ -175,6 +266,11 @@ impl Origin for Copies {
         });
         let object = changed.object.zip(place).map(|(object, place)| outward(object, place));
         Ok(Changed { object, before, copied, ..Changed::default() })
+    }
+
+    async fn is_moved(&self, from: &Reference, _was: Version, there: &Reference) -> Result<bool> {
+        self.up()?;
+        Ok(self.was_moved(from, there).await.is_some())
     }
 
     fn write_max(&self) -> u32 {

@@ -9,6 +9,7 @@ mod cuts_model;
 mod deep;
 mod foreign_model;
 mod harness;
+mod interrupted;
 mod junctions;
 mod limits;
 mod model;

@@ -14,6 +14,8 @@ mod sums;
 mod tree;
 mod world;
 
+use std::sync::atomic::Ordering;
+
 use tree::{difference, tree};
 use world::World;
 
@@ -29,6 +31,7 @@ struct Seen {
     crashes_in_flush: u64,
     crashes_with_pending: u64,
     swaps_in_flush: u64,
+    half_renames: u64,
     interferences: u64,
     kept_both: u64,
     resumed_over: u64,
@@ -42,6 +45,7 @@ impl Seen {
         self.crashes_in_flush += other.crashes_in_flush;
         self.crashes_with_pending += other.crashes_with_pending;
         self.swaps_in_flush += other.swaps_in_flush;
+        self.half_renames += other.half_renames;
         self.interferences += other.interferences;
         self.kept_both += other.kept_both;
         self.resumed_over += other.resumed_over;
@@ -52,12 +56,22 @@ type Played = Result<Seen, String>;
 
 /// Clients and the flush, and crashes if they are to be.
 fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
-    play_over(seed, crashes, false, bug)
+    play_over(seed, Trouble { crashes, ..Trouble::default() }, bug)
 }
 
-/// The same, and if it is to be, another storage answers at the origin's place at times.
-fn play_over(seed: u64, crashes: bool, swaps: bool, bug: Option<Bug>) -> Played {
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    crashes: bool,
+    /// Another storage answers at the origin's place at times.
+    swaps: bool,
+    /// Renames are copies and removals, and are interrupted in between.
+    halves: bool,
+}
+
+/// Clients and the flush in trouble.
+fn play_over(seed: u64, Trouble { crashes, swaps, halves }: Trouble, bug: Option<Bug>) -> Played {
     let mut world = World::new(seed, Sabotage(bug), ConflictPolicy::KeepBoth);
+    world.home.halves.store(halves, Ordering::SeqCst);
     let mut seen = Seen::default();
     let mut last = String::from("nothing yet");
     let steps = 20 + world.random.below(100);
@@ -96,6 +110,7 @@ fn play_over(seed: u64, crashes: bool, swaps: bool, bug: Option<Bug>) -> Played 
     }
     world.replace_origin(false);
     world.flush_all()?;
+    seen.half_renames = world.home.interrupted.load(Ordering::SeqCst);
     compare_view(&mut seen, &world, "the end")?;
     if let Some(difference) = difference(&tree(&world.want), &tree(&world.home.origin)) {
         return Err(format!("at the origin {difference}"));
@@ -234,8 +249,17 @@ fn a_crash_at_any_step_of_a_flush_loses_nothing_and_does_nothing_twice() {
 
 #[test]
 fn another_storage_at_any_step_of_a_flush_gets_nothing_and_nothing_is_dropped_for_it() {
-    let seen = play_all(400, |seed| play_over(seed, seed % 4 < 3, true, None));
+    let trouble = |seed| Trouble { crashes: seed % 4 < 3, swaps: true, ..Trouble::default() };
+    let seen = play_all(400, |seed| play_over(seed, trouble(seed), None));
     assert!(seen.swaps_in_flush > 0, "{seen:?}");
+}
+
+/// As at an object store: the copy looks as if others had put it there.
+#[test]
+fn a_rename_that_is_interrupted_between_its_copy_and_its_removal_is_ended() {
+    let trouble = |seed| Trouble { crashes: seed % 2 == 0, swaps: seed % 5 == 0, halves: true };
+    let seen = play_all(400, |seed| play_over(seed, trouble(seed), None));
+    assert!(seen.half_renames > 0, "{seen:?}");
 }
 
 #[test]
@@ -264,7 +288,7 @@ fn what_the_policy_theirs_takes_from_clients_is_said() {
 
 #[test]
 fn planted_bugs_of_the_flush_are_found() {
-    const BUGS: [Bug; 13] = [
+    const BUGS: [Bug; 14] = [
         Bug::ForgetNames,
         Bug::CoalesceOverDependency,
         Bug::DoneBeforeApplied,
@@ -278,12 +302,13 @@ fn planted_bugs_of_the_flush_are_found() {
         Bug::CarryWhatEnds,
         Bug::ForgetOver,
         Bug::PassObstacles,
+        Bug::ForgetHalfRenames,
     ];
     for bug in BUGS {
         let play = |seed, bug| match Random(seed).below(3) {
             2 => refused::play(seed, seed % 2 == 0, seed % 4 < 2, bug).map(|_| Seen::default()),
             0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
-            _ => play_over(seed, true, seed % 3 == 0, bug),
+            _ => play_over(seed, Trouble { crashes: true, swaps: seed % 3 == 0, halves: seed % 5 == 0 }, bug),
         };
         let found = (1..=2000).find_map(|seed| {
             // The model itself stumbles over an id that is given twice.

@@ -168,7 +168,8 @@ impl Store for Shelf {
         match self.find(key, etag) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             there => there.map(|_| drop(self.objects().remove(key))),
-        }
+        }?;
+        self.called("deleted").await
     }
     async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
         self.called("copy").await?;

@@ -151,12 +151,16 @@ impl Carry<'_> {
             let there = absent_name(home.lookup(*dir, name).await)?
                 .flatten()
                 .is_some_and(|found| is_same(&found, id));
+            if !there && (dir, name) != (to_dir, to) {
+                self.remove_copy(*dir, name).await?;
+            }
             if !there || (dir, name) == (to_dir, to) {
                 continue;
             }
             let to = match home.lookup(*to_dir, to).await? {
                 None => to.clone(),
                 Some(target) if is_same(&target, id) => continue,
+                Some(target) if self.is_half_renamed((*to_dir, to), Some(&target)).await? => to.clone(),
                 Some(target) => match self.place_of_taken(*to_dir, to, &target) {
                     Some(to) => to,
                     None => continue,

@@ -204,6 +204,9 @@ impl Carry<'_> {
                 self.intact = there.attr.is_dir() || self.is_resumed(&there).await?;
                 return Ok(Some(there));
             }
+            if self.is_half_renamed((to_dir, to), target.as_ref()).await? {
+                return self.end_rename(rename).await;
+            }
             let place = Some((rename.from_dir, rename.from.clone()));
             return self.source_is_gone(place, (to_dir, to)).await;
         };
@@ -245,6 +248,61 @@ impl Carry<'_> {
             Err(error) => self.stays(rename, error),
             Ok(told) => Ok(Some(self.follow(&source, told))),
         }
+    }
+
+    /// What has the new name is what an attempt without an answer put there, where that is another object than the one that
+    /// was renamed.
+    pub(super) async fn is_half_renamed(
+        &self,
+        (dir, name): (FileId, &Name),
+        there: Option<&Found>,
+    ) -> Result<bool> {
+        let attempted = self.own.begun || self.unit.in_doubt;
+        let is_another = there.is_some_and(|there| !is_same(there, self.unit.object));
+        let may_be = attempted && is_another && !self.shared.sabotage.is(Bug::ForgetHalfRenames);
+        Ok(may_be && self.shared.home.is_half_renamed(self.unit.object, dir, name).await?)
+    }
+
+    /// The rename that left it there is not asked for again: its object goes elsewhere, or nowhere.
+    pub(super) async fn remove_copy(&self, dir: FileId, name: &Name) -> Result<()> {
+        if !self.unit.in_doubt && !self.own.begun {
+            return Ok(());
+        }
+        let there = self.at(dir, name).await?.filter(|there| !there.attr.is_dir());
+        if !self.is_half_renamed((dir, name), there.as_ref()).await? {
+            return Ok(());
+        }
+        // Where all of it was done, this is no copy: it is the object, and is found there now.
+        if !matches!(self.shared.look(self.unit.object).await?, Seen::Found(_)) {
+            return Ok(());
+        }
+        let there = self.at(dir, name).await?;
+        if self.is_half_renamed((dir, name), there.as_ref()).await? {
+            absent(self.shared.home.remove(dir, name).await)?;
+        }
+        Ok(())
+    }
+
+    /// All of it was done, and only its end is not known.
+    async fn end_rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
+        let (from, to) = ((rename.from_dir, &rename.from), (rename.to_dir, &rename.to));
+        let after = match absent(self.shared.home.rename(from, to, rename.object).await)? {
+            Some(told) => {
+                self.intact = match told.before {
+                    Some(before) => self.is_ours(before).await?,
+                    None => self.is_resumed(&told.after).await?,
+                };
+                return Ok(Some(told.after));
+            }
+            // The origin remembers nothing of it any more.
+            None => self.shared.look(rename.object).await?,
+        };
+        let Seen::Found(after) = after else {
+            let place = Some((rename.from_dir, rename.from.clone()));
+            return self.source_is_gone(place, to).await;
+        };
+        self.intact = self.is_resumed(&after).await?;
+        Ok(Some(after))
     }
 
     /// A move before it was dropped, or others moved directories: where it is to go is inside of it now.
@@ -317,6 +375,9 @@ impl Carry<'_> {
         let Some(target) = target.filter(|target| !is_same(target, rename.object)) else {
             return Ok(Decision::Proceed);
         };
+        if self.is_half_renamed((rename.to_dir, &rename.to), Some(target)).await? {
+            return Ok(Decision::Proceed);
+        }
         if let Some(replaced) = rename.replaced.filter(|replaced| is_same(target, replaced.object)) {
             let known_by =
                 |own: Own| Known { base: replaced.base, own: own.version, begun: own.begun, making: false };

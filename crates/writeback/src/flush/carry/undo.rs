@@ -26,6 +26,9 @@ impl Carry<'_> {
             if !self.may_retract(retract, found).await? {
                 return Ok(None);
             }
+            for (dir, name) in names.iter().filter(|_| names.len() > 1) {
+                self.remove_copy(*dir, name).await?;
+            }
             let has_others = found.attr.nlink > 1 && !retract.is_dir;
             for (dir, name) in &names {
                 let is_taken = self.take_back(*dir, name, retract.is_dir).await?;
@@ -160,6 +163,7 @@ impl Carry<'_> {
         let (dir, name) = (rename.to_dir, &rename.to);
         let there = self.at(dir, name).await?.filter(|there| is_same(there, replaced.object));
         let Some(there) = there else {
+            self.remove_copy(dir, name).await?;
             self.shared.vouch(self.unit.object).await?;
             // An earlier attempt took the name from it, and it may have others.
             if !rename.is_dir {
@@ -229,6 +233,9 @@ impl Carry<'_> {
             if there.is_some_and(|there| is_same(&there, last.object)) {
                 from = (rename.to_dir, rename.to.clone());
                 break;
+            }
+            if (rename.to_dir, &rename.to) != (last.to_dir, &last.to) {
+                self.remove_copy(rename.to_dir, &rename.to).await?;
             }
         }
         let (from_dir, from) = from;

@@ -37,6 +37,8 @@ pub struct Database {
     pub known: HashMap<FileId, Object>,
     /// Clean bytes that were in the cache.
     pub bytes: HashMap<(FileId, Version), Bytes>,
+    /// Copies that interrupted renames left, as a store of which they have the ETags tells them.
+    halves: HashMap<(FileId, FileId, Name), Version>,
 }
 
 impl Database {
@@ -66,6 +68,9 @@ pub struct TestHome {
     /// Another storage answers, an empty one: what the product's home asks of it is refused, and of what it does not have
     /// it says so.
     pub is_replaced: AtomicBool,
+    /// A rename is a copy and a removal, and may be interrupted in between.
+    pub halves: AtomicBool,
+    pub interrupted: AtomicU64,
     /// Files with parts behind the first on their way, and how many they were at most.
     pub writing: Mutex<(Vec<FileId>, usize)>,
 }
@@ -183,6 +188,36 @@ impl TestHome {
         if let Some(at) = files.iter().position(|file| *file == object && offset > 0) {
             files.swap_remove(at);
         }
+    }
+
+    /// Only the copy is made, if that is how it is to be.
+    async fn interrupt(&self, change: &Change, (object, dir): (FileId, FileId)) -> Result<()> {
+        let Change::Rename { from_dir, from, to_dir, to, .. } = change else { return Ok(()) };
+        if !self.halves.load(SeqCst) || self.random.lock().unwrap().below(3) > 0 {
+            return Ok(());
+        }
+        let source = self.origin.lookup(from_dir, from).await?;
+        let target = self.origin.lookup(to_dir, to).await.ok();
+        // Where renames are like that, nothing has several names.
+        let is_other = |it: &Object| it.attr.is_file() && it.attr.nlink < 2 && it.identity != source.identity;
+        if !source.attr.is_file() || source.attr.nlink > 1 || !target.as_ref().is_none_or(is_other) {
+            return Ok(());
+        }
+        let bytes = ByteRange::new(0, source.attr.size);
+        let bytes = self.origin.read(&source.reference, source.version, bytes).await?;
+        let (parent, name, set) = (to_dir.clone(), to.clone(), SetAttr::default());
+        if target.is_some() {
+            self.origin.change(&Change::Remove { dir: parent.clone(), name: name.clone() }).await?;
+        }
+        let change = Change::Create { dir: parent, name: name.clone(), how: CreateHow::Guarded, set };
+        let copy = self.origin.change(&change).await?.made()?.reference;
+        self.origin.write(&copy, 0, bytes, Stability::FileSync).await?;
+        let copy = self.origin.getattr(&copy).await?;
+        tell(|| format!("  only a copy of {object}: {change:?}: {:?}", copy.version));
+        self.database().halves.insert((object, dir, name), copy.version);
+        self.interrupted.fetch_add(1, SeqCst);
+        let silence = Error::new(ErrorKind::Unavailable, "rename", "no answer");
+        Err(Error::doubtful("rename", "an origin that copies", silence))
     }
 
     fn reference(&self, id: FileId) -> Result<Reference> {
@@ -367,9 +402,18 @@ impl Home for TestHome {
         let (from_dir, to_dir) = (self.reference(from.0)?, self.reference(to.0)?);
         let (from, name) = (from.1.clone(), to.1.clone());
         let change = Change::Rename { from_dir, from, to_dir, to: name.clone(), identity: None };
+        self.step().await;
+        self.vouch(object).await?;
+        self.interrupt(&change, (object, to.0)).await?;
         let after = self.changed(change).await?;
         self.database().places.insert(object, (to.0, name));
         Ok(Told { before: None, after })
+    }
+
+    async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        let left = self.database().halves.get(&(object, dir, name.clone())).copied();
+        let there = if left.is_some() { self.lookup(dir, name).await? } else { None };
+        Ok(there.is_some_and(|there| Some(there.version) == left))
     }
 
     async fn copy_base(

@@ -159,6 +159,8 @@ impl World {
             refusals: Mutex::default(),
             listings: AtomicU64::new(0),
             is_replaced: AtomicBool::new(false),
+            halves: AtomicBool::new(false),
+            interrupted: AtomicU64::new(0),
             writing: Mutex::default(),
         });
         let clock = Arc::new(TestClock::default());
@@ -375,6 +377,8 @@ impl World {
             refusals: Mutex::new(refusals),
             listings: AtomicU64::new(0),
             is_replaced: AtomicBool::new(self.home.is_replaced.load(SeqCst)),
+            halves: AtomicBool::new(self.home.halves.load(SeqCst)),
+            interrupted: AtomicU64::new(self.home.interrupted.load(SeqCst)),
             writing: Mutex::default(),
         });
         self.shared = shared(&self.log, &self.home, &self.clock, &self.policy, self.sabotage);
