@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::posix::PosixOrigin;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 use origin_azfile::AzFileOrigin;
 use origin_nfs::NfsOrigin;
@@ -178,8 +178,8 @@ impl Origin for Deferred {
         self.connected().await?.change(change).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.connected().await?.is_moved(from, was, there).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.connected().await?.left_by_rename(from, was, there).await
     }
 
     fn write_max(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Before, Change, Object};
+use origin::{Around, Before, Change, Left, Object};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{
@@ -29,9 +29,6 @@ pub(crate) const NAME_LOCKS: usize = 4096;
 
 /// A change of unknown outcome is asked for again so often, while its names say that it was not made.
 const AGAIN_MAX: usize = 2;
-
-/// Objects of which a rename had no answer; of more than an outage leaves, some are not looked for.
-const ASTRAY_MAX: usize = 4096;
 
 /// What was sent before a connection was lost has come to an end by then, if it came to anything.
 const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
@@ -231,7 +228,7 @@ impl Namespace {
         };
         match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
             Ok(answer) => {
-                moved.iter().for_each(|moved| self.is_where_it_is_known_to_be(*moved));
+                moved.iter().for_each(|moved| drop(self.astray().forget(*moved)));
                 let renamed = Renamed { from_dir, from, to_dir, to, moved, note };
                 let renewed = self.take_in_renamed(junction, &renamed, &answer).await?;
                 Ok(Moved { from_dir: answer.told.dir, to_dir: answer.told.to_dir, renewed })
@@ -241,6 +238,7 @@ impl Namespace {
                 let there = moved.is_some() && self.child_of(to_dir, to)? == moved;
                 let done = error.kind() == ErrorKind::OutcomeUnknown && there;
                 if done && self.child_of(from_dir, from)?.is_none() {
+                    moved.iter().for_each(|moved| drop(self.astray().forget(*moved)));
                     return Ok(Moved::default());
                 }
                 if let Some(moved) = moved.filter(|_| error.is_retryable() || error.may_have_happened()) {
@@ -251,39 +249,25 @@ impl Namespace {
         }
     }
 
-    /// A rename that had no answer was to bring it there: where its identity is its place, it is looked for there, too.
-    pub fn may_be_at(&self, id: FileId, dir: FileId, name: &Name) {
-        let mut astray = self.astray();
-        if astray.len() < ASTRAY_MAX || astray.contains_key(&id) {
-            astray.insert(id, (dir, name.clone()));
-        }
-    }
-
-    pub(crate) fn is_where_it_is_known_to_be(&self, id: FileId) {
-        self.astray().remove(&id);
-    }
-
-    pub(crate) fn astray(&self) -> std::sync::MutexGuard<'_, HashMap<FileId, (FileId, Name)>> {
-        self.astray.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What has this name is what a rename of ours that had no answer put there of `id`, or began to put there: asked for
     /// again, that rename ends it. Where objects keep their identity, that tells it, and this is never said.
-    pub async fn is_half_renamed(self: &Arc<Self>, id: FileId, dir: FileId, name: &Name) -> Result<bool> {
+    pub async fn left_by_rename(self: &Arc<Self>, id: FileId, dir: FileId, name: &Name) -> Result<Left> {
         // One that is known to be gone was not renamed by half.
         let old = match self.load(id) {
-            Err(e) if e.kind() == ErrorKind::Stale => return Ok(false),
+            Err(e) if e.kind() == ErrorKind::Stale => return Ok(Left::Others),
             old => old?,
         };
         let junction = self.junction(old.junction())?;
         if !junction.rules.origin.identity_is_place() {
-            return Ok(false);
+            return Ok(Left::Others);
         }
         let is_another = |there: &Arc<Node>| there.id != id && there.attr().kind == old.attr().kind;
-        let Some(there) = self.lookup_now(dir, name).await?.filter(is_another) else { return Ok(false) };
+        let Some(there) = self.lookup_now(dir, name).await?.filter(is_another) else {
+            return Ok(Left::Others);
+        };
         let (from, there) = (&old.record.reference, &there.record.reference);
-        let is_moved = junction.rules.origin.is_moved(from, old.version(), there).await;
-        junction.note(is_moved, self.clock.now_ms())
+        let left = junction.rules.origin.left_by_rename(from, old.version(), there).await;
+        junction.note(left, self.clock.now_ms())
     }
 
     pub async fn set(

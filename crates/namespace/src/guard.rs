@@ -22,8 +22,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -586,11 +586,11 @@ impl Origin for OriginGuard {
         Ok(changed)
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        let result = self.ready(Wanted::Recent).await?.is_moved(from, was, there).await;
-        let is_moved = self.heard(result, Wanted::New).await?;
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        let result = self.ready(Wanted::Recent).await?.left_by_rename(from, was, there).await;
+        let left = self.heard(result, Wanted::New).await?;
         self.vouch_for_answers().await?;
-        Ok(is_moved)
+        Ok(left)
     }
 
     fn write_max(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Identity, Object};
+use origin::{Identity, Left, Object};
 use tracing::info;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
@@ -98,17 +98,22 @@ impl Namespace {
             self.keep(&node);
         }
         changes.extend(self.moved(junction, &old, &object.identity));
-        // An object that was adopted has two ids, and its identity goes on leading to the one it was adopted as.
-        if !self.is_known_as(id, junction.id, &object.identity) {
+        if !self.is_adopted(junction.id, id, &object.identity) {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
         }
-        if self.astray().remove(&id).is_some_and(|(dir, at)| (dir, at.as_bytes()) == (parent, &name[..])) {
+        if self.astray().forget_at(id, parent, &name) {
             changes.extend(self.take_in_name(parent, &Name::new(name.clone())?, &Now::Child(id))?);
         }
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
         info!(%id, name = %name.escape_ascii(), "found again under a new reference");
         Ok(node)
+    }
+
+    /// An object that was adopted has two ids. Its identity, from which the first one was derived, leads to the one that it
+    /// was adopted as, whoever finds it again.
+    fn is_adopted(&self, junction: JunctionId, first: FileId, identity: &Identity) -> bool {
+        FileId::derive(junction, &identity.0) == first && self.id_of(junction, identity).is_made_here()
     }
 
     /// From now on this identity means the object that clients know as `id`.
@@ -203,18 +208,25 @@ impl Namespace {
         old: &Node,
         depth: usize,
     ) -> Result<Option<(Object, (FileId, Bytes))>> {
-        let place = self.astray().get(&old.id).cloned();
-        let Some((dir, name)) = place.filter(|_| junction.rules.origin.identity_is_place()) else {
+        let places = self.astray().places(old.id);
+        if !junction.rules.origin.identity_is_place() {
             return Ok(None);
-        };
-        let there = match self.look_beside(dir, &name, depth).await {
-            Err(e) if is_absent(&e) => return Ok(None),
-            there => there?,
-        };
-        let (from, was) = (&old.record.reference, old.version());
-        let is_moved = there.attr.kind == old.attr().kind
-            && junction.rules.origin.is_moved(from, was, &there.reference).await?;
-        Ok(is_moved.then(|| (there, (dir, Bytes::copy_from_slice(name.as_bytes())))))
+        }
+        for (dir, name) in places {
+            let there = match self.look_beside(dir, &name, depth).await {
+                Err(e) if is_absent(&e) => continue,
+                there => there?,
+            };
+            if there.attr.kind != old.attr().kind {
+                continue;
+            }
+            let (from, was) = (&old.record.reference, old.version());
+            let left = junction.rules.origin.left_by_rename(from, was, &there.reference).await;
+            if junction.note(left, self.clock.now_ms())? != Left::Others {
+                return Ok(Some((there, (dir, Bytes::copy_from_slice(name.as_bytes())))));
+            }
+        }
+        Ok(None)
     }
 
     /// Look the name up in the parent; a parent that is stale too is found again first, and again if we move it, or what is

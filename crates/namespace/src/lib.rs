@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of cached bytes, dirty data, callers and permissions.
 
+mod astray;
 mod attr;
 mod change;
 pub mod config;
@@ -136,8 +137,8 @@ pub struct Namespace {
     ours: Mutex<ours::Ours>,
     /// Objects that a rename of ours is about: the end of it can be waited for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
-    /// Where renames that had no answer were to bring these.
-    astray: Mutex<HashMap<FileId, (FileId, Name)>>,
+    /// Where renames that had no answer were to bring what.
+    astray: Mutex<astray::Astray>,
     /// Held from looking at what is known until what follows from it is queued for the store (`in_order`).
     order: tokio::sync::Mutex<()>,
     name_locks: Vec<tokio::sync::Mutex<()>>,

@@ -172,6 +172,7 @@ impl Namespace {
     pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
         let _order = self.in_order().await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });
+        self.astray().forget(id);
         let _ = self.changed.send(Some(id));
         let listing = self.drop_listing(id);
         self.store.enqueue(vec![Change::RemoveNode(id), listing]).await

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::origin::{Copied, Reference};
 use bytes::Bytes;
+use types::Version;
 
 use crate::attributes::{self, version};
 use crate::store::Stat;
@@ -32,9 +33,12 @@ struct Kept {
 pub struct Moved {
     number: u64,
     from: Bytes,
+    /// Of which the last copy was asked for. Others may change it while it is moved: then it is copied again.
     source: Contents,
-    /// ETag of the copy; `None`: its answer did not come.
-    copy: Option<String>,
+    /// The last copy that was answered: of what, and its ETag.
+    copy: Option<(Contents, String)>,
+    /// One was asked for since, and its answer did not come.
+    unanswered: bool,
     /// The rename was answered.
     ended: bool,
 }
@@ -58,31 +62,56 @@ impl Contents {
         Contents { etag: etag.to_owned(), size, mark: None }
     }
 
-    /// One is a copy of the other. Some stores give a copy the ETag of what it is of (all that is empty has the same one); with
-    /// all of them what we marked it by goes along, and nobody else's bytes have that.
-    pub fn are_those_of(&self, other: &Contents) -> bool {
-        let marked = self.mark.is_some() && self.mark == other.mark;
-        self.size == other.size && (marked || self.etag == other.etag && self.size > 0)
+    /// Some stores give a copy the ETag of what it is of; all that is empty has the same one there.
+    pub fn have_the_bytes_of(&self, other: &Contents) -> bool {
+        self.is_version(other) && self.size > 0
+    }
+
+    /// What we marked bytes by goes along with a copy. It also stays with an object whose bytes others replace by a program
+    /// that keeps what is stored with it: it says where to look closer, and no more.
+    pub fn are_marked_as(&self, other: &Contents) -> bool {
+        self.size == other.size && self.mark.is_some() && self.mark == other.mark
+    }
+
+    fn is_version(&self, other: &Contents) -> bool {
+        self.etag == other.etag && self.size == other.size
+    }
+
+    fn version(&self) -> Version {
+        version(&self.etag, self.size)
     }
 }
 
 impl Moved {
     /// That is what the rename put there, and nobody changed it since.
     pub fn left(&self, there: &Contents) -> bool {
-        match &self.copy {
-            Some(etag) => *etag == there.etag,
-            None => self.source.are_those_of(there),
-        }
+        let is_copy = |(of, etag): &(Contents, String)| *etag == there.etag && of.size == there.size;
+        self.copy.as_ref().is_some_and(is_copy) || self.unanswered && self.source.have_the_bytes_of(there)
+    }
+
+    /// It may be: the copy had no answer.
+    pub fn may_have_left(&self, there: &Contents) -> bool {
+        self.unanswered && self.source.are_marked_as(there)
+    }
+
+    /// That was copied, and no other contents that came to its path since.
+    pub fn is_of(&self, old: &Contents) -> bool {
+        self.source.is_version(old) || self.copy.as_ref().is_some_and(|(of, _)| of.is_version(old))
+    }
+
+    /// The same of the version that its caller knows.
+    pub fn is_of_version(&self, was: Version) -> bool {
+        self.source.version() == was || self.copy.as_ref().is_some_and(|(of, _)| of.version() == was)
     }
 
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// `None`: the copy has the same version.
+    /// `None`: the copy has the same version, or none is known.
     pub fn copied(&self, to: &Bytes) -> Option<Copied> {
-        let copy = self.copy.as_ref().unwrap_or(&self.source.etag);
-        let (before, after) = (version(&self.source.etag, self.source.size), version(copy, self.source.size));
+        let (of, copy) = self.copy.as_ref()?;
+        let (before, after) = (of.version(), version(copy, of.size));
         (before != after).then(|| Copied { reference: Reference(to.clone()), before, after })
     }
 }
@@ -92,12 +121,14 @@ impl Moves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before it is copied.
+    /// Before it is copied. What an attempt before this one left there stays known.
     pub fn begins(&self, from: Bytes, to: &Bytes, source: Contents) {
         let mut kept = self.kept();
         kept.last += 1;
         let number = kept.last;
-        kept.moves.insert(to.clone(), Moved { number, from, source, copy: None, ended: false });
+        let earlier = kept.moves.remove(to).filter(|earlier| !earlier.ended && earlier.from == from);
+        let copy = earlier.and_then(|earlier| earlier.copy).filter(|(of, _)| of.is_version(&source));
+        kept.moves.insert(to.clone(), Moved { number, from, source, copy, unanswered: true, ended: false });
         kept.order.push_back((number, to.clone()));
         while kept.order.len() > KEPT_MAX
             && let Some((oldest, path)) = kept.order.pop_front()
@@ -108,10 +139,20 @@ impl Moves {
         }
     }
 
+    /// What is at the old path is copied. That may be another version than at the beginning.
+    pub fn copies(&self, to: &Bytes, etag: &str, size: u64) {
+        if let Some(moved) = self.kept().moves.get_mut(to) {
+            moved.unanswered = true;
+            if moved.source.etag != etag {
+                moved.source = Contents::listed(etag, size);
+            }
+        }
+    }
+
     /// With this ETag.
     pub fn copied(&self, to: &Bytes, etag: &str) {
         if let Some(moved) = self.kept().moves.get_mut(to) {
-            moved.copy = Some(etag.to_owned());
+            (moved.copy, moved.unanswered) = (Some((moved.source.clone(), etag.to_owned())), false);
         }
     }
 
@@ -155,22 +196,47 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_known_by_its_etag_and_where_nobody_told_it_by_what_went_along() {
+    fn a_copy_is_known_by_its_etag_and_where_nobody_told_it_may_be_known_by_what_went_along() {
         let (moves, from, to) = (Moves::default(), path(0), path(1));
         moves.begins(from.clone(), &to, contents("\"1\"", 3, Some("mark")));
-        let is_left = |there: &Contents| moves.find(&from, &to).expect("noted").left(there);
-        assert!(is_left(&contents("\"2\"", 3, Some("mark"))) && is_left(&contents("\"1\"", 3, None)));
+        let noted = || moves.find(&from, &to).expect("noted");
+        assert!(noted().left(&contents("\"1\"", 3, None)), "as stores do that give a copy the same ETag");
+        let marked = contents("\"2\"", 3, Some("mark"));
+        assert!(!noted().left(&marked) && noted().may_have_left(&marked));
         for other in [
             contents("\"2\"", 3, Some("another")),
             contents("\"2\"", 3, None),
             contents("\"2\"", 4, Some("mark")),
         ] {
-            assert!(!is_left(&other), "{other:?}");
+            assert!(!noted().left(&other) && !noted().may_have_left(&other), "{other:?}");
         }
         moves.copied(&to, "\"2\"");
-        assert!(is_left(&contents("\"2\"", 3, Some("mark"))));
-        assert!(!is_left(&contents("\"3\"", 3, Some("mark"))), "it was stored anew");
+        assert!(noted().left(&marked));
+        let anew = contents("\"3\"", 3, Some("mark"));
+        assert!(!noted().left(&anew) && !noted().may_have_left(&anew), "it was stored anew");
         assert!(moves.find(&to, &from).is_none() && moves.find(&path(2), &to).is_none());
+    }
+
+    #[test]
+    fn what_is_copied_again_is_told_as_what_it_was_then() {
+        let (moves, from, to) = (Moves::default(), path(0), path(1));
+        moves.begins(from.clone(), &to, contents("\"1\"", 3, Some("mark")));
+        moves.copied(&to, "\"2\"");
+        moves.copies(&to, "\"3\"", 4);
+        let noted = || moves.find(&from, &to).expect("noted");
+        for known in [contents("\"1\"", 3, None), contents("\"3\"", 4, None)] {
+            assert!(noted().is_of(&known) && noted().is_of_version(known.version()), "{known:?}");
+        }
+        assert!(noted().left(&contents("\"2\"", 3, None)), "as long as the next one is not there");
+        assert!(!noted().may_have_left(&contents("\"4\"", 4, Some("mark"))));
+        let told = |before, after| Some(Copied { reference: Reference(to.clone()), before, after });
+        assert_eq!(noted().copied(&to), told(version("\"1\"", 3), version("\"2\"", 3)));
+        moves.copied(&to, "\"4\"");
+        assert_eq!(noted().copied(&to), told(version("\"3\"", 4), version("\"4\"", 4)));
+        assert!(!noted().is_of(&contents("\"1\"", 3, None)));
+        // The next attempt begins with another version.
+        moves.begins(from.clone(), &to, contents("\"5\"", 5, None));
+        assert!(!noted().left(&contents("\"4\"", 4, None)) && noted().copied(&to).is_none());
     }
 
     #[test]

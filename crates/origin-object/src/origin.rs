@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Left, Object, Origin, OriginIdentity,
+    OriginLimits, Reference, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -279,8 +279,8 @@ impl Origin for ObjectOrigin {
         self.make_change(change).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.is_left(from, was, there).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.what_is_left(from, was, there).await
     }
 
     fn write_max(&self) -> u32 {

@@ -17,8 +17,8 @@ use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrN
 
 use crate::limit::LimitMetrics;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -323,8 +323,8 @@ impl Origin for Count {
         self.run(change.kind(), self.inner.change(change)).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.run("getattr", self.inner.is_moved(from, was, there)).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.run("getattr", self.inner.left_by_rename(from, was, there)).await
     }
 
     fn write_max(&self) -> u32 {

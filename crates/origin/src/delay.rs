@@ -8,8 +8,8 @@ use bytes::Bytes;
 use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 
 pub struct Delay {
@@ -122,8 +122,8 @@ impl Origin for Delay {
         self.travel().await.change(change).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.travel().await.is_moved(from, was, there).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.travel().await.left_by_rename(from, was, there).await
     }
 
     fn write_max(&self) -> u32 {

@@ -77,6 +77,18 @@ pub struct DirPage {
     pub next: Option<DirCursor>,
 }
 
+/// What is where a rename that had no answer was to bring something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Another's, as far as can be told.
+    Others,
+    /// The rename's own work: asked for again, it ends, and goes over nobody else's bytes; also where nothing is at the old
+    /// place any more.
+    Ours,
+    /// That, and what it is a copy of is still at the old place: it may go.
+    Spare,
+}
+
 #[async_trait]
 pub trait Origin: Send + Sync + 'static {
     /// The URL it was made from, for logs and `status`. Without secrets.
@@ -187,12 +199,11 @@ pub trait Origin: Send + Sync + 'static {
     /// `Exists` to each.
     async fn change(&self, change: &Change) -> Result<Changed>;
 
-    /// Where an object's identity is its place: whether what is at `there` is what a rename of ours, which had no answer,
-    /// put there of what was at `from` in the version `was`. Asked for again, that rename replaces nothing of others' and
-    /// ends what it began, also where nothing is at `from` any more.
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+    /// Where an object's identity is its place: what a rename of ours that had no answer left at `there`, of what was at
+    /// `from` in the version `was`.
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
         let _ = (from, was, there);
-        Ok(false)
+        Ok(Left::Others)
     }
 
     /// Most bytes that one [`Origin::write`] should carry.

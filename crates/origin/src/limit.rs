@@ -24,8 +24,8 @@ use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
 use crate::pace::Pace;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -466,8 +466,8 @@ impl Origin for Limit {
         self.ask(self.inner.change(change)).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.ask(self.inner.is_moved(from, was, there)).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.ask(self.inner.left_by_rename(from, was, there)).await
     }
 
     fn write_max(&self) -> u32 {

@@ -18,8 +18,8 @@ use types::{
 
 use crate::reconcile::{Seen, Verdict, judge, look};
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -327,8 +327,8 @@ impl Origin for Retry {
         }
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.run(|| self.inner.is_moved(from, was, there)).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.run(|| self.inner.left_by_rename(from, was, there)).await
     }
 
     fn write_max(&self) -> u32 {

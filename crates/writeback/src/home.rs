@@ -146,6 +146,12 @@ pub trait Home: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// That, and it is known to be no more than a copy of what the object still is under its old name: it may go.
+    async fn is_spare_copy(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        let _ = (object, dir, name);
+        Ok(false)
+    }
+
     /// Makes `name`, for what clients wrote on `base` of the object: with the bytes of that version as far as they are
     /// known here, and zeros elsewhere. It appears complete and durable or not at all; one that is there is ours from
     /// an earlier attempt and is taken as it is.

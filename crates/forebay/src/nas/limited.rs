@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
@@ -132,8 +132,8 @@ impl Origin for Limited {
         self.request(change.place(), 0, self.inner.change(change)).await
     }
 
-    async fn is_moved(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
-        self.request(there, 0, self.inner.is_moved(from, was, there)).await
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        self.request(there, 0, self.inner.left_by_rename(from, was, there)).await
     }
 
     fn write_max(&self) -> u32 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use namespace::{Ask, Found, New, Old};
 use origin::Origin;
-use types::{ErrorKind, FileId, SetAttr};
+use types::{ErrorKind, FileId, JunctionId, SetAttr};
 
 use crate::harness::{AFTER_TTL, Tier, kind, name, tier, tier_with};
 
@@ -303,7 +303,7 @@ async fn a_removed_directory_does_not_come_back_with_a_listing_that_was_under_wa
 async fn an_adopted_object_that_is_found_again_by_its_first_id_keeps_the_one_it_was_adopted_as() {
     let t = a_small_tree();
     let known = t.id(b"/a/b/file").await;
-    let id = FileId([7; 16]);
+    let id = FileId::made_here(JunctionId(1), b"7");
     t.ns.adopt(id, known).await.unwrap();
     assert_eq!(t.id(b"/a/b/file").await, id);
     t.far.change_references();

@@ -1,17 +1,21 @@
 //! A rename that had no answer: what it left is known, and asked for again it ends.
 
-use ::origin::{Copied, Object, Reference};
-use bytes::Bytes;
-use types::{Name, Result, Version};
+use ::origin::{Copied, Left, Object, Reference};
+use types::{ByteRange, Error, ErrorKind, Name, Result, Version};
 
 use crate::attributes::version;
 use crate::keys::{What, child, what};
 use crate::listings::Course;
-use crate::moves::Contents;
+use crate::moves::{Contents, Moved};
 use crate::origin::ObjectOrigin;
+use crate::store::Stat;
+use crate::url::Dialect;
 
 /// Objects below a directory of which it is looked whether a rename left them; of more it is not known.
 const LOOKS_MAX: u64 = 100_000;
+/// Bytes of a longer object are not compared with those of what may be its copy: it is not known.
+const COMPARED_MAX: u64 = 64 << 20;
+const COMPARED_AT_ONCE: u64 = 4 << 20;
 
 impl ObjectOrigin {
     /// By an earlier request, all of it: nothing has the old name any more.
@@ -53,32 +57,89 @@ impl ObjectOrigin {
         self.is_left_below(from, to, false).await
     }
 
-    /// See [`::origin::Origin::is_moved`].
-    pub(crate) async fn is_left(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+    /// See [`::origin::Origin::left_by_rename`].
+    pub(crate) async fn what_is_left(
+        &self,
+        from: &Reference,
+        was: Version,
+        there: &Reference,
+    ) -> Result<Left> {
         match (what(from), what(there)) {
-            _ if from == there => Ok(false),
-            (What::File, What::File) => self.is_left_file(from, was, there).await,
-            (What::Directory, What::Directory) => self.is_left_below(from, there, true).await,
-            _ => Ok(false),
+            _ if from == there => Ok(Left::Others),
+            (What::File, What::File) => self.file_left(from, was, there).await,
+            (What::Directory, What::Directory) if self.is_left_below(from, there, true).await? => {
+                Ok(Left::Ours)
+            }
+            _ => Ok(Left::Others),
         }
     }
 
-    /// By what is remembered of it; after a start, by what a copy has of what it is of.
-    async fn is_left_file(&self, from: &Reference, was: Version, there: &Reference) -> Result<bool> {
+    /// By what is remembered of it; after a start, by the bytes. Where something is at the old path that is not what was
+    /// copied, all of the rename may have been done before that came: then the copy is all there is of what was renamed, and
+    /// nothing may go over it.
+    async fn file_left(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
         let dialect = self.config.dialect;
-        let Some(stat) = self.look(there).await? else { return Ok(false) };
-        let contents = Contents::of(&stat, dialect);
-        if let Some(moved) = self.moves.find(&from.0, &there.0) {
-            return Ok(moved.left(&contents));
-        }
-        Ok(match self.look(from).await? {
-            Some(old) => Contents::of(&old, dialect).are_those_of(&contents),
-            None => stat.size > 0 && version(&stat.etag, stat.size) == was,
+        let (old, new) = tokio::join!(self.look(from), self.look(there));
+        let (old, Some(new)) = (old?, new?) else { return Ok(Left::Others) };
+        let contents = Contents::of(&new, dialect);
+        let moved = self.moves.find(&from.0, &there.0);
+        Ok(match (moved, old) {
+            (Some(moved), Some(old)) => {
+                let is_same = moved.is_of(&Contents::of(&old, dialect));
+                let is_left = is_same
+                    && (moved.left(&contents)
+                        || moved.may_have_left(&contents)
+                            && self.are_alike((from, &old), (there, &new)).await?);
+                match is_left {
+                    true if moved.is_ended() => Left::Ours,
+                    true => Left::Spare,
+                    false => Left::Others,
+                }
+            }
+            (Some(moved), None) => ours_if(moved.is_of_version(was) && moved.left(&contents)),
+            (None, Some(old)) => ours_if(self.are_alike((from, &old), (there, &new)).await?),
+            (None, None) => ours_if(new.size > 0 && version(&new.etag, new.size) == was),
         })
+    }
+
+    /// One is a copy of the other: by their ETags, or by our mark and each byte.
+    async fn are_alike(
+        &self,
+        (from, old): (&Reference, &Stat),
+        (there, new): (&Reference, &Stat),
+    ) -> Result<bool> {
+        let dialect = self.config.dialect;
+        let contents = (Contents::of(old, dialect), Contents::of(new, dialect));
+        if dialect == Dialect::S3 && contents.0.have_the_bytes_of(&contents.1) {
+            return Ok(true);
+        }
+        if !contents.0.are_marked_as(&contents.1) || old.size > COMPARED_MAX {
+            return Ok(false);
+        }
+        let (old_key, new_key) = (self.base.key(from)?, self.base.key(there)?);
+        let mut at = 0;
+        while at < old.size {
+            let range = ByteRange::new(at, COMPARED_AT_ONCE.min(old.size - at));
+            let (one, other) = tokio::join!(
+                self.store.get(&old_key, Some(&old.etag), range),
+                self.store.get(&new_key, Some(&new.etag), range)
+            );
+            let is_gone = |e: &Error| matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound);
+            match (one, other) {
+                (Ok(one), Ok(other)) if one.data == other.data => at = range.end(),
+                (Ok(_), Ok(_)) => return Ok(false),
+                (Err(e), _) | (_, Err(e)) if is_gone(&e) => return Ok(false),
+                (Err(e), _) | (_, Err(e)) => return Err(e),
+            }
+        }
+        Ok(true)
     }
 
     /// Something is there, and all of it is remembered: where `answered`, also of a rename that was.
     async fn is_left_below(&self, from: &Reference, to: &Reference, answered: bool) -> Result<bool> {
+        if !self.is_source_below(from, to, answered).await? {
+            return Ok(false);
+        }
         let to_key = self.base.key(to)?;
         let (mut after, mut course, mut is_any) = (None, Course::new(LOOKS_MAX), false);
         loop {
@@ -91,17 +152,10 @@ impl ObjectOrigin {
             for object in page.objects.iter().filter(|object| object.key.starts_with(&to_key)) {
                 is_any = true;
                 let below = &object.key.as_bytes()[to_key.len()..];
-                let (old, new) = ([&from.0, below].concat(), Bytes::from([&to.0, below].concat()));
-                let moved = self.moves.find(&old, &new).filter(|moved| answered || !moved.is_ended());
-                let Some(moved) = moved else { return Ok(false) };
+                let Some(moved) = self.moved_below(from, to, below, answered) else { return Ok(false) };
                 // A directory that others marked, too, is as good.
                 let is_marker = object.key.ends_with('/') && object.size == 0;
-                if is_marker || moved.left(&Contents::listed(&object.etag, object.size)) {
-                    continue;
-                }
-                let stat = self.store.head(&object.key).await?;
-                let marked = stat.map(|stat| Contents::of(&stat, self.config.dialect));
-                if !marked.is_some_and(|contents| moved.left(&contents)) {
+                if !is_marker && !moved.left(&Contents::listed(&object.etag, object.size)) {
                     return Ok(false);
                 }
             }
@@ -110,4 +164,36 @@ impl ObjectOrigin {
             }
         }
     }
+
+    /// Nothing is below the old path but what was copied from there, and what never was: else what others put there since may
+    /// have come after ours went, and would go over it.
+    async fn is_source_below(&self, from: &Reference, to: &Reference, answered: bool) -> Result<bool> {
+        let key = self.base.key(from)?;
+        let (mut after, mut course) = (None, Course::new(LOOKS_MAX));
+        loop {
+            let page = self.keys(&key, after.as_deref(), 1000).await?;
+            let Ok(next) = course.after(&page, || self.place(from)) else { return Ok(false) };
+            after = next;
+            for object in page.objects.iter().filter(|object| object.key.starts_with(&key)) {
+                let moved = self.moved_below(from, to, &object.key.as_bytes()[key.len()..], answered);
+                let is_marker = object.key.ends_with('/') && object.size == 0;
+                let contents = Contents::listed(&object.etag, object.size);
+                if !is_marker && moved.is_some_and(|moved| !moved.is_of(&contents)) {
+                    return Ok(false);
+                }
+            }
+            if after.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn moved_below(&self, from: &Reference, to: &Reference, below: &[u8], answered: bool) -> Option<Moved> {
+        let (old, new) = ([&from.0, below].concat(), [&to.0, below].concat());
+        self.moves.find(&old, &new).filter(|moved| answered || !moved.is_ended())
+    }
+}
+
+fn ours_if(is_ours: bool) -> Left {
+    if is_ours { Left::Ours } else { Left::Others }
 }

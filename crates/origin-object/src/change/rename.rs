@@ -56,6 +56,7 @@ impl Move {
     /// The copy's ETag.
     async fn copy(&self) -> Result<String> {
         let source = Source { key: &self.key, etag: &self.etag, size: self.size };
+        self.noted.copies(&self.reference.0, &self.etag, self.size);
         let copy = patiently(|| copy(&self.store, source, &self.to)).await?;
         self.noted.copied(&self.reference.0, &copy);
         Ok(copy)

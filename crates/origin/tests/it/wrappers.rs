@@ -12,8 +12,8 @@ use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
+    Reference, Written,
 };
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
@@ -114,6 +114,11 @@ impl Origin for Troubled {
         self.memory.change(change).await
     }
 
+    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+        let known = (from.0.as_ref(), was.0, there.0.as_ref()) == (b"from", [1; 16], b"there");
+        Ok(if known { Left::Spare } else { Left::Others })
+    }
+
     fn write_max(&self) -> u32 {
         self.memory.write_max()
     }
@@ -135,7 +140,7 @@ impl Origin for Troubled {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrapper_tells_what_its_inner_can_never_take() {
+async fn every_wrapper_tells_what_its_inner_can_never_take_and_what_renames_left() {
     let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::ZERO);
     let limits = OriginLimits {
         file_size_max: Some(1 << 44),
@@ -155,6 +160,9 @@ async fn every_wrapper_tells_what_its_inner_can_never_take() {
         assert_eq!(wrapper.limits().await.expect("told"), limits, "wrapper {at}");
         assert!(wrapper.demand_path(b"never", false).is_err(), "wrapper {at}");
         assert!(wrapper.demand_path(b"never", true).is_ok(), "wrapper {at}");
+        let place = |path: &'static [u8]| Reference(Bytes::from_static(path));
+        let left = wrapper.left_by_rename(&place(b"from"), Version([1; 16]), &place(b"there")).await;
+        assert_eq!(left.expect("told"), Left::Spare, "wrapper {at}");
     }
 }
 

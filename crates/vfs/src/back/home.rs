@@ -9,7 +9,7 @@ use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
 use namespace::{Ask, Asked, Namespace, New, Node, NoteChange, Old, Renewed};
-use origin::{Object, Origin, Reference};
+use origin::{Left, Object, Origin, Reference};
 use tokio::sync::watch;
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, Stability, Version,
@@ -216,6 +216,14 @@ impl BackHome {
         Ok(None)
     }
 
+    async fn left_by_rename(&self, object: FileId, dir: FileId, name: &Name) -> Result<Left> {
+        let left = self.namespace.left_by_rename(object, dir, name).await;
+        match self.if_gone(dir, left).await {
+            Err(e) if is_not_there(&e) => Ok(Left::Others),
+            told => told,
+        }
+    }
+
     /// Bytes of `base` that are here go to `copy`, at the origin.
     async fn copy_bytes(&self, base: &CacheKey, copy: FileId) -> Result<()> {
         let mut at = 0;
@@ -384,11 +392,11 @@ impl Home for BackHome {
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
-        let is_half_renamed = self.namespace.is_half_renamed(object, dir, name).await;
-        match self.if_gone(dir, is_half_renamed).await {
-            Err(e) if is_not_there(&e) => Ok(false),
-            told => told,
-        }
+        Ok(self.left_by_rename(object, dir, name).await? != Left::Others)
+    }
+
+    async fn is_spare_copy(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        Ok(self.left_by_rename(object, dir, name).await? == Left::Spare)
     }
 
     async fn copy_base(

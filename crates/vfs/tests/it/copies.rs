@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::{
-    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
+    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Left, Object, Origin, OriginIdentity,
     Reference, Written,
 };
 use types::{
@@ -64,6 +64,11 @@ impl Copies {
         *self.interrupted.lock().unwrap() = Some(how);
     }
 
+    /// As after a start: a copy is known by its bytes and no more.
+    pub fn forget_renames(&self) {
+        self.moved.lock().unwrap().clear();
+    }
+
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::SeqCst)
     }
@@ -79,11 +84,14 @@ impl Copies {
         }
     }
 
+    async fn bytes(&self, file: &Reference) -> Result<Bytes> {
+        let file = self.memory.getattr(&self.inward(file).await?).await?;
+        self.memory.read(&file.reference, file.version, ByteRange::new(0, file.attr.size)).await
+    }
+
     /// A copy of the file, in place of what is there.
     async fn copy(&self, from: &Reference, (dir, name): (&Reference, &Name)) -> Result<()> {
-        let (source, dir) = (self.memory.getattr(&self.inward(from).await?).await?, self.inward(dir).await?);
-        let all = ByteRange::new(0, source.attr.size);
-        let bytes = self.memory.read(&source.reference, source.version, all).await?;
+        let (bytes, dir) = (self.bytes(from).await?, self.inward(dir).await?);
         let _ = self.memory.change(&Change::Remove { dir: dir.clone(), name: name.clone() }).await; // nothing may be there
         let (how, name, set) = (CreateHow::Guarded, name.clone(), SetAttr::default());
         let copy = self.memory.change(&Change::Create { dir, name, how, set }).await?.made()?;
@@ -268,9 +276,21 @@ impl Origin for Copies {
         Ok(Changed { object, before, copied, ..Changed::default() })
     }
 
-    async fn is_moved(&self, from: &Reference, _was: Version, there: &Reference) -> Result<bool> {
+    async fn left_by_rename(&self, from: &Reference, _was: Version, there: &Reference) -> Result<Left> {
         self.up()?;
-        Ok(self.was_moved(from, there).await.is_some())
+        let Some(moved) = self.was_moved(from, there).await else {
+            let is_alike = match self.bytes(from).await {
+                Ok(bytes) => self.bytes(there).await? == bytes,
+                Err(_) => false,
+            };
+            return Ok(if is_alike { Left::Ours } else { Left::Others });
+        };
+        Ok(match self.getattr(from).await {
+            // What is there now came after the rename.
+            Ok(old) if moved.copied.iter().all(|copied| copied.before != old.version) => Left::Others,
+            Ok(_) => Left::Spare,
+            Err(_) => Left::Ours,
+        })
     }
 
     fn write_max(&self) -> u32 {

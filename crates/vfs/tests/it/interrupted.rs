@@ -174,3 +174,69 @@ async fn what_others_make_of_the_copy_of_an_interrupted_rename_stays_beside_ours
     assert_eq!(bytes_of(&*memory, &format!("/{beside}")).await, OLD);
     assert_eq!((all.len(), t.vfs.unflushed().conflicts), (2, 1));
 }
+
+/// All of the rename may have been done before that came: the new name has all that is left of ours then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_put_under_the_old_name_goes_over_nothing() {
+    for how in [Interrupted::InTheMiddle, Interrupted::AtTheEnd] {
+        for forgets in [false, true] {
+            let what = format!("{how:?} forgets={forgets}");
+            let memory = MemoryOrigin::new();
+            memory.write_file(b"file", OLD).unwrap();
+            let copies = Copies::new(memory.clone(), Duration::ZERO);
+            let t = back_tier(copies.clone(), NEVER);
+            let file = t.id("/file").await;
+            assert_eq!(t.read(file).await, OLD);
+            rename(&t, "file", "moved").await;
+            copies.interrupt_the_next_rename(how);
+            let flushing = t.vfs.flush_home(None).await.unwrap();
+            while !copies.is_down() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            memory.write_file(b"file", b"somebody else").unwrap();
+            if forgets {
+                copies.forget_renames();
+            }
+            copies.end_outage();
+            assert!(flushing.wait().await.is_empty(), "{what}");
+            t.clock.advance(AFTER_TTL);
+            let mut left = Vec::new();
+            for name in names(&t.vfs, t.vfs.root()).await {
+                left.push(bytes_of(&*memory, &format!("/{name}")).await);
+            }
+            left.sort_unstable();
+            assert_eq!(left, [OLD, b"somebody else"], "{what}: nothing is lost");
+        }
+    }
+}
+
+/// What merely has the same bytes may be another's: it is taken for our copy where the same bytes go over it, and nowhere
+/// removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_to_be_our_copy_is_replaced_by_the_same_bytes_and_never_removed() {
+    for is_removed in [false, true] {
+        let memory = MemoryOrigin::new();
+        memory.write_file(b"file", OLD).unwrap();
+        memory.write_file(b"clean", OLD).unwrap();
+        let copies = Copies::new(memory.clone(), Duration::ZERO);
+        let t = back_tier(copies.clone(), NEVER);
+        let (file, root) = (t.id("/file").await, t.vfs.root());
+        assert_eq!(t.read(file).await, OLD);
+        rename(&t, "file", "moved").await;
+        copies.interrupt_the_next_rename(Interrupted::InTheMiddle);
+        t.vfs.flush_home(None).await.unwrap();
+        while !copies.is_down() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if is_removed {
+            t.vfs.remove(&Caller::root(), root, &name("moved")).await.expect("removed");
+        }
+        copies.forget_renames();
+        copies.end_outage();
+        t.flush().await;
+        t.clock.advance(AFTER_TTL);
+        assert_eq!(names(&t.vfs, root).await, ["clean", "moved"], "is_removed={is_removed}");
+        assert_eq!(bytes_of(&*memory, "/moved").await, OLD, "is_removed={is_removed}");
+        assert_eq!(t.vfs.unflushed().conflicts, 0, "is_removed={is_removed}");
+    }
+}

@@ -19,19 +19,34 @@ fn another(shelf: &Arc<Shelf>) -> Arc<ObjectOrigin> {
     ObjectOrigin::over(config, shelf.clone()).unwrap()
 }
 
+async fn left(origin: &ObjectOrigin, from: &str, was: Version, there: &str) -> Left {
+    origin.left_by_rename(&reference(from), was, &reference(there)).await.expect("told")
+}
+
+fn stored_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
+    shelf.keep(key, Bytes::from_static(data), &Metadata::new(), Condition::Always).unwrap();
+}
+
+/// By a program that keeps what is stored with an object, and so our mark.
+fn replaced_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
+    let metadata = shelf.metadata(key).expect("there");
+    shelf.keep(key, Bytes::from_static(data), &metadata, Condition::Always).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rename_that_had_no_answer_is_known_and_ends_when_it_is_asked_for_again() {
     for to in ["g", "d/x"] {
         for call in CALLS {
             let (shelf, origin, was) = interrupted(call, to).await;
-            let (from, there) = (reference("f"), reference(to));
-            assert!(origin.is_moved(&from, was, &there).await.unwrap(), "{call} {to}");
-            assert!(!origin.is_moved(&reference("d/y"), Version([9; 16]), &there).await.unwrap());
-            assert!(!origin.is_moved(&from, was, &reference("d/y")).await.unwrap());
+            let expected = if call == "deleted" { Left::Ours } else { Left::Spare };
+            assert_eq!(left(&origin, "f", was, to).await, expected, "{call} {to}");
+            assert_eq!(left(&origin, "d/y", Version([9; 16]), to).await, Left::Others, "{call} {to}");
+            assert_eq!(left(&origin, "f", was, "d/y").await, Left::Others, "{call} {to}");
             let told = origin.change(&rename("f", to)).await.expect("it is ended");
-            let now = origin.getattr(&there).await.expect("there");
+            let now = origin.getattr(&reference(to)).await.expect("there");
             assert_eq!(told.object.expect("told").version, now.version);
-            assert_eq!(told.copied, [Copied { reference: there, before: was, after: now.version }]);
+            let copied = Copied { reference: reference(to), before: was, after: now.version };
+            assert_eq!(told.copied, [copied]);
             assert_eq!((shelf.bytes("f"), shelf.bytes(to).expect("there").as_ref()), (None, &b"old"[..]));
         }
     }
@@ -39,27 +54,97 @@ async fn a_rename_that_had_no_answer_is_known_and_ends_when_it_is_asked_for_agai
 
 #[tokio::test(start_paused = true)]
 async fn what_others_store_after_an_interrupted_rename_is_theirs() {
-    for call in CALLS {
-        for to in ["g", "d/x"] {
-            let (shelf, origin, was) = interrupted(call, to).await;
-            shelf.keep(to, Bytes::from_static(b"new"), &Metadata::new(), Condition::Always).unwrap();
-            assert!(!origin.is_moved(&reference("f"), was, &reference(to)).await.unwrap(), "{call} {to}");
-            if call == "deleted" {
-                assert_eq!(kind(origin.change(&rename("f", to)).await), ErrorKind::NotFound);
-            }
+    for (call, to, keeps_mark) in CALLS.iter().flat_map(|call| {
+        ["g", "d/x"].into_iter().flat_map(move |to| [false, true].map(move |keeps| (*call, to, keeps)))
+    }) {
+        let (shelf, origin, was) = interrupted(call, to).await;
+        match keeps_mark {
+            true => replaced_by_others(&shelf, to, b"new"),
+            false => stored_by_others(&shelf, to, b"new"),
+        }
+        let what = format!("{call} {to} keeps_mark={keeps_mark}");
+        assert_eq!(left(&origin, "f", was, to).await, Left::Others, "{what}");
+        if call == "deleted" {
+            assert_eq!(kind(origin.change(&rename("f", to)).await), ErrorKind::NotFound, "{what}");
         }
     }
 }
 
-/// Nothing is remembered then. A copy has what we marked its bytes by.
+/// All of it may have been done before: then the new name has all that is left of what was renamed.
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_over_the_copy_when_others_stored_something_under_the_old_name() {
+    for call in CALLS {
+        let (shelf, origin, was) = interrupted(call, "g").await;
+        stored_by_others(&shelf, "f", b"new");
+        let now = origin.getattr(&reference("f")).await.expect("theirs").version;
+        for known in [was, now] {
+            assert_eq!(left(&origin, "f", known, "g").await, Left::Others, "{call}");
+            assert_eq!(left(&another(&shelf), "f", known, "g").await, Left::Others, "{call}");
+        }
+    }
+}
+
+/// It had a rename of its own to there, as the one before it had.
+#[tokio::test(start_paused = true)]
+async fn the_rename_of_one_object_says_nothing_of_another_one_that_had_its_name() {
+    let (_, origin) = tree().await;
+    let was = origin.getattr(&reference("f")).await.expect("there").version;
+    origin.change(&rename("f", "g")).await.expect("renamed");
+    assert_eq!(left(&origin, "f", was, "g").await, Left::Ours, "who did not hear of it asks");
+    assert_eq!(left(&origin, "f", Version([9; 16]), "g").await, Left::Others);
+    create(&origin, "f").await.expect("made");
+    write(&origin, "f", b"another", Stability::FileSync).await.expect("written");
+    let now = origin.getattr(&reference("f")).await.expect("there").version;
+    assert_eq!(left(&origin, "f", now, "g").await, Left::Others);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copy_of_an_attempt_is_known_after_the_next_one_that_made_none() {
+    let (shelf, origin, was) = interrupted("delete", "g").await;
+    let copy = origin.getattr(&reference("g")).await.expect("there").version;
+    *shelf.fails.lock().unwrap() = Some(("copy", ErrorKind::Unavailable));
+    assert_eq!(kind(origin.change(&rename("f", "g")).await), ErrorKind::OutcomeUnknown);
+    assert_eq!(origin.getattr(&reference("g")).await.expect("there").version, copy);
+    // Nothing else tells it: it is no copy of what has no mark.
+    for key in ["f", "g"] {
+        assert!(shelf.metadata(key).expect("there").contains_key("forebay-draft"));
+        shelf.forget_metadata(key);
+    }
+    assert_eq!(left(&origin, "f", was, "g").await, Left::Spare);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_stored_while_it_was_renamed_is_told_as_theirs() {
+    let (shelf, origin) = tree().await;
+    let was = origin.getattr(&reference("f")).await.expect("there").version;
+    let (reached, go) = shelf.stop_at("delete");
+    let renamed = begin(&origin, rename("f", "g"));
+    reached.await.unwrap();
+    stored_by_others(&shelf, "f", b"new");
+    let theirs = origin.getattr(&reference("f")).await.expect("theirs").version;
+    *shelf.fails.lock().unwrap() = Some(("deleted", ErrorKind::Unavailable));
+    go.send(()).unwrap();
+    assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
+    assert_eq!(shelf.bytes("g").expect("there").as_ref(), b"new", "it went along");
+    assert_eq!(left(&origin, "f", theirs, "g").await, Left::Ours);
+    let told = origin.change(&rename("f", "g")).await.expect("it is ended");
+    let after = origin.getattr(&reference("g")).await.expect("there").version;
+    assert_eq!(told.copied, [Copied { reference: reference("g"), before: theirs, after }]);
+    assert_ne!(was, theirs);
+}
+
+/// Nothing is remembered then. A copy has our mark and each byte of what it is of; that it is our own nobody can say.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_the_copy_of_an_interrupted_rename_is_known_beside_what_it_is_of() {
     for call in CALLS {
         let (shelf, _, was) = interrupted(call, "g").await;
-        let (again, from, to) = (another(&shelf), reference("f"), reference("g"));
-        assert_eq!(again.is_moved(&from, was, &to).await.unwrap(), call != "deleted", "{call}");
-        shelf.keep("g", Bytes::from_static(b"new"), &Metadata::new(), Condition::Always).unwrap();
-        assert!(!again.is_moved(&from, was, &to).await.unwrap(), "{call}");
+        let again = another(&shelf);
+        let expected = if call == "deleted" { Left::Others } else { Left::Ours };
+        assert_eq!(left(&again, "f", was, "g").await, expected, "{call}");
+        replaced_by_others(&shelf, "g", b"new");
+        assert_eq!(left(&again, "f", was, "g").await, Left::Others, "{call}");
+        stored_by_others(&shelf, "g", b"old");
+        assert_eq!(left(&again, "f", was, "g").await, Left::Others, "{call}");
     }
 }
 
@@ -80,13 +165,14 @@ async fn a_directory_that_an_interrupted_rename_emptied_stays() {
 async fn a_rename_of_a_directory_that_had_no_answer_is_known_and_ends_when_it_is_asked_for_again() {
     for calls in [&["copy"][..], &["copied"], &["delete"], &["deleted"], &["copied", "delete", "deleted"]] {
         let (shelf, origin) = tree().await;
-        let (from, there, was) = (reference("d/"), reference("e/"), Version([9; 16]));
+        let (there, was) = (reference("e/"), Version([9; 16]));
         let before = origin.getattr(&reference("d/y")).await.expect("there").version;
         for call in calls {
             *shelf.fails.lock().unwrap() = Some((call, ErrorKind::Unavailable));
             assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::OutcomeUnknown, "{calls:?}");
             let is_there = shelf.keys().iter().any(|key| key.starts_with("e/"));
-            assert_eq!(origin.is_moved(&from, was, &there).await.unwrap(), is_there, "{calls:?}");
+            let expected = if is_there { Left::Ours } else { Left::Others };
+            assert_eq!(left(&origin, "d/", was, "e/").await, expected, "{calls:?}");
         }
         let told = origin.change(&rename("d", "e")).await.expect("it is ended");
         assert_eq!(told.object.expect("told").reference, there);
@@ -111,12 +197,25 @@ async fn a_directory_in_which_others_store_something_is_no_work_of_an_interrupte
         *shelf.fails.lock().unwrap() = Some(("deleted", ErrorKind::Unavailable));
         go.send(()).unwrap();
         assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
-        assert!(origin.is_moved(&reference("d/"), Version([9; 16]), &reference("e/")).await.unwrap());
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Ours);
         let data = Bytes::from_static(b"theirs");
         shelf.keep(key, data.clone(), &Metadata::new(), Condition::Always).unwrap();
-        let is_moved = origin.is_moved(&reference("d/"), Version([9; 16]), &reference("e/")).await.unwrap();
-        assert!(!is_moved, "{key}");
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Others, "{key}");
         origin.change(&rename("d", "e")).await.expect_err("it is not ours alone");
         assert_eq!(shelf.bytes(key), Some(data));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_store_in_a_directory_after_it_was_moved_goes_over_nothing() {
+    for call in ["delete", "deleted"] {
+        let (shelf, origin) = tree().await;
+        *shelf.fails.lock().unwrap() = Some((call, ErrorKind::Unavailable));
+        assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::OutcomeUnknown, "{call}");
+        stored_by_others(&shelf, "d/x", b"new");
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Others, "{call}");
+        assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::NotEmpty, "{call}");
+        assert_eq!(shelf.bytes("d/x").expect("theirs").as_ref(), b"new", "{call}");
+        assert_eq!(shelf.bytes("e/x").expect("ours").as_ref(), b"old", "{call}");
     }
 }

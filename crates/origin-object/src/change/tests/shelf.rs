@@ -57,6 +57,14 @@ impl Shelf {
         self.objects().get(key).map(|kept| kept.data.clone())
     }
 
+    pub fn metadata(&self, key: &str) -> Option<Metadata> {
+        self.objects().get(key).map(|kept| kept.metadata.clone())
+    }
+
+    pub fn forget_metadata(&self, key: &str) {
+        self.objects().get_mut(key).expect("there").metadata.clear();
+    }
+
     pub fn stop_at(&self, call: &'static str) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((here, reached), (go, goes)) = (oneshot::channel(), oneshot::channel());
         *self.stop.lock().unwrap() = Some((call, here, goes));

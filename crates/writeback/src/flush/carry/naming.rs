@@ -257,27 +257,33 @@ impl Carry<'_> {
         (dir, name): (FileId, &Name),
         there: Option<&Found>,
     ) -> Result<bool> {
-        let attempted = self.own.begun || self.unit.in_doubt;
-        let is_another = there.is_some_and(|there| !is_same(there, self.unit.object));
-        let may_be = attempted && is_another && !self.shared.sabotage.is(Bug::ForgetHalfRenames);
+        let may_be = self.may_be_half_renamed(there);
         Ok(may_be && self.shared.home.is_half_renamed(self.unit.object, dir, name).await?)
     }
 
-    /// The rename that left it there is not asked for again: its object goes elsewhere, or nowhere.
+    fn may_be_half_renamed(&self, there: Option<&Found>) -> bool {
+        let attempted = self.own.begun || self.unit.in_doubt;
+        let is_another = there.is_some_and(|there| !is_same(there, self.unit.object));
+        attempted && is_another && !self.shared.sabotage.is(Bug::ForgetHalfRenames)
+    }
+
+    /// The rename that left it there is not asked for again: its object goes elsewhere, or nowhere. What merely has the same
+    /// bytes may be another's, and stays.
     pub(super) async fn remove_copy(&self, dir: FileId, name: &Name) -> Result<()> {
         if !self.unit.in_doubt && !self.own.begun {
             return Ok(());
         }
         let there = self.at(dir, name).await?.filter(|there| !there.attr.is_dir());
-        if !self.is_half_renamed((dir, name), there.as_ref()).await? {
-            return Ok(());
-        }
         // Where all of it was done, this is no copy: it is the object, and is found there now.
-        if !matches!(self.shared.look(self.unit.object).await?, Seen::Found(_)) {
+        if !self.may_be_half_renamed(there.as_ref())
+            || !matches!(self.shared.look(self.unit.object).await?, Seen::Found(_))
+        {
             return Ok(());
         }
         let there = self.at(dir, name).await?;
-        if self.is_half_renamed((dir, name), there.as_ref()).await? {
+        if self.may_be_half_renamed(there.as_ref())
+            && self.shared.home.is_spare_copy(self.unit.object, dir, name).await?
+        {
             absent(self.shared.home.remove(dir, name).await)?;
         }
         Ok(())

@@ -416,6 +416,10 @@ impl Home for TestHome {
         Ok(there.is_some_and(|there| Some(there.version) == left))
     }
 
+    async fn is_spare_copy(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
+        self.is_half_renamed(object, dir, name).await
+    }
+
     async fn copy_base(
         &self,
         object: FileId,
