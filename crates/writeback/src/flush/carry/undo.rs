@@ -230,7 +230,8 @@ impl Carry<'_> {
         let mut from = (first.from_dir, first.from.clone());
         for rename in renames.iter().rev() {
             let there = self.at(rename.to_dir, &rename.to).await?;
-            if there.is_some_and(|there| is_same(&there, last.object)) {
+            if let Some(there) = there.filter(|there| is_same(there, last.object)) {
+                self.take_up_moved(&there).await?;
                 from = (rename.to_dir, rename.to.clone());
                 break;
             }
@@ -250,6 +251,15 @@ impl Carry<'_> {
             };
         }
         self.rename(&Rename { from_dir, from, ..last.clone() }).await
+    }
+
+    /// An attempt that was cut off carried out some of the renames, and the version that this made is not known as ours
+    /// yet. Who goes on from there would take it for another's.
+    async fn take_up_moved(&mut self, there: &Found) -> Result<()> {
+        if !there.attr.is_dir() && self.is_resumed(there).await? {
+            self.own.version = Some(there.version);
+        }
+        Ok(())
     }
 }
 

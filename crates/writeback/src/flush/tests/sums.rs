@@ -90,6 +90,58 @@ fn a_file_that_was_moved_to_its_last_name_is_known_there_after_a_crash() {
     assert!(left > 10, "{left}");
 }
 
+/// The first rename was carried out alone, and then the second one came, so that what is left is carried out as their sum.
+/// What is written afterwards is no conflict with what that rename made of the file, and clients see no time move.
+#[test]
+fn a_file_that_was_moved_part_of_the_way_is_known_there_after_a_crash() {
+    let mut left = 0;
+    for seed in 1..=40 {
+        let mut world = world(seed, X);
+        let (a, d) = (file(&world, "a"), file(&world, "d"));
+        let (root, is_dir) = (world.root, true);
+        let (from, to, replaced, base) = (name("d"), name("x"), None, None);
+        let refused = Rename { from_dir: root, from, to_dir: root, to, object: d, is_dir, base, replaced };
+        world.journal(Action::Rename(refused), &[]);
+        while world.flush_step() {}
+        let (base, is_dir) = (world.base(a), false);
+        let step = |from_dir, from, to| Rename {
+            from_dir,
+            from: name(from),
+            to_dir: d,
+            to: name(to),
+            object: a,
+            is_dir,
+            base,
+            replaced: None,
+        };
+        world.journal(Action::Rename(step(root, "a", "y")), &[]);
+        world.clock.pass(200);
+        for _ in 0..seed / 2 {
+            world.flush_step();
+        }
+        world.journal(Action::Rename(step(d, "y", "z")), &[]);
+        left += u64::from(world.pending() == 3);
+        world.crash();
+        while world.flush_step() {}
+        world.clock.pass(200);
+        while world.flush_step() {}
+        assert_eq!(
+            world.at_origin("/d/z").as_deref(),
+            Some(&b"the first file of the origin"[..]),
+            "seed {seed}"
+        );
+        assert_eq!(world.pending(), 1, "seed {seed}: the directory's own rename waits");
+        write(&mut world, a, b"THE");
+        *world.home.refusals.lock().unwrap() = Refusals::default();
+        world.flush_all().unwrap();
+        let (there, said) = outcome(&world);
+        let file = there.iter().find(|it| it.0 == "/x/z").map(|it| &it.1[..]);
+        assert_eq!(file, Some(&b"THE first file of the origin"[..]), "seed {seed}: {said:?}");
+        assert!(said.iter().all(|it| it.contains("interrupted flush")), "seed {seed}: {said:?}");
+    }
+    assert!(left > 10, "{left}");
+}
+
 #[test]
 fn bytes_of_a_file_that_was_replaced_and_is_gone_are_stored_nowhere_after_a_crash() {
     let mut left = 0;
