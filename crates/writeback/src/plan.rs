@@ -106,6 +106,8 @@ pub struct Plan {
     /// restart, after which they are tried as all others.
     refused: HashMap<u64, Parked>,
     asked: HashSet<u64>,
+    /// Objects that an attempt before this start may have retracted, of which not all operations are in doubt.
+    perhaps_retracted: HashSet<FileId>,
     /// Not to be taken up: somebody is about to give them up.
     held: HashSet<u64>,
     sabotage: Sabotage,
@@ -133,6 +135,7 @@ impl Plan {
         let is_write = matches!(pending.operation.action, Action::Write { .. });
         let objects: Vec<FileId> = pending.operation.objects().collect();
         self.pending.insert(sequence, pending);
+        self.note_retracted(sequence);
         if self.depend.is_free(sequence) {
             self.make_ready(sequence);
         } else if !self.refused.is_empty() && !is_write {
@@ -326,6 +329,7 @@ impl Plan {
                         chain.remove(sequence);
                         if chain.is_empty() {
                             self.chains.remove(&object);
+                            self.perhaps_retracted.remove(&object);
                         }
                     }
                 }

@@ -4,6 +4,7 @@
 
 mod directed;
 mod given_up;
+mod gone;
 mod home;
 mod operations;
 mod power;

@@ -27,8 +27,26 @@ impl Plan {
         // What is no file must not be taken for what an attempt made.
         let is_make = matches!(first.operation.action, Action::Make { .. });
         let in_doubt = unit.in_doubt || end.is_some_and(is_of_directory) && !is_make;
-        let perhaps_retracted = end.is_some();
+        let perhaps_retracted = end.is_some() && (in_doubt || self.perhaps_retracted.contains(&object));
         Unit { later, perhaps_retracted, in_doubt, ..unit }
+    }
+
+    /// What a recovered operation ends an attempt before this start may have retracted as a whole.
+    pub(super) fn note_retracted(&mut self, sequence: u64) {
+        let Some(last) = self.pending.get(&sequence).filter(|last| last.recovered) else { return };
+        let ended = last.operation.objects().filter(|object| ends(*object, &last.operation));
+        let retracted: Vec<FileId> = ended.filter(|object| self.may_have_been_retracted(*object)).collect();
+        self.perhaps_retracted.extend(retracted);
+    }
+
+    /// What was in the way of that is in its way still, before anything is flushed. Where all operations are in doubt it
+    /// need not be asked.
+    fn may_have_been_retracted(&self, object: FileId) -> bool {
+        let chain = self.chains.get(&object).into_iter().flatten();
+        let own = chain.map(|sequence| &self.pending[sequence]).filter(|it| it.operation.object() == object);
+        let own: Vec<&Pending> = own.collect();
+        let Some(first) = own.first().filter(|_| own.iter().any(|it| !it.in_doubt)) else { return false };
+        self.around(first, true, &|_| true, &|_| false).retract(first).is_some()
     }
 }
 
@@ -36,7 +54,7 @@ impl Around<'_> {
     /// An attempt may have made it under the name that this rename gives. Not to replace another one, since then it is made
     /// under a name of its own first, and its id is known before it is moved. And not while others have the name: whoever
     /// looks for it under the name makes it there, if they leave it in the same moment.
-    fn is_made_at_once(&self, rename: &Pending) -> bool {
+    pub(super) fn is_made_at_once(&self, rename: &Pending) -> bool {
         let Some(it) = rename_of(rename) else { return false };
         let name = Thing::Name(it.to_dir, it.to.clone());
         let leaves_it_alone = |other: &Pending| {

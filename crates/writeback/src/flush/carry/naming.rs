@@ -45,6 +45,10 @@ impl Carry<'_> {
         let place = Some((dir, name.clone()));
         let before = match self.shared.look(file).await? {
             Seen::Never => return Ok(None),
+            Seen::Gone if self.unit.perhaps_retracted => {
+                self.tell_of_nothing(place);
+                return Ok(None);
+            }
             Seen::Gone => {
                 self.note(AlarmKind::Dropped, place, None, "the file was removed at the origin");
                 return Ok(None);
@@ -93,11 +97,7 @@ impl Carry<'_> {
         let place = Some((dir, name.clone()));
         let Some(there) = there else { return self.left_before(place).await };
         if !is_same(&there, self.unit.object) {
-            // After an attempt without an answer: we removed it, and another was made since.
-            if !self.unit.in_doubt && self.shared.look(self.unit.object).await? != Seen::Never {
-                self.note(AlarmKind::Dropped, place, None, "another object has the name");
-            }
-            return Ok(None);
+            return self.tell_of_another(place).await.map(|()| None);
         }
         self.is_ours(there.version).await?;
         let theirs = if is_last(links, &there) { Theirs::LastName } else { Theirs::Version(there.version) };
@@ -144,10 +144,26 @@ impl Carry<'_> {
         Ok(Some(left))
     }
 
+    /// Another object has the name that was to be taken away.
+    async fn tell_of_another(&self, place: Option<(FileId, Name)>) -> Result<()> {
+        // After an attempt without an answer: we removed it, and another was made since.
+        if self.unit.in_doubt {
+            return Ok(());
+        }
+        match self.shared.look(self.unit.object).await? {
+            Seen::Never => {}
+            Seen::Gone if self.unit.perhaps_retracted => self.tell_of_nothing(place),
+            Seen::Gone | Seen::Found(_) => {
+                self.note(AlarmKind::Dropped, place, None, "another object has the name");
+            }
+        }
+        Ok(())
+    }
+
     /// Others removed it, or the origin is in an older state, in which it may come back: nobody but us saw it go.
     pub(super) fn tell_of_nothing(&self, place: Option<(FileId, Name)>) {
-        match self.unit.in_doubt {
-            // After a start: perhaps we removed it ourselves before.
+        match self.unit.in_doubt || self.unit.perhaps_retracted {
+            // After a start: perhaps we removed it ourselves before, as a whole if its owner took it away in the end.
             true => self.note(AlarmKind::Resumed, place, None, "it was removed before, by us or by others"),
             false => {
                 self.note(AlarmKind::Dropped, place, None, "what was to be removed was not there any more")
@@ -166,10 +182,7 @@ impl Carry<'_> {
             return Ok(None);
         };
         if !is_same(&there, self.unit.object) {
-            if !self.unit.in_doubt && self.shared.look(self.unit.object).await? != Seen::Never {
-                self.note(AlarmKind::Dropped, place, None, "another object has the name");
-            }
-            return Ok(None);
+            return self.tell_of_another(place).await.map(|()| None);
         }
         match absent(self.shared.home.rmdir(dir, &name).await) {
             // Somebody put something into it: that stays, whatever the policy.
@@ -364,10 +377,14 @@ impl Carry<'_> {
         self.shared.vouch(self.unit.object).await?;
         let beside = self.at(to_dir, &self.beside(to)).await?;
         let beside = beside.filter(|there| is_same(there, self.unit.object));
-        if beside.is_none() && self.shared.look(self.unit.object).await? != Seen::Never {
-            // In doubt: perhaps we moved it ourselves before, and others took it from there.
-            let kind = if self.unit.in_doubt { AlarmKind::Resumed } else { AlarmKind::Dropped };
-            self.note(kind, place, None, "it was moved or removed at the origin");
+        if beside.is_none() {
+            let seen = self.shared.look(self.unit.object).await?;
+            // In doubt: perhaps we moved it ourselves before, and others took it from there. Or we took it away as a whole.
+            let is_ours = self.unit.in_doubt || self.unit.perhaps_retracted && seen == Seen::Gone;
+            let kind = if is_ours { AlarmKind::Resumed } else { AlarmKind::Dropped };
+            if seen != Seen::Never {
+                self.note(kind, place, None, "it was moved or removed at the origin");
+            }
         }
         self.intact = match &beside {
             Some(beside) => beside.attr.is_dir() || self.is_resumed(beside).await?,

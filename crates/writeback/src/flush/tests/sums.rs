@@ -13,13 +13,13 @@ use crate::sabotage::Sabotage;
 
 const X: Refusals = Refusals { names: Some(b'x'), size_max: None, is_full: false, mode: None, links: false };
 
-fn world(seed: u64, refusals: Refusals) -> World {
+pub fn world(seed: u64, refusals: Refusals) -> World {
     let world = World::new(seed, Sabotage::default(), ConflictPolicy::KeepBoth);
     *world.home.refusals.lock().unwrap() = refusals;
     world
 }
 
-fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Option<FileId>) {
+pub fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Option<FileId>) {
     let (from_dir, to_dir, base) = (world.root, world.root, world.base(object));
     let (from, to, is_dir) = (name(from), name(to), false);
     let replaced = replaced.map(|object| Replaced { object, links: 0, base: world.base(object) });
@@ -28,7 +28,7 @@ fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Opt
 }
 
 /// Some steps, a crash, and then nothing is refused any more. False: all was done before.
-fn cut_after(world: &mut World, steps: u64) -> bool {
+pub fn cut_after(world: &mut World, steps: u64) -> bool {
     world.clock.pass(200);
     for _ in 0..steps {
         if !world.flush_step() {
@@ -43,7 +43,7 @@ fn cut_after(world: &mut World, steps: u64) -> bool {
 }
 
 /// What is there beside what was there from the beginning, and all that was said but that it was refused.
-fn outcome(world: &World) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+pub fn outcome(world: &World) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     let at_first = ["", "/a", "/c", "/d", "/d/b", "/d/e"];
     let new = tree(&world.home.origin).into_iter().filter(|(path, _)| !at_first.contains(&path.as_str()));
     let said = alarms(world).into_iter().filter(|alarm| alarm.kind != AlarmKind::Parked);
