@@ -111,7 +111,7 @@ impl Around<'_> {
             match &pending.operation.action {
                 Action::Make { dir, name, what, .. } => {
                     retract.made = Some(what.clone());
-                    retract.is_make_in_doubt = pending.in_doubt;
+                    retract.perhaps_made_at.extend(pending.in_doubt.then(|| (*dir, name.clone())));
                     retract.is_dir |= *what == NewObject::Directory;
                     retract.names.push((*dir, name.clone()));
                 }
@@ -126,6 +126,9 @@ impl Around<'_> {
                     retract.is_dir |= rename.is_dir;
                     retract.names.push((rename.from_dir, rename.from.clone()));
                     retract.names.push((rename.to_dir, rename.to.clone()));
+                    if !retract.perhaps_made_at.is_empty() && self.is_made_at_once(pending) {
+                        retract.perhaps_made_at.push((rename.to_dir, rename.to.clone()));
+                    }
                     retract.staged.extend(pending.operation.replaces_in(object));
                     let takes_name = rename.replaced.is_some_and(|it| !together.contains(&it.object));
                     over.extend(takes_name.then_some(pending));

@@ -147,8 +147,9 @@ pub struct Retract {
     pub staged: Vec<FileId>,
     /// It was made with the first of the names.
     pub made: Option<NewObject>,
-    /// Perhaps an attempt made it whose answer was lost.
-    pub is_make_in_doubt: bool,
+    /// Names under which an attempt whose answer was lost may have made it. What has another of its names may be what had
+    /// that before it, and still has it because a rename is refused.
+    pub perhaps_made_at: Vec<(FileId, Name)>,
     /// It has no other names afterwards.
     pub ends: bool,
     /// Contents of it that never travel.

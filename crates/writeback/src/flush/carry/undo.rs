@@ -83,15 +83,17 @@ impl Carry<'_> {
         names: &[(FileId, Name)],
     ) -> Result<Option<Found>> {
         let (object, home) = (self.unit.object, &self.shared.home);
+        let staged = staged(object)?;
         for (dir, name) in names {
             let Some(there) = self.at(*dir, name).await? else { continue };
+            let is_made_there = *name == staged || retract.perhaps_made_at.contains(&(*dir, name.clone()));
             if *made == NewObject::File {
                 match home.make(*dir, name, object, made).await {
                     Ok(found) => return Ok(Some(found)),
                     Err(error) if passes(&error) => return Err(error),
                     Err(_) => {}
                 }
-            } else if retract.is_make_in_doubt && is_as_good(made, &there) && !there.id.is_made_here() {
+            } else if is_made_there && is_as_good(made, &there) && !there.id.is_made_here() {
                 home.adopt(object, &there).await?;
                 return Ok(Some(Found { id: object, ..there }));
             }

@@ -72,3 +72,27 @@ fn a_removal_of_which_only_the_mark_is_missing_is_not_told_as_lost() {
     }
     assert!(left > 50, "{left}");
 }
+
+/// The new directory is refused under its first name, and its second one is at the origin still that of another directory,
+/// whose rename is refused.
+#[test]
+fn what_still_has_a_later_name_of_a_directory_is_not_taken_for_it() {
+    for seed in 1..=20 {
+        let mut world = world(seed, X);
+        let (d, root) = (file(&world, "d"), world.root);
+        let new = make_dir(&mut world, d, "x");
+        world.clock.pass(200);
+        while world.flush_step() {}
+        move_to(&mut world, (root, "d"), (root, "x"), d, true);
+        move_to(&mut world, (d, "x"), (root, "d"), new, true);
+        world.journal(Action::Rmdir { dir: root, name: name("d"), object: new }, &[]);
+        cut_after(&mut world, seed);
+        assert_eq!(lost(&world), [""; 0], "seed {seed}");
+        let (there, said) = outcome(&world);
+        let paths: Vec<&String> = there.iter().map(|it| &it.0).collect();
+        assert_eq!(paths, ["/x", "/x/b", "/x/e"], "seed {seed}: {said:?}");
+        let known = world.home.database().reference(d).unwrap();
+        let inside = super::world::now(world.home.list(&known)).unwrap();
+        assert_eq!(inside.len(), 2, "seed {seed}: the directory is known as what it was");
+    }
+}
