@@ -313,7 +313,8 @@ impl Run {
             self.must(at, "at the end", settled);
         }
         if self.plan.policy == Policy::Back {
-            self.bed.flush().await;
+            let flushed = self.bed.flush().await;
+            flushed.unwrap_or_else(|told| panic!("{}: {told}\n\n{}", self.told(), self.traces()));
         }
         assert_eq!(self.bed.tier().stop(), Some(0), "{}: a clean stop", self.told());
         let sight = look::in_directory(&self.bed.at("origin")).expect("it is there");
@@ -326,6 +327,13 @@ impl Run {
 
     fn told(&self) -> String {
         format!("FOREBAY_CRASH_SEED={}, {:?}, life {}", self.seed, self.plan, self.life)
+    }
+
+    /// Of all clients.
+    fn traces(&self) -> String {
+        let shown =
+            |client: &Client| format!("operations of c{}:\n{}\n", client.number, client.ledger.trace());
+        self.clients.iter().map(shown).collect()
     }
 
     fn must<T>(&self, at: usize, when: &str, result: Result<T, String>) -> T {
