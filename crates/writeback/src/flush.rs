@@ -41,6 +41,8 @@ use crate::sabotage::{Bug, Sabotage};
 /// An outage is probed after this, then after twice as long, and so on.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// Looks in a row after each of which what it was about had vanished; then the unit is parked.
+const LOOKS_AGAIN: u32 = 2;
 /// What the origin refuses is tried again after this: somebody may have made room or given a right.
 const PARKED_FOR: Duration = Duration::from_secs(60);
 /// Parts of one junction on their way, but for the first of each unit. So their bytes in memory are bounded (1 MiB each), and
@@ -84,6 +86,8 @@ pub(crate) struct Shared {
     /// Nothing is under way any more.
     stopped: watch::Sender<bool>,
     outages: Mutex<HashMap<JunctionId, u32>>,
+    /// By the first sequence of a unit: attempts so far in which what it is about vanished.
+    looks_again: Mutex<HashMap<u64, u32>>,
     /// For the parts of its units.
     turns: Mutex<HashMap<JunctionId, Arc<Semaphore>>>,
     /// Alarms of operations that are not done, with the version that each spoke of: none is raised twice.
@@ -249,6 +253,7 @@ impl Shared {
             stopping,
             stopped,
             outages,
+            looks_again: Mutex::default(),
             turns,
             told,
         }
@@ -320,13 +325,14 @@ impl Shared {
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
+                self.looks_again().remove(&unit.sequences[0]);
                 let mut plan = self.plan();
                 plan.done(&unit.sequences);
                 if unit.frees_room() {
                     plan.room_was_made(unit.junction, self.clock.now().steady);
                 }
             }
-            Err(error) if passes(&error) => self.hold(&unit, &error),
+            Err(error) if passes(&error) || self.may_look_again(&unit, &error) => self.hold(&unit, &error),
             Err(error) => self.park(&unit, error),
         }
         self.ended.send_modify(|count| *count += 1);
@@ -386,6 +392,22 @@ impl Shared {
         self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What it is about was there when it was looked at, and not when it was to be changed. The next look tells what is to
+    /// become of it; but that may go on.
+    fn may_look_again(&self, unit: &Unit, error: &Error) -> bool {
+        if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) {
+            return false;
+        }
+        let mut all = self.looks_again();
+        let looks = all.entry(unit.sequences[0]).or_default();
+        *looks += 1;
+        *looks <= LOOKS_AGAIN
+    }
+
+    fn looks_again(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
+        self.looks_again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn hold(&self, unit: &Unit, error: &Error) {
         self.metrics.retries.inc();
         let now = self.clock.now().steady;
@@ -402,6 +424,7 @@ impl Shared {
 
     fn park(&self, unit: &Unit, error: Error) {
         self.metrics.retries.inc();
+        self.looks_again().remove(&unit.sequences[0]);
         let again_at = self.clock.now().steady + PARKED_FOR;
         self.plan().park(unit, &error, again_at);
         let (kind, junction, object) = (AlarmKind::Parked, unit.junction, unit.object);

@@ -1,7 +1,7 @@
 //! What the origin refuses, for a while or for good: all that clients were told and did not undo gets there, nothing that
 //! they undid comes back, and when they undid all that is refused nothing waits any more.
 
-use types::{FileKind, Timestamp};
+use types::{ErrorKind, FileKind, Timestamp};
 
 use super::directed::{file, make, write};
 use super::home::{JUNCTION, Refusals};
@@ -280,6 +280,27 @@ fn what_never_found_room_is_removed_and_what_waited_for_room_gets_there() {
     assert_eq!(world.at_origin("/big"), None);
     let parked = world.metrics().parked.get();
     assert_eq!(parked, 0);
+}
+
+#[test]
+fn what_vanishes_after_it_was_looked_at_is_looked_at_again_and_is_parked_only_if_that_goes_on() {
+    let mut world = world();
+    let file = make(&mut world, "file");
+    write(&mut world, file, b"bytes");
+    *world.home.refuses.lock().unwrap() = Some(ErrorKind::Stale);
+    world.clock.pass(200);
+    while world.flush_step() {}
+    assert_eq!((world.metrics().retries.get(), world.metrics().parked.get()), (1, 0));
+    assert!(world.home.alarms.lock().unwrap().is_empty());
+    *world.home.refuses.lock().unwrap() = None;
+    world.flush_all().unwrap();
+    assert_eq!(world.at_origin("/file").unwrap(), b"bytes");
+    assert!(world.home.alarms.lock().unwrap().is_empty());
+
+    write(&mut world, file, b"more");
+    *world.home.refuses.lock().unwrap() = Some(ErrorKind::Stale);
+    assert_eq!(world.refused_at_last(), 1);
+    assert_eq!(world.home.alarms.lock().unwrap().len(), 1, "one is told, once");
 }
 
 #[test]
