@@ -17,6 +17,11 @@ pub trait Rewound {
     /// What was there then is there again, and nothing else. Returns what was in the files just before, one after the
     /// other: that the origin had it, and has it no more, is nobody's doing but the administrator's.
     fn restore(&mut self) -> String;
+    /// Whether what is set back between our bytes and our times is noticed: the interface has a condition for a change, or
+    /// tells what it was made on.
+    fn tells_what_was_before(&self) -> bool {
+        true
+    }
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -237,5 +242,9 @@ impl Rewound for Share {
     fn restore(&mut self) -> String {
         let lost = self.store.restore("share", self.kept.as_ref().expect("a snapshot"));
         lost.iter().map(|bytes| text(bytes)).collect()
+    }
+
+    fn tells_what_was_before(&self) -> bool {
+        false
     }
 }
