@@ -499,4 +499,3 @@ async fn an_older_state_of_an_azure_share() {
         restored(&mut Share::new().await, when).await;
     }
 }
-
