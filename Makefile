@@ -1,7 +1,7 @@
 # make run    build, then serve a sample tree from 70 ms away and time it direct, cold and warm
 # make test   everything: format, lints, all tests, the lab
 # make check  the quick part of it
-# make release  the optimised binary, target/release/forebay
+# make release  the optimised programs, target/release/forebay and forebay-bench
 
 # mold links faster where it is installed.
 ifneq ($(shell command -v mold 2>/dev/null),)
@@ -39,4 +39,4 @@ check:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 release:
-	$(CARGO) build --locked --release --package forebay
+	$(CARGO) build --locked --release --package forebay --package forebay-bench

@@ -1,16 +1,18 @@
-//! Tells the program which commit it was built from, and by which profile (FOREBAY_PROFILE), for results of the bench: FOREBAY_COMMIT, `unknown` where the
-//! source is not a git checkout. It is read from git's own files, so that no git is needed, and by this package, on
-//! which no other depends: a commit rebuilds only this one.
+//! Tells the programs `forebay` and `forebay-bench` which commit they were built from (FOREBAY_COMMIT, `unknown` where the
+//! source is not a git checkout), and by which profile (FOREBAY_PROFILE), for results of the bench. It is read from git's own
+//! files, so that no git is needed, and by the packages of the programs, on which no other depends: a commit rebuilds only
+//! these two.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    // Of either package: the two programs share it.
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
+    println!("cargo::rerun-if-changed={}", root.join("crates/forebay/build.rs").display());
     println!("cargo::rerun-if-env-changed=FOREBAY_COMMIT");
     // Who builds from an archive may know better.
     let given = env::var("FOREBAY_COMMIT").ok().and_then(|text| commit(&text));
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
     let found = given.or_else(|| head(&root)).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=FOREBAY_COMMIT={found}");
     println!("cargo::rustc-env=FOREBAY_PROFILE={}", profile().unwrap_or_else(|| "unknown".to_owned()));

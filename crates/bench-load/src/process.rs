@@ -16,17 +16,14 @@ pub fn rss_max_bytes() -> u64 {
     kilobytes(&status, "VmHWM:").unwrap_or(0).saturating_mul(1024)
 }
 
-/// What the names of the threads that play the line in this process begin with: they are no clients.
-pub const LINE_THREADS: &str = "relay";
-
 /// How often threads left the processor, each since it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threads(HashMap<String, Switches>);
 
 impl Threads {
-    /// Of this process, without the line's.
+    /// Of this process, without those of its relays, which are no clients.
     pub fn of_us() -> Threads {
-        Threads::of("/proc/self/task", |name| !name.starts_with(LINE_THREADS))
+        Threads::of("/proc/self/task", |name| !name.starts_with(relay::THREADS))
     }
 
     /// Of another process; none if it is gone.

@@ -8,9 +8,9 @@ use bench_load::data::Content;
 use bench_load::dataset::{self, Dataset, Laying, Place, Prepared};
 use bench_load::engine::{Control, Job};
 use bench_load::safety::{Cleanup, RunDir, check_target};
-use bench_load::target::limited::Service;
 use bench_load::target::{self, Client, Target, from_url};
 use clap::Args;
+use origin::emulated::ServiceLimits;
 use types::Result;
 
 use crate::cli::{CommonArgs, refuse};
@@ -34,7 +34,7 @@ pub struct TargetArgs {
     /// file-requests=500/s, all=1GiB/s, requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas; or
     /// published ones by name: azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
-    limits: Option<Service>,
+    limits: Option<ServiceLimits>,
     /// Leave the files, for another run with the same --id
     #[arg(long)]
     keep: bool,
@@ -61,7 +61,7 @@ impl TargetArgs {
         self.target.as_deref().unwrap_or_default()
     }
 
-    pub fn limits(&self) -> Option<Service> {
+    pub fn limits(&self) -> Option<ServiceLimits> {
         self.limits
     }
 

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use types::{Error, ErrorKind, Result};
 
 use crate::crew::alone;
-use crate::quantity;
 
 /// The least that has a confidence interval.
 const REPETITIONS: u32 = 6;
 
-#[derive(Args)]
+/// How far is my storage, and what does the tier buy me?
+#[derive(Parser)]
+#[command(name = "forebay-bench", bin_name = "forebay bench", version)]
 pub struct BenchArgs {
     #[command(subcommand)]
     experiment: Experiment,
@@ -41,7 +42,7 @@ enum Experiment {
     /// Reads that grow with the number of copies
     Replicas(crate::replicas::ReplicasArgs),
     /// A TCP relay that makes a near server far
-    Relay(crate::relay::RelayArgs),
+    Relay(crate::relay_command::RelayArgs),
     /// Is B different from A? Exit code 0: same or better, 1: worse, 2: nothing can be said
     Compare(crate::results::CompareArgs),
     /// Remove what a run has left: one with --keep, or one that was killed
@@ -196,7 +197,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Loader(args) => crate::loader::command(args).await,
         Experiment::WorkingSet(args) => crate::working_set::command(args).await,
         Experiment::Replicas(args) => alone(async { crate::replicas::command(args) }).await,
-        Experiment::Relay(args) => crate::relay::serve(args).await.map(|()| ExitCode::SUCCESS),
+        Experiment::Relay(args) => crate::relay_command::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
         Experiment::Clean(args) => crate::bed::clean(args).await,
         Experiment::Show { result, output } => crate::results::show(&result, &output),

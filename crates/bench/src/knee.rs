@@ -15,7 +15,6 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::budget::{Budget, Cut};
-use crate::quantity;
 
 pub use answer::fill;
 

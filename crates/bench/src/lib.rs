@@ -2,7 +2,7 @@
 //!
 //! Each experiment is a file (`probe`, `render`, `shapes`, `sob`, `loader`, `working_set`,
 //! `workflow`, `link`, `replicas`). They put up
-//! what they measure (`stage`, `rig`, `relay`) or take the user's (`bed`), give jobs to a `crew` of one process or many,
+//! what they measure (`stage`, `rig`, lines of crate `relay`) or take the user's (`bed`), give jobs to a `crew` of one process or many,
 //! and fill a result (`results`). What a job does is `bench-load`'s, what its numbers mean `bench-report`'s, and how
 //! processes find each other `bench-fleet`'s.
 
@@ -22,8 +22,7 @@ mod mounts;
 mod nic;
 pub mod probe;
 mod progress;
-pub mod quantity;
-pub mod relay;
+pub mod relay_command;
 mod render;
 mod replicas;
 pub mod results;

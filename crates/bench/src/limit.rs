@@ -10,12 +10,12 @@ use bench_load::outcome::PhaseOutcome;
 use bench_report::bottleneck::{Bottleneck, Measured, bottleneck};
 use bench_report::sanity;
 use bench_report::summary::median;
+use quantity::Rate;
 
 use crate::ceiling::Ceiling;
 use crate::crew::Crew;
 use crate::mounts::Mount;
 use crate::nic::Nic;
-use crate::quantity::Rate;
 use crate::results::Draft;
 use crate::sample::{Mode, Sample};
 use crate::stage::{Line, is_http_store};

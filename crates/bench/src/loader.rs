@@ -11,7 +11,6 @@ use std::time::Duration;
 use bench_load::data::Content;
 use bench_load::engine::{Job, Phase};
 use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
-use bench_load::target::limited::Service;
 use bench_report::format::{self, fixed};
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
@@ -20,6 +19,8 @@ use bench_report::published::aistore;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
+use origin::emulated::ServiceLimits;
+use quantity::Rate;
 use types::{Error, ErrorKind, Result};
 
 use crate::budget::{Budget, Cut};
@@ -29,7 +30,6 @@ use crate::cost::CostArgs;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
-use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
@@ -71,7 +71,7 @@ pub struct LoaderArgs {
     /// Put limits of a service in front of the storage, if it is a directory: file=60MiB/s, file-requests=500/s, all=1GiB/s,
     /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
-    limits: Option<Service>,
+    limits: Option<ServiceLimits>,
     /// Clients [default: the study's 10, at small scale 4 unless --faithful]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: Option<u32>,

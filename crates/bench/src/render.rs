@@ -21,6 +21,7 @@ use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
 use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::Args;
+use quantity::Rate;
 use types::Result;
 
 use crate::budget::{Budget, Cut};
@@ -28,7 +29,6 @@ use crate::ceiling;
 use crate::cli::{CommonArgs, Scale, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::fingerprint;
-use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::rig::Tier;
 use crate::stage::{DataSet, Line, Stage, tier_url};

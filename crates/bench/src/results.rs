@@ -49,7 +49,7 @@ impl Draft {
             title: title.into(),
             preset: preset.to_owned(),
             started: fingerprint::timestamp(SystemTime::now()),
-            command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+            command: command(),
             seed,
             fingerprint: fingerprint::of_this_machine(),
             ..ResultFile::default()
@@ -233,6 +233,12 @@ pub fn show(path: &Path, output: &OutputArgs) -> Result<ExitCode> {
     publish(&read(path)?, output)
 }
 
+/// This process's command line, as users type it.
+pub fn command() -> Vec<String> {
+    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    ["forebay", "bench"].map(str::to_owned).into_iter().chain(typed).collect()
+}
+
 /// The command line of the file, by this program; its result goes to a place of its own.
 pub fn again(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<ExitCode> {
     let file = read(path)?;
@@ -240,15 +246,16 @@ pub fn again(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<ExitCode>
     if let Some(out) = out {
         arguments.extend(["--out".to_owned(), out.to_string_lossy().into_owned()]);
     }
-    if arguments.first().map(String::as_str) != Some("bench") {
-        return refuse(format!("{}: it does not say which command made it", path.display()));
-    }
     eprintln!("forebay {}", arguments.join(" "));
+    let Some(("bench", arguments)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest))
+    else {
+        return refuse(format!("{}: it does not say which command made it", path.display()));
+    };
     if dry_run {
         return Ok(ExitCode::SUCCESS);
     }
     let failed = |e| Error::io("start", "the run again", e);
-    let status = Command::new("/proc/self/exe").args(&arguments).status().map_err(failed)?;
+    let status = Command::new("/proc/self/exe").args(arguments).status().map_err(failed)?;
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
 }
 

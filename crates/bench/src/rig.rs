@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use bench_load::target::limited::Service;
+use origin::emulated::ServiceLimits;
 use origin_nfs::Config;
 use types::{Error, Result};
 
@@ -35,7 +35,7 @@ impl Nas {
     }
 
     /// With the limits of a service in front of the directory.
-    pub fn limited(dir: &Path, limits: Option<Service>) -> Result<Nas> {
+    pub fn limited(dir: &Path, limits: Option<ServiceLimits>) -> Result<Nas> {
         let dir = dir.to_string_lossy();
         let limits = limits.map(|limits| format!("--limits={limits}"));
         let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
@@ -153,13 +153,13 @@ pub fn admin_token() -> Option<String> {
     std::env::var("FOREBAY_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"))
 }
 
-/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The command of this same
-/// program is asked, since that knows how an operator proves who he is.
+/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The tier's own
+/// command is asked, since that knows how an operator proves who he is.
 pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
     let failed = |why: String| {
         Error::new(types::ErrorKind::Unavailable, "evict", path).with_source(std::io::Error::other(why))
     };
-    let mut command = process::this_program();
+    let mut command = program::companion::forebay()?;
     let asked = command.args(["evict", path, "--admin", &admin.to_string()]).stdin(Stdio::null()).output();
     let asked = asked.map_err(|e| failed(e.to_string()))?;
     match asked.status.success() {

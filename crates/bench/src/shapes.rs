@@ -20,7 +20,6 @@ use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
-use crate::quantity;
 use crate::results::{Draft, publish};
 use crate::rig::{Tier, TierConfig, Write};
 use crate::stage::is_http_store;

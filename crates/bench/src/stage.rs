@@ -14,16 +14,16 @@ use bench_load::dataset::{self, Dataset, Laying, Prepared};
 use bench_load::engine::{Control, Job, Phase};
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{Fleet, Layout};
-use bench_load::target::limited::Service;
 use bench_load::target::{self, Client, from_url};
+use origin::emulated::ServiceLimits;
 use origin_nfs::Config;
+use quantity::Rate;
+use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
 use crate::cli::refuse;
 use crate::crew::unless_interrupted;
 use crate::probe::ports::Ports;
-use crate::quantity::Rate;
-use crate::relay::{self, Relay, measure_http, measure_null};
 use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
 
 use bucket::HttpStore;
@@ -79,7 +79,11 @@ impl Stage {
     }
 
     /// The same, with the limits of a service in front of the data set.
-    pub async fn limited(dir: Option<PathBuf>, data: DataSet, limits: Option<Service>) -> Result<Stage> {
+    pub async fn limited(
+        dir: Option<PathBuf>,
+        data: DataSet,
+        limits: Option<ServiceLimits>,
+    ) -> Result<Stage> {
         let parent = dir.unwrap_or_else(std::env::temp_dir);
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(&parent);
         let scratch = scratch.map_err(|e| {

@@ -24,6 +24,7 @@ use bench_report::published::tryggve;
 use bench_report::sanity;
 use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
 use clap::Args;
+use quantity::Rate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
@@ -32,7 +33,6 @@ use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::unless_interrupted;
 use crate::limit;
-use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::rig::relay_cpu_seconds;
 use crate::stage::{DataSet, Line, Stage, tier_url};

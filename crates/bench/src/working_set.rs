@@ -19,13 +19,13 @@ use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, To
 use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::{Args, ValueEnum};
+use quantity::Rate;
 use types::{Error, ErrorKind, Result};
 
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
 use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
-use crate::quantity::{self, Rate};
 use crate::results::{Draft, publish};
 use crate::rig::{Counters, Watch};
 

@@ -30,12 +30,12 @@ use cache::Cache;
 use fair::Offenders;
 use origin::count::OriginMetrics;
 use prometheus_client::registry::Registry;
+use quantity::Size;
 use serde::Deserialize;
 use tokio::sync::watch;
 use types::ErrorKind;
 use vfs::Vfs;
 
-use crate::quantity::Size;
 use jobs::Jobs;
 
 pub use audit::Audit;

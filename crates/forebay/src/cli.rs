@@ -1,25 +1,17 @@
 //! The command line. Its names are a contract: scripts are written against them.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, reload};
-use types::{ErrorKind, Result};
+use clap::{Args, Parser, Subcommand};
+use program::{companion, log};
+use quantity::{Address, Size};
+use types::Result;
 
-use crate::address::Address;
 use crate::client::AdminAt;
-use crate::quantity::Size;
 use crate::settings::{ADMIN_DEFAULT, Settings};
 use crate::{client, config, demo, nas, serve};
-
-/// Wrong usage or configuration; other failures exit with 1.
-const EXIT_USAGE: u8 = 2;
 
 #[derive(Parser)]
 #[command(name = "forebay", version, about = "A caching storage tier: far storage, served near")]
@@ -69,7 +61,7 @@ enum Verb {
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
-    Bench(Box<bench::cli::BenchArgs>),
+    Bench,
     /// Serve a directory as a plain NFS server: a NAS for demonstrations and measurements
     #[command(hide = true)]
     Nas(nas::NasArgs),
@@ -157,86 +149,50 @@ pub struct ClientArgs {
 }
 
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = e.print();
-            return ExitCode::from(EXIT_USAGE);
-        }
-        Err(e) if e.use_stderr() => {
-            let there_are = match e.kind() {
-                clap::error::ErrorKind::InvalidSubcommand => {
-                    format!("; there are {}", subcommands().join(", "))
-                }
-                _ => String::new(),
-            };
-            eprintln!("forebay: {}{there_are} (see --help)", in_one_line(&e.render().to_string()));
-            return ExitCode::from(EXIT_USAGE);
-        }
-        Err(help) => {
-            let _ = help.print();
-            return ExitCode::SUCCESS;
-        }
+    let done = match companion::bench_arguments(std::env::args_os()) {
+        Some(arguments) => bench(arguments),
+        None => match program::parse::<Cli>() {
+            Ok(cli) => run(cli.verb),
+            Err(code) => return code,
+        },
     };
-    match run(cli.verb) {
-        Ok(code) => code,
-        Err(e) => {
-            // Of several processes of a run one says it.
-            if !bench::cli::is_said_elsewhere(&e) {
-                eprintln!("forebay: {e}");
-            }
-            ExitCode::from(if e.kind() == ErrorKind::Config { EXIT_USAGE } else { 1 })
-        }
-    }
+    done.unwrap_or_else(|e| {
+        program::say(&e);
+        program::exit_code(&e)
+    })
 }
 
-/// What is wrong and what would be right, without the pages of usage around it.
-fn in_one_line(told: &str) -> String {
-    let usage = ["Usage:", "For more information"];
-    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
-    let lines = lines.take_while(|line| !usage.iter().any(|start| line.starts_with(start)));
-    let text = lines.collect::<Vec<_>>().join(" ");
-    text.trim_start_matches("error: ").to_owned()
-}
-
-/// Those that could stand where a wrong one was typed.
-fn subcommands() -> Vec<String> {
-    let mut command = Cli::command();
-    for typed in std::env::args().skip(1) {
-        match command.find_subcommand(&typed) {
-            Some(known) => command = known.clone(),
-            None => break,
-        }
-    }
-    command.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()).collect()
+/// Goes on as the bench, a program of its own.
+fn bench(arguments: Vec<OsString>) -> Result<ExitCode> {
+    Err(companion::become_bench(&arguments, env!("FOREBAY_COMMIT")))
 }
 
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Serve(args) => {
             // The protocol crate of S3 calls it an error when a client asks for what is not offered.
-            log_to_stderr("info,s3s=off");
+            log::to_stderr("info,s3s=off");
             let (json, attended) = (args.json, args.attended);
             let again = move || {
                 let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
                 Settings::build(file, &args)
             };
             let settings = again()?;
-            set_log(settings.log.as_deref())?;
-            runtime()?
+            log::set(settings.log.as_deref())?;
+            program::runtime()?
                 .block_on(serve::run(settings, json, attended, Box::new(again)))
                 .map(|()| ExitCode::SUCCESS)
         }
         Verb::Mount(args) => {
-            log_to_stderr("info");
+            log::to_stderr("info");
             let json = args.json;
             let again = move || {
                 let file = args.config.as_deref().map(config::read).transpose()?;
                 Settings::of_mount(file, args.clone())
             };
             let settings = again()?;
-            set_log(settings.log.as_deref())?;
-            runtime()?
+            log::set(settings.log.as_deref())?;
+            program::runtime()?
                 .block_on(serve::run(settings, json, false, Box::new(again)))
                 .map(|()| ExitCode::SUCCESS)
         }
@@ -249,99 +205,21 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Flush(args) => client::flush(&args),
         Verb::Journal(verb) => client::journal(&verb),
         Verb::Demo(args) => {
-            log_to_stderr("warn");
-            runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)
+            log::to_stderr("warn");
+            program::runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)
         }
-        Verb::Bench(args) => {
-            log_to_stderr("warn");
-            serve::raise_descriptor_limit();
-            bench::fingerprint::built_from(env!("FOREBAY_COMMIT"), env!("FOREBAY_PROFILE"));
-            runtime()?.block_on(bench::cli::run(*args))
-        }
+        // Nobody gets here by a command line: `main` looks for it first, so that nothing of it is parsed here.
+        Verb::Bench => bench(Vec::new()),
         Verb::Nas(args) => {
-            log_to_stderr("warn");
-            runtime()?.block_on(nas::run(args)).map(|()| ExitCode::SUCCESS)
+            log::to_stderr("warn");
+            program::runtime()?.block_on(nas::run(args)).map(|()| ExitCode::SUCCESS)
         }
     }
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|e| types::Error::io("start", "the runtime", e))
-}
-
-const LOG_VARIABLE: &str = "FOREBAY_LOG";
-
-/// What is logged, and what changes that later.
-static LOG: OnceLock<(&'static str, reload::Handle<EnvFilter, Registry>)> = OnceLock::new();
-
-/// FOREBAY_LOG=debug or FOREBAY_LOG=cache=trace,info shows more.
-fn log_to_stderr(default: &'static str) {
-    let asked = std::env::var(LOG_VARIABLE).unwrap_or_default();
-    let odd = no_directive_of(&asked);
-    let asked = if odd.is_some() || asked.is_empty() { default } else { &asked };
-    let filter = EnvFilter::try_new(asked).unwrap_or_else(|_| EnvFilter::new(default));
-    let colours = std::io::stderr().is_terminal();
-    let (filter, handle) = reload::Layer::new(filter);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(filter).with(lines).init();
-    let _ = LOG.set((default, handle));
-    if let Some(odd) = odd {
-        tracing::warn!(
-            "FOREBAY_LOG is ignored: \"{odd}\" is no level (error, warn, info, debug, trace, off) and no part=level"
-        );
-    }
-}
-
-/// The first word that the log's filter would take for a part of the program that nobody has.
-fn no_directive_of(text: &str) -> Option<String> {
-    let is_level = |word: &str| word.parse::<tracing::level_filters::LevelFilter>().is_ok();
-    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let mut odd = words.filter(|word| match word.rsplit_once('=') {
-        Some((part, level)) => part.is_empty() || !is_level(level),
-        None => !is_level(word),
-    });
-    odd.next().map(str::to_owned)
-}
-
-/// What the configuration says is logged from now on, where the environment does not say it.
-pub fn set_log(level: Option<&str>) -> Result<()> {
-    let Some((default, handle)) = LOG.get() else { return Ok(()) };
-    if std::env::var(LOG_VARIABLE).is_ok_and(|asked| !asked.is_empty() && no_directive_of(&asked).is_none()) {
-        return Ok(());
-    }
-    let wrong = |why: String| types::Error::new(ErrorKind::Config, "log:", why);
-    let filter = log_filter(level.unwrap_or(default)).map_err(wrong)?;
-    handle.reload(filter).map_err(|e| wrong(e.to_string()))
-}
-
-fn log_filter(level: &str) -> std::result::Result<EnvFilter, String> {
-    let wrong =
-        |why: &str| format!("\"{level}\" is no level ({why}); write \"info\" or \"info,cache=debug\"");
-    match no_directive_of(level) {
-        Some(odd) => Err(wrong(&odd)),
-        None => EnvFilter::try_new(level).map_err(|e| wrong(&e.to_string())),
-    }
-}
-
-/// Whether it says what is to be logged.
-pub fn check_log(level: &str) -> std::result::Result<(), String> {
-    log_filter(level).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-
-    #[test]
-    fn a_log_level_that_nobody_has_is_told() {
-        for text in ["", "debug", "cache=trace,info", "INFO", "off", " vfs=debug , warn"] {
-            assert_eq!(super::no_directive_of(text), None, "{text}");
-        }
-        for (text, odd) in [("debgu", "debgu"), ("info,cache=loud", "cache=loud"), ("=info", "=info")] {
-            assert_eq!(super::no_directive_of(text).as_deref(), Some(odd));
-        }
-    }
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {

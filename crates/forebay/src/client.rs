@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use axum::http::Method;
 use clap::Subcommand;
+use quantity::Size;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
 use crate::admin::{decode_path, encode_path};
 use crate::cli::ClientArgs;
-use crate::quantity::Size;
 
 pub use connection::AdminAt;
 pub use flush::{FlushArgs, flush};

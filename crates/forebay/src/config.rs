@@ -9,14 +9,11 @@ use std::str::FromStr;
 use front_nfs::{Network, Squash};
 use namespace::Freshness;
 use origin_object::secret_file;
+use quantity::{Address, Size, TimeSpan, parsed};
 use serde::Deserialize;
 use toml::Spanned;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
-
-use crate::address::Address;
-use crate::cli;
-use crate::quantity::{Size, Span, parsed};
 
 pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
 pub use s3::{Bucket, Key as S3Key, S3};
@@ -86,7 +83,7 @@ pub struct Nfs {
 #[serde(deny_unknown_fields, default)]
 pub struct MountRules {
     /// So long a program waits for what the origin does not answer; then its call fails.
-    pub patience: Option<Span>,
+    pub patience: Option<TimeSpan>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -151,7 +148,7 @@ impl FromStr for LogLevel {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<LogLevel, String> {
-        cli::check_log(text).map(|()| LogLevel(text.to_owned()))
+        program::log::check(text).map(|()| LogLevel(text.to_owned()))
     }
 }
 
@@ -200,10 +197,10 @@ pub struct Junction {
     pub directories: Option<Rule>,
     /// How long an absent name is believed absent.
     #[serde(default)]
-    pub negative: Option<Span>,
+    pub negative: Option<TimeSpan>,
     /// How long known data is served in an outage; absent: for ever.
     #[serde(default)]
-    pub stale_if_error: Option<Span>,
+    pub stale_if_error: Option<TimeSpan>,
     /// Names of the largest directory that is listed.
     #[serde(default)]
     pub directory_names_max: Option<u64>,
@@ -212,7 +209,7 @@ pub struct Junction {
     pub write: Option<Write>,
     /// With `write = "back"`: how old a change is at least before it is flushed.
     #[serde(default)]
-    pub flush_delay: Option<Span>,
+    pub flush_delay: Option<TimeSpan>,
     /// Absent: as fast as the origin takes it.
     #[serde(default)]
     pub flush_rate: Option<Rate>,
@@ -266,7 +263,7 @@ impl FromStr for Rule {
             "always" => Ok(Rule(Freshness::Always)),
             "immutable" => Ok(Rule(Freshness::Immutable)),
             ttl => match ttl.parse() {
-                Ok(Span(ttl)) => Ok(Rule(Freshness::Ttl(ttl))),
+                Ok(TimeSpan(ttl)) => Ok(Rule(Freshness::Ttl(ttl))),
                 Err(_) => Err(format!(
                     "\"{ttl}\" is no freshness; write \"always\", \"immutable\" or a duration such as \"30s\""
                 )),

@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::relay::{self, Relay};
 use clap::Args;
 use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
+use quantity::{Address, Size, TimeSpan};
+use relay::Relay;
 use types::{ByteRange, Error, FileKind, Result};
 
-use crate::address::Address;
 use crate::nas::Nas;
-use crate::quantity::{Size, Span};
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::{cli, serve, wire_up};
@@ -37,7 +36,7 @@ pub struct DemoArgs {
     cache: PathBuf,
     /// Round trip to the NAS
     #[arg(long, value_name = "TIME", default_value = "70ms")]
-    rtt: Span,
+    rtt: TimeSpan,
     /// Address of the tier's NFS server
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:12049")]
     nfs: SocketAddr,

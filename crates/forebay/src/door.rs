@@ -12,11 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use quantity::Address;
 use subtle::ConstantTimeEq;
 use tracing::warn;
 use types::{Error, Result};
-
-use crate::address::Address;
 
 const SOCKET: &str = "admin.sock";
 const TOKEN: &str = "admin.token";

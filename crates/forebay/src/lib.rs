@@ -2,7 +2,6 @@
 //!
 //! Read `wire_up.rs` first: it builds the whole stack in a straight line.
 
-pub mod address;
 mod admin;
 mod boot_clock;
 pub mod cli;
@@ -19,7 +18,6 @@ mod local_time;
 mod nas;
 mod private;
 mod process;
-mod quantity;
 mod reload;
 pub mod serve;
 pub mod settings;

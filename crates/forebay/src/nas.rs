@@ -1,18 +1,16 @@
 //! A plain NFS server over a directory: our own front, with nothing kept and nothing believed for long. The demo and
 //! the bench put it far away.
 
-mod limited;
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::target::limited::Service;
 use clap::Args;
 use front_nfs::NfsServer;
 use namespace::{Freshness, Namespace};
 use origin::Origin;
+use origin::emulated::{LimitedOrigin, ServiceLimits};
 use origin::posix::PosixOrigin;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -30,7 +28,7 @@ pub struct NasArgs {
     nfs: SocketAddr,
     /// Limits of a service in front of the tree, as `forebay bench load --help` shows them
     #[arg(long, value_name = "LIMITS")]
-    limits: Option<Service>,
+    limits: Option<ServiceLimits>,
     /// End when standard input does: whoever started it is gone
     #[arg(long)]
     attended: bool,
@@ -38,7 +36,7 @@ pub struct NasArgs {
 
 /// Serve until SIGTERM or SIGINT; the address is the first line of the output.
 pub async fn run(args: NasArgs) -> Result<()> {
-    serve::raise_descriptor_limit();
+    program::raise_descriptor_limit();
     let nas = Nas::start(&args.dir, args.nfs, args.limits).await?;
     println!("{}", serde_json::json!({ "nfs": nas.address.to_string() }));
     serve::wait_for_the_end(args.attended).await
@@ -53,11 +51,11 @@ pub struct Nas {
 }
 
 impl Nas {
-    pub async fn start(dir: &Path, listen: SocketAddr, limits: Option<Service>) -> Result<Nas> {
+    pub async fn start(dir: &Path, listen: SocketAddr, limits: Option<ServiceLimits>) -> Result<Nas> {
         let metadata = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
         let tree: Arc<dyn Origin> = Arc::new(PosixOrigin::open(dir)?);
         let origin = match limits {
-            Some(limits) => limited::Limited::new(tree, limits),
+            Some(limits) => LimitedOrigin::new(tree, limits),
             None => tree,
         };
         let at_once = Freshness::Ttl(Duration::ZERO);

@@ -15,7 +15,7 @@ use vfs::{NewJunction, Vfs, WritePolicy};
 
 use crate::admin::{Admin, Who};
 use crate::settings::{ExportSettings, JunctionSettings, Settings};
-use crate::{cli, serve, wire_up};
+use crate::{serve, wire_up};
 
 /// Reads the settings as they were read at the start.
 pub type Again = Box<dyn Fn() -> Result<Settings> + Send + Sync>;
@@ -118,7 +118,7 @@ impl Live {
             outcome.changed("[[s3.key]]");
         }
         if new.log != self.settings.log {
-            match cli::set_log(new.log.as_deref()) {
+            match program::log::set(new.log.as_deref()) {
                 Ok(()) => {
                     self.settings.log.clone_from(&new.log);
                     outcome.changed("log");

@@ -8,7 +8,7 @@ use cache::Cache;
 use front_fuse::Mounted;
 use front_nfs::Registration;
 use namespace::Namespace;
-use rustix::process::{Resource, Rlimit};
+use quantity::Size;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -17,7 +17,6 @@ use types::{Error, ErrorKind, Result};
 use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
 use crate::admin::Admin;
-use crate::quantity::Size;
 use crate::reload::{Again, Live, Reloading};
 use crate::settings::{JunctionSettings, Settings};
 use crate::signals::{Asked, Signals};
@@ -40,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
 /// input does. `again`: what SIGHUP reads.
 pub async fn run(settings: Settings, announce: bool, attended: bool, again: Again) -> Result<()> {
-    raise_descriptor_limit();
+    program::raise_descriptor_limit();
     let signals = Signals::take()?;
     if let Some(dir) = &settings.mount {
         front_fuse::check_mount_point(dir)?; // before anybody is asked for anything
@@ -305,13 +304,4 @@ async fn end_of_input() {
         let _ = ended.send(());
     });
     let _ = told.await;
-}
-
-/// Connections and cache files need descriptors; the usual soft limit of 1,024 is for programs that use select.
-pub fn raise_descriptor_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        warn!("raise the limit of open files: {e}");
-    }
 }

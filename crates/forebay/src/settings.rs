@@ -11,10 +11,10 @@ use std::time::Duration;
 use front_nfs::{Rule, Squash};
 use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
+use quantity::Address;
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
-use crate::address::Address;
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
 use crate::deferred::Far;

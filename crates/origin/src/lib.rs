@@ -2,7 +2,7 @@
 //!
 //! An origin knows nothing of caches, clients or freshness: it answers what is true there *now*, one
 //! call at a time, many calls at once. Everything that is slow in Forebay is behind this trait. Every
-//! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`)
+//! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`, `emulated`)
 //! implement the trait by holding another one.
 
 pub mod adaptive;
@@ -10,6 +10,7 @@ pub mod change;
 pub mod count;
 pub mod delay;
 pub mod distance;
+pub mod emulated;
 pub mod exclusive;
 pub mod identity;
 pub mod limit;

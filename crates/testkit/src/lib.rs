@@ -12,6 +12,7 @@ pub mod mpi;
 pub mod origin_contract;
 pub mod ports;
 pub mod process;
+pub mod programs;
 pub mod slurm;
 pub mod ssh;
 pub mod stores;

@@ -22,7 +22,7 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
 /// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]`, `az://account/container[/prefix]` and
 /// `gs://bucket[/prefix]` (and whatever `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
-/// `limits:LIMITS:URL` is any of these behind the limits of a [`super::limited::Service`].
+/// `limits:LIMITS:URL` is any of these behind the limits of a [`origin::emulated::ServiceLimits`].
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));

@@ -10,7 +10,7 @@ use types::{Error, Result};
 use super::{Agent, AgentConfig, Config, Pair};
 use crate::cli::OutputArgs;
 use crate::crew::alone;
-use crate::{quantity, results};
+use crate::results;
 
 /// The link by itself: TCP streams between agents, without any storage.
 #[derive(Clone, Debug, clap::Args)]
@@ -88,7 +88,7 @@ impl ClientArgs {
             Some(token) if word == format!("--token={token}") => "--token=TOKEN".to_owned(),
             _ => word,
         };
-        std::env::args_os().map(|word| hidden(word.to_string_lossy().into_owned())).collect()
+        results::command().into_iter().map(hidden).collect()
     }
 }
 

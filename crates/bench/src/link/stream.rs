@@ -3,12 +3,12 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use relay::Random;
 use tokio::net::TcpStream;
 
 use super::clock::Epoch;
 use super::retransmits;
 use super::wire::StreamLog;
-use crate::relay::Random;
 
 /// Given to the socket at a time.
 const BUFFER: usize = 256 << 10;

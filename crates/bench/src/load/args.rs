@@ -12,7 +12,6 @@ use crate::bed::{Bed, TargetArgs};
 use crate::budget::Budget;
 use crate::cli::{CommonArgs, refuse};
 use crate::knee::KneeArgs;
-use crate::quantity;
 use crate::render::parse_stagger;
 
 #[derive(Args, Clone, Debug)]

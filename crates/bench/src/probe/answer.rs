@@ -12,13 +12,13 @@ use bench_report::fit::{self, Distance, Line, Observation};
 use bench_report::histogram::Histogram;
 use bench_report::model::{Better, Measure, ResultFile, SCHEMA};
 use bench_report::summary::median;
+use relay::Profile;
 use serde_json::json;
 
 use super::operation::Operation;
 use super::samples::Timed;
 use super::streams::Rate;
 use super::{Config, nfs, posix};
-use crate::relay::Profile;
 
 /// A line that explains less of the variance than this is no line.
 const R2_MIN: f64 = 0.98;

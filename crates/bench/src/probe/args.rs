@@ -7,7 +7,7 @@ use types::Result;
 
 use super::Config;
 use crate::cli::OutputArgs;
-use crate::{quantity, results};
+use crate::results;
 
 /// How far is my storage: round trips of each operation, and what a distance would cost.
 #[derive(Clone, Debug, clap::Args)]
@@ -63,7 +63,7 @@ impl ProbeArgs {
             small_file: self.small_file.clone(),
             big_file: self.big_file.clone(),
             write: self.write,
-            command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+            command: results::command(),
             ..Config::default()
         }
     }

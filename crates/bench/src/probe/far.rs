@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use origin_nfs::{Config, NfsOrigin};
+use relay::Relay;
 use rpc_nfs3::nfs3;
 use tokio::net::TcpStream;
 use types::{Error, Result};
 
 use super::operation::View;
 use super::ports::{Ports, call};
-use crate::relay::{self, Relay};
 
 /// For a connection: a lost SYN is sent again after 1 s and after 3 s.
 const CONNECT: Duration = Duration::from_secs(10);

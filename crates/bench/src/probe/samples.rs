@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use relay::Random;
 use types::{Error, ErrorKind, Result};
 
 use super::objects::Objects;
 use super::operation::{Operation, View};
-use crate::relay::Random;
 
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;

@@ -4,10 +4,10 @@ use bench_report::bottleneck::Bottleneck;
 use bench_report::fit;
 use bench_report::model::{AnswerLine, AnswerPart, Cell};
 use bench_report::summary::{estimate, median};
+use relay::Profile;
 
 use super::Plan;
 use super::table::{coalescing, limited, line_through, makespans, round};
-use crate::relay::Profile;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::stage::Line;
 use crate::value::Prices;

@@ -9,11 +9,11 @@ use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Seri
 use bench_report::published::vfxt;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, noise_floor, point};
+use relay::Profile;
 
 use super::{Plan, demanded};
 use crate::ceiling::Ceiling;
 use crate::limit;
-use crate::relay::Profile;
 use crate::results::Draft;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;

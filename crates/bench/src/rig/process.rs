@@ -1,14 +1,15 @@
-//! A process of this same program, at work beside us. It ends when it is dropped, and by itself if we end in any other
+//! A process of the tier's program, `forebay`, at work beside us. It ends when it is dropped, and by itself if we end in any other
 //! way: it watches its standard input, whose other end is ours.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use program::companion;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
@@ -36,22 +37,13 @@ pub struct Addresses {
     pub s3: Option<SocketAddr>,
 }
 
-/// What runs, whatever has been built under its name since.
-pub fn this_program() -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    if let Ok(name) = std::env::current_exe() {
-        std::os::unix::process::CommandExt::arg0(&mut command, name);
-    }
-    command
-}
-
 impl Process {
     /// Start, and wait until it says where it answers. `environment`: besides ours, for what must not stand in a command
     /// line.
     pub fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(Process, Addresses)> {
         let name = format!("forebay {}", arguments.first().unwrap_or(&""));
         let failed = |e| Error::io("start", &name, e);
-        let mut command = this_program();
+        let mut command = companion::forebay()?;
         // A group of its own: Ctrl-C is for us, and we end it in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command

@@ -2,8 +2,6 @@
 
 use std::ops::Sub;
 
-use bench_load::process::LINE_THREADS;
-
 /// Of one process; seconds and bytes since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
@@ -44,7 +42,7 @@ pub fn relay_cpu_seconds() -> f64 {
         .flatten()
         .filter(|thread| {
             std::fs::read_to_string(thread.path().join("comm"))
-                .is_ok_and(|name| name.trim().starts_with(LINE_THREADS))
+                .is_ok_and(|name| name.trim().starts_with(relay::THREADS))
         })
         .map(|thread| cpu_seconds_in(&thread.path().join("stat").to_string_lossy()))
         .sum()

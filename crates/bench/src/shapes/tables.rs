@@ -1,13 +1,13 @@
 //! The tables and plots of shapes, with the study's own beside them.
 
 use bench_load::outcome::PhaseOutcome;
-use bench_load::target::limited::Service;
 use bench_report::bottleneck::BUSY;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
 use bench_report::overlap;
 use bench_report::published::azure_hpc_io as published;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, point};
+use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, Sweep};
 use super::run::{All, Measured, Run};
@@ -131,7 +131,7 @@ fn heads(sweep: Sweep, row: &Measured) -> Vec<Cell> {
 }
 
 /// Which rows the limits of a service explain: no part of the way is busy then.
-pub fn limited(draft: &mut Draft, all: &All, limits: &Service) {
+pub fn limited(draft: &mut Draft, all: &All, limits: &ServiceLimits) {
     let at_limit = |row: &&Measured| {
         let c = &row.condition;
         let most = limits.most(c.layout().files, c.block.min(c.bytes));

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::link::{Agent, AgentConfig, Config, Pair, Way, run};
-use bench::quantity::Rate;
-use bench::relay::{self, Relay};
 use bench_report::model::{Cell, ResultFile, Row};
+use quantity::Rate;
+use relay::Relay;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

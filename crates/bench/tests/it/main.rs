@@ -4,7 +4,7 @@ mod link;
 mod nas;
 mod probe;
 mod probe_lab;
-mod relay;
+mod relay_command;
 
 /// Tests that measure time take turns: they would measure each other.
 async fn quiet() -> tokio::sync::MutexGuard<'static, ()> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bench::probe::{Config, run};
-use bench::relay::{self, Relay};
 use bench_load::target;
 use bench_report::model::{Cell, ResultFile, Row, Severity, Table};
+use relay::Relay;
 use testkit::azfile::{StandIn, credentials};
 
 use crate::nas::Nas;

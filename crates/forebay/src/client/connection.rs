@@ -9,11 +9,11 @@ use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{Method, Request};
 use hyper_util::rt::TokioIo;
+use quantity::Address;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use types::{Error, ErrorKind, Result};
 
-use crate::address::Address;
 use crate::cli::ClientArgs;
 use crate::door;
 

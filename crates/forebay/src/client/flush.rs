@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use quantity::Size;
 use serde_json::{Value, json};
 use types::Result;
 
@@ -13,7 +14,6 @@ use super::progress::{LOOK, Teller, bar, duration, number, pause};
 use super::{get, post, print_line, size, text};
 use crate::admin::encode_path;
 use crate::cli::ClientArgs;
-use crate::quantity::Size;
 
 /// Refusals that are printed; JSON has more of them.
 const REFUSALS_SHOWN_MAX: usize = 10;

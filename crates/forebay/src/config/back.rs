@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use quantity::{Size, parsed};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use vfs::{ConflictPolicy, Window};
-
-use crate::quantity::{Size, parsed};
 
 /// Four of the journal's segments: the least with which it can still move entries out of each other's way.
 pub const JOURNAL_SIZE_MIN: u64 = 256 << 20;

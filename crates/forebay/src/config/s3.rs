@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use quantity::Address;
 use serde::Deserialize;
-
-use crate::address::Address;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

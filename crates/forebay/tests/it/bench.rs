@@ -10,6 +10,7 @@ mod distance;
 mod honest;
 mod launch;
 mod load;
+mod program;
 mod refusal;
 mod render;
 mod room;

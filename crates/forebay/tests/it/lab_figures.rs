@@ -11,7 +11,7 @@ use testkit::lab::{Lab, with_lab};
 use crate::lab::{
     FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read,
 };
-use crate::tier::{Tier, forebay};
+use crate::tier::{Tier, forebay, forebay_bench};
 
 const FARTHEST: Duration = Duration::from_micros(221_500);
 const ROUNDS: usize = 6;
@@ -138,8 +138,8 @@ fn a_file_of_1_gib_at_221_ms() {
 struct Served(Child, u16, #[expect(dead_code, reason = "it may say more")] BufReader<ChildStdout>);
 
 impl Served {
-    fn start(arguments: &[&str]) -> Served {
-        let mut process = forebay().args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+    fn start(mut command: Command) -> Served {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         let mut said = BufReader::new(process.stdout.take().expect("piped"));
         said.read_line(&mut line).expect("it says where it is");
@@ -167,10 +167,13 @@ fn a_file_of_1_gib_at_221_ms_from_a_fast_nas() {
         let big = export.path().join("big");
         on_host(&format!("head -c 1G /dev/urandom > {0}; touch -d yesterday {0}", big.display()));
         let (_, expected) = on_host(&format!("md5sum < {}", big.display()));
-        let nas = Served::start(&["nas", &export.path().display().to_string()]);
+        let mut nas = forebay();
+        nas.arg("nas").arg(export.path());
+        let nas = Served::start(nas);
         let to = format!("127.0.0.1:{}", nas.1);
-        let line =
-            Served::start(&["bench", "relay", "--to", &to, "--listen", "0.0.0.0:0", "--rtt", "221.5ms"]);
+        let mut line = forebay_bench();
+        line.args(["relay", "--to", &to, "--listen", "0.0.0.0:0", "--rtt", "221.5ms"]);
+        let line = Served::start(line);
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             lab.client.mount(lab.host(), line.1, line.1, "/", "/mnt/direct", "ro");

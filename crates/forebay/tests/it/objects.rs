@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use bench::relay::{Config as LineConfig, Relay};
+use relay::{Config as LineConfig, Relay};
 use testkit::stores::{RealStore, on_each_store};
 
 use crate::tier::Tier;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::relay::{Config as Line, Relay};
+use relay::{Config as Line, Relay};
 use testkit::aws;
 use testkit::minio::{ACCESS_KEY, SECRET_KEY, with_minio};
 use testkit::ports::free_port;

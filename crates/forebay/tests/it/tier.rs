@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::ports::free_port;
+use testkit::programs;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
@@ -36,6 +38,20 @@ pub struct Ports {
 
 pub fn forebay() -> Command {
     Command::new(env!("CARGO_BIN_EXE_forebay"))
+}
+
+/// The program that `forebay bench` goes on as: of this build, beside it.
+pub fn bench_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| programs::beside(Path::new(env!("CARGO_BIN_EXE_forebay")), "forebay-bench"))
+}
+
+/// `forebay bench`.
+pub fn forebay_bench() -> Command {
+    bench_program();
+    let mut command = forebay();
+    command.arg("bench");
+    command
 }
 
 impl Ports {

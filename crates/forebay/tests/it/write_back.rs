@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use bench::relay::{Config as Line, Relay};
+use relay::{Config as Line, Relay};
 use serde_json::Value;
 
 use crate::serve::libnfs;

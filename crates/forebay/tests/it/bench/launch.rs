@@ -111,7 +111,7 @@ fn long_run(room: &Room) -> (super::room::Running, Vec<i32>) {
         let ranks: Vec<i32> = room
             .processes()
             .into_iter()
-            .filter(|(id, line)| *id != run.id() && line.contains(" bench render "))
+            .filter(|(id, line)| *id != run.id() && line.contains("forebay-bench render "))
             .map(|(id, _)| id)
             .collect();
         (ranks.len() == 2).then_some(ranks)
@@ -169,7 +169,7 @@ fn what_a_run_wrote_to_the_target_is_removed_when_it_loses_a_rank() {
     });
     let other = wait_for("another rank", || {
         let mut all = room.processes().into_iter();
-        all.find(|(id, line)| *id != run.id() && line.contains(" bench sob ")).map(|(id, _)| id)
+        all.find(|(id, line)| *id != run.id() && line.contains("forebay-bench sob ")).map(|(id, _)| id)
     });
     std::thread::sleep(std::time::Duration::from_secs(1));
     signal(other, Signal::KILL);
@@ -244,15 +244,20 @@ fn parent(process: i32) -> i32 {
 fn a_run_goes_on_when_its_program_is_built_anew_meanwhile() {
     let room = Room::new();
     let program = room.path("forebay");
+    let bench = room.path("forebay-bench");
     std::fs::copy(crate::tier::forebay().get_program(), &program).expect("copied");
+    std::fs::copy(crate::tier::bench_program(), &bench).expect("copied");
     let shape = ["--rtt", "2ms,20ms", "--nodes", "2", "--files", "4", "--compute", "1s", "-n", "1"];
     let mut run = std::process::Command::new(&program);
     run.args(["bench", "render", "--procs", "2", "--json"]).args(shape);
     run.env("TMPDIR", room.path("tmp")).env("FOREBAY_LOG", "off").current_dir(room.path("tmp"));
     let run = start(run);
+    room.process_with("forebay-bench render ");
     // The other rank may have been started by then; the tiers have not.
-    std::fs::remove_file(&program).expect("removed");
-    std::fs::write(&program, "not a program").expect("written");
+    for program in [&program, &bench] {
+        std::fs::remove_file(program).expect("removed");
+        std::fs::write(program, "not a program").expect("written");
+    }
     let ended = run.end();
     assert_eq!(ended.code, Some(0), "{:?}", ended.err);
     let result: Value = serde_json::from_str(&ended.out).expect("a result");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::tier::forebay;
+use crate::tier::forebay_bench;
 
 /// A run that hangs is a failure, not a hang of the tests. The longest here takes half a minute on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -51,17 +51,18 @@ impl Room {
 
     /// `forebay bench` with these arguments.
     pub fn bench(&self, arguments: &[&str]) -> Command {
-        self.under(forebay(), arguments)
+        self.under(forebay_bench(), arguments)
     }
 
     /// The same behind a launcher's own command line.
     pub fn launched(&self, mut launcher: Command, arguments: &[&str]) -> Command {
-        launcher.arg(forebay().get_program());
+        let bench = forebay_bench();
+        launcher.arg(bench.get_program()).args(bench.get_args());
         self.under(launcher, arguments)
     }
 
     fn under(&self, mut command: Command, arguments: &[&str]) -> Command {
-        command.arg("bench").args(arguments).env("TMPDIR", self.path("tmp")).env("FOREBAY_LOG", "off");
+        command.args(arguments).env("TMPDIR", self.path("tmp")).env("FOREBAY_LOG", "off");
         command.current_dir(self.0.path());
         command
     }

@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quantity::Rate;
+use relay::{Config, Drops, Measured, Profile, Relay, RoundTrips, calibrate, measure_null};
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, ErrorKind, Result};
-
-use super::measure::{Measured, RoundTrips, calibrate, measure_null};
-use super::{Config, Drops, Profile, Relay};
-use crate::quantity::{self, Rate};
 
 /// Round trips that are measured before it says that it is ready.
 const SAMPLES: usize = 11;

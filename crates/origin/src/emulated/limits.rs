@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hasher;
 use std::str::FromStr;
 use std::time::Duration;
 
+use siphasher::sip::SipHasher13;
 use types::{Error, ErrorKind};
-
-use crate::data::mix_all;
-use crate::target::parse_size;
 
 /// What a bucket saves up while nobody asks: what a sleeper who wakes late has missed, and no more. Timers here are a
 /// millisecond late, on a busy machine several.
@@ -17,7 +16,7 @@ const SAVED: Duration = Duration::from_millis(10);
 const FILES_MAX: usize = 1 << 16;
 /// The least that a Retry-After header can say.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// What the draws of busy answers are mixed with.
+/// The key of the draws of busy answers.
 const BUSY: u64 = 0x6275_7379;
 
 /// Limits that services publish. `azure-blob-2018` and `azure-file-2018`: each blob, and each share, as the Azure HPC IO
@@ -29,7 +28,7 @@ const PRESETS: [(&str, &str); 2] = [
 
 /// None: without that limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceLimits {
     /// Bytes a second of each file, both directions together.
     pub file_bytes: Option<u64>,
     /// Requests a second to each file.
@@ -46,9 +45,9 @@ pub struct Service {
     pub retry_after: Duration,
 }
 
-impl Default for Service {
-    fn default() -> Service {
-        Service {
+impl Default for ServiceLimits {
+    fn default() -> ServiceLimits {
+        ServiceLimits {
             file_bytes: None,
             file_requests: None,
             bytes: None,
@@ -62,11 +61,11 @@ impl Default for Service {
 
 /// `file=60MiB/s,file-requests=500/s,all=1GiB/s,requests=20000/s,first-byte=20ms,busy=1%,retry-after=1s`, or a preset's
 /// name, also in front of others: `azure-blob-2018,first-byte=20ms`.
-impl FromStr for Service {
+impl FromStr for ServiceLimits {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Service, Error> {
-        let mut service = Service::default();
+    fn from_str(text: &str) -> Result<ServiceLimits, Error> {
+        let mut service = ServiceLimits::default();
         for part in text.split(',') {
             match PRESETS.iter().find(|(name, _)| *name == part) {
                 Some((_, limits)) => limits.split(',').try_for_each(|part| service.set(part))?,
@@ -77,7 +76,7 @@ impl FromStr for Service {
     }
 }
 
-impl Service {
+impl ServiceLimits {
     /// The most bytes a second that requests of so many bytes to so many files at a time can get.
     pub fn most(&self, files: u64, block_bytes: u64) -> Option<u64> {
         let blocks = |requests: Option<u64>| requests.map(|count| count.saturating_mul(block_bytes));
@@ -113,13 +112,14 @@ impl Service {
 
 /// `60MiB/s`: KiB, MiB or GiB; a transfer that a second does not end is a slip of the pen.
 fn rate(text: &str) -> Option<u64> {
-    let size = text.strip_suffix("iB/s").filter(|size| size.ends_with(['K', 'M', 'G']))?;
-    parse_size(size).filter(|bytes| (1024..=1 << 40).contains(bytes))
+    let units = [("KiB/s", 10), ("MiB/s", 20), ("GiB/s", 30)];
+    let (digits, shift) = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
+    let bytes = whole(digits)?.checked_mul(1 << shift)?;
+    (1024..=1 << 40).contains(&bytes).then_some(bytes)
 }
 
 fn per_second(text: &str) -> Option<u64> {
-    let digits = text.strip_suffix("/s").filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
-    digits.parse().ok().filter(|count| (1..=10_000_000).contains(count))
+    whole(text.strip_suffix("/s")?).filter(|count| (1..=10_000_000).contains(count))
 }
 
 /// Up to an hour.
@@ -135,13 +135,18 @@ fn percent(text: &str) -> Option<u32> {
     (percent <= 100.0).then(|| (percent * 100.0).round() as u32)
 }
 
+/// Digits alone: `parse` would take a plus sign.
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// Without signs and exponents.
 fn number(text: &str) -> Option<f64> {
     text.bytes().all(|b| b.is_ascii_digit() || b == b'.').then(|| text.parse().ok())?
 }
 
 /// As it is typed.
-impl fmt::Display for Service {
+impl fmt::Display for ServiceLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |name: &str, bytes: Option<u64>| {
             bytes.map(|bytes| match bytes {
@@ -177,8 +182,8 @@ pub enum Answer {
 
 /// A service at work: what its buckets hold.
 #[derive(Debug)]
-pub struct State {
-    service: Service,
+pub struct ServiceState {
+    service: ServiceLimits,
     all: Buckets,
     files: HashMap<String, Buckets>,
     asked: u64,
@@ -208,9 +213,9 @@ impl Bucket {
     }
 }
 
-impl State {
-    pub fn new(service: Service) -> State {
-        State { service, all: Buckets::default(), files: HashMap::new(), asked: 0 }
+impl ServiceState {
+    pub fn new(service: ServiceLimits) -> ServiceState {
+        ServiceState { service, all: Buckets::default(), files: HashMap::new(), asked: 0 }
     }
 
     /// To a request about the file that moves so many bytes. A busy answer is a request too.
@@ -226,7 +231,7 @@ impl State {
         let (begin, _) = file.requests.take(begin, 1, service.file_requests);
         let ready = begin.saturating_add(service.first_byte);
         self.asked += 1;
-        if mix_all(&[BUSY, self.asked]) % 10_000 < u64::from(service.busy_in_10_000) {
+        if draw(self.asked) % 10_000 < u64::from(service.busy_in_10_000) {
             return Answer::Busy { again: ready.saturating_add(service.retry_after) };
         }
         let (_, of_file) = file.bytes.take(ready, bytes, service.file_bytes);
@@ -235,13 +240,20 @@ impl State {
     }
 }
 
+/// A number of the request's own, the same in each run.
+fn draw(request: u64) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(BUSY, 0);
+    hasher.write_u64(request);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
-    fn service(text: &str) -> Service {
+    fn service(text: &str) -> ServiceLimits {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
@@ -301,7 +313,7 @@ mod tests {
             "file=1MiB/s,,",
             "first-byte=1e3ms",
         ] {
-            let error = wrong.parse::<Service>().map(|_| ()).expect_err(wrong);
+            let error = wrong.parse::<ServiceLimits>().map(|_| ()).expect_err(wrong);
             let text = error.to_string();
             assert_eq!(error.kind(), ErrorKind::Config, "{wrong}");
             assert!(text.contains("file=60MiB/s") && text.contains("azure-blob-2018"), "{wrong}: {text}");
@@ -311,7 +323,7 @@ mod tests {
 
     #[test]
     fn each_file_has_a_rate_of_its_own_and_all_share_what_is_for_all() {
-        let mut each = State::new(service("file=1MiB/s"));
+        let mut each = ServiceState::new(service("file=1MiB/s"));
         let start = Duration::from_secs(100);
         // Less what an idle bucket had saved up.
         let saved = SAVED.as_secs_f64();
@@ -323,14 +335,14 @@ mod tests {
             (done(each.ask(start, "b", MIB)) - (101.0 - saved)).abs() < 1e-6,
             "another file does not wait"
         );
-        let mut all = State::new(service("all=1MiB/s"));
+        let mut all = ServiceState::new(service("all=1MiB/s"));
         all.ask(start, "a", MIB);
         assert!((done(all.ask(start, "b", MIB)) - (102.0 - saved)).abs() < 1e-6);
     }
 
     #[test]
     fn idle_time_is_not_saved_up() {
-        let mut state = State::new(service("file=1MiB/s"));
+        let mut state = ServiceState::new(service("file=1MiB/s"));
         state.ask(Duration::ZERO, "a", MIB);
         let hour = Duration::from_secs(3600);
         assert!((done(state.ask(hour, "a", MIB)) - (3601.0 - SAVED.as_secs_f64())).abs() < 1e-6);
@@ -338,7 +350,7 @@ mod tests {
 
     #[test]
     fn requests_take_turns_and_the_first_byte_takes_its_time() {
-        let mut state = State::new(service("requests=10/s,first-byte=20ms"));
+        let mut state = ServiceState::new(service("requests=10/s,first-byte=20ms"));
         let start = Duration::from_secs(1);
         let times: Vec<f64> = (0..11).map(|_| done(state.ask(start, "a", 0))).collect();
         assert!((times[0] - 1.02).abs() < 1e-6, "{times:?}");
@@ -347,7 +359,7 @@ mod tests {
 
     #[test]
     fn busy_answers_come_as_often_as_asked_for_and_move_no_bytes() {
-        let mut state = State::new(service("busy=10%,retry-after=2s,all=1KiB/s"));
+        let mut state = ServiceState::new(service("busy=10%,retry-after=2s,all=1KiB/s"));
         let busy = (0..10_000).filter(|_| match state.ask(Duration::ZERO, "a", 0) {
             Answer::Busy { again } => again == Duration::from_secs(2),
             Answer::Granted { .. } => false,
@@ -355,14 +367,14 @@ mod tests {
         // Five standard deviations of a binomial count; the draws are fixed, so this never wavers.
         let busy = busy.count();
         assert!((850..1150).contains(&busy), "{busy}");
-        let mut never = State::new(service("busy=100%,file=1KiB/s"));
+        let mut never = ServiceState::new(service("busy=100%,file=1KiB/s"));
         assert!((0..100).all(|_| matches!(never.ask(Duration::ZERO, "a", MIB), Answer::Busy { .. })));
         assert_eq!(never.files["a"].bytes.full, Duration::ZERO);
     }
 
     #[test]
     fn files_that_have_nothing_to_wait_for_are_forgotten() {
-        let mut state = State::new(service("file=1MiB/s"));
+        let mut state = ServiceState::new(service("file=1MiB/s"));
         for n in 0..FILES_MAX as u64 * 2 {
             state.ask(Duration::from_secs(n), &n.to_string(), 1);
         }

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::bucket::Bucket;
-use super::jitter::Jitter;
-use super::line::Line;
-use super::window::Window;
+use crate::bucket::Bucket;
+use crate::jitter::Jitter;
+use crate::line::Line;
+use crate::window::Window;
 
 /// Most bytes taken off a socket at a time.
 pub const CHUNK: usize = 64 * 1024;

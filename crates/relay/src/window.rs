@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::clock::Clock;
+use crate::clock::Clock;
 
 /// Acknowledgements this close to each other count as one.
 const TOGETHER: Duration = Duration::from_micros(100);

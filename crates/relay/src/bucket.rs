@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use super::clock::Clock;
+use crate::clock::Clock;
 
 /// How far ahead the transmitter is given work, so that waking late costs no bandwidth. It is also what a question may
 /// wait longer than on a real line.

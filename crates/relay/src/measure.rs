@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench_report::summary::median;
 use rpc_nfs3::nfs3;
 use rpc_nfs3::record::mark;
 use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION};
 use rpc_nfs3::{Decoder, Encoder};
 use types::{Error, ErrorKind, Result};
 
-use super::{Config, Relay};
+use crate::{Config, Relay};
 
 /// No answer for this long: there is none.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -34,7 +33,11 @@ pub struct RoundTrips(pub Vec<f64>);
 impl RoundTrips {
     /// Seconds. 0 if none was measured, which the functions of this module never return.
     pub fn median(&self) -> f64 {
-        median(&self.0).unwrap_or_default()
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let of = |at: usize| sorted.get(at).copied().unwrap_or_default();
+        let (lower, upper) = (of(sorted.len().saturating_sub(1) / 2), of(sorted.len() / 2));
+        lower + (upper - lower) / 2.0
     }
 
     /// The shortest and the longest, in seconds.
@@ -56,7 +59,7 @@ pub struct Measured {
 /// of one byte, then what four connections carry together in each direction.
 pub async fn calibrate(config: &Config, samples: usize) -> Result<Measured> {
     let connections_max = config.connections_max.max(STREAMS + 1);
-    let config = Config { drops: super::Drops::default(), connections_max, ..config.clone() };
+    let config = Config { drops: crate::Drops::default(), connections_max, ..config.clone() };
     in_thread(move || {
         let peer = Peer::start()?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bench::quantity::Rate;
-use bench::relay::{Config, Drops, Profile, Relay, RelayArgs, calibrate, measure_echo, serve};
+use quantity::Rate;
+use relay::{Config, Drops, Relay, calibrate, measure_echo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -388,45 +388,4 @@ async fn hundreds_of_connections_share_one_line() {
     within(ms(30_000), asking.join_all()).await;
     assert!(start.elapsed() < ms(5000), "five round trips each took {:?}", start.elapsed());
     assert_eq!((relay.counts().connections, relay.counts().bytes_down), (300, 1500));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_command_relays_until_it_is_terminated() {
-    let free = {
-        let listener = TcpListener::bind(any()).await.expect("bound");
-        listener.local_addr().expect("bound")
-    };
-    let args = RelayArgs {
-        to: echo().await.to_string(),
-        listen: free,
-        profile: Some("metro".parse::<Profile>().expect("it exists")),
-        rtt: Some(ms(3)),
-        jitter: None,
-        rate: None,
-        rate_per_connection: None,
-        window: None,
-        connections: None,
-        drop_every: None,
-        drop_per_hour: None,
-        drop_after: None,
-    };
-    assert_eq!(args.config().rtt, ms(3), "what is said goes before the profile");
-    assert_eq!(args.config().rate, Some(Rate::from_bits(10_000_000_000)));
-    let serving = tokio::spawn(serve(args.clone()));
-    let connected = async {
-        loop {
-            if let Ok(mut stream) = TcpStream::connect(free).await {
-                return ask(&mut stream).await;
-            }
-            tokio::time::sleep(ms(10)).await;
-        }
-    };
-    within(ms(10_000), connected).await.expect("it relays");
-    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).expect("sent");
-    within(ms(20_000), serving).await.expect("no panic").expect("an orderly end");
-    Relay::bind(free, free, Config::default()).expect("the port is free again");
-
-    let nowhere = RelayArgs { to: "no-port".to_owned(), ..args };
-    let error = within(ms(20_000), serve(nowhere)).await.expect_err("a wrong address").to_string();
-    assert!(error.contains("HOST:PORT") && !error.contains('\n'), "{error}");
 }

@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tracing::debug;
 
-use super::bucket::Bucket;
-use super::carry::Direction;
-use super::jitter::{Jitter, Random};
-use super::line::Line;
-use super::window::Window;
+use crate::bucket::Bucket;
+use crate::carry::Direction;
+use crate::jitter::{Jitter, Random};
+use crate::line::Line;
+use crate::window::Window;
 
 /// For the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
 const CONNECT: Duration = Duration::from_secs(10);

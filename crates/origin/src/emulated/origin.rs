@@ -1,26 +1,26 @@
-//! A NAS with the limits of a service behind it: what a tier in front of such a service is worth can be measured without
-//! one.
+//! An origin with the limits of a service in front of it.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bench_load::target::limited::{Asker, Service};
 use bytes::Bytes;
-use origin::{
+use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
+
+use super::{EmulatedService, ServiceClient, ServiceLimits};
+use crate::{
     Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
     Reference, Written,
 };
-use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
 
-pub struct Limited {
+pub struct LimitedOrigin {
     inner: Arc<dyn Origin>,
-    asker: Asker,
+    client: ServiceClient,
 }
 
-impl Limited {
-    pub fn new(inner: Arc<dyn Origin>, limits: Service) -> Arc<Limited> {
-        Arc::new(Limited { inner, asker: Asker::new(limits) })
+impl LimitedOrigin {
+    pub fn new(inner: Arc<dyn Origin>, limits: ServiceLimits) -> Arc<LimitedOrigin> {
+        Arc::new(LimitedOrigin { inner, client: EmulatedService::new(limits).client() })
     }
 
     async fn request<T>(
@@ -33,12 +33,12 @@ impl Limited {
             let _ = write!(name, "{byte:02x}");
             name
         });
-        self.asker.limited(&name, bytes, call).await
+        self.client.limited(&name, bytes, call).await
     }
 }
 
 #[async_trait]
-impl Origin for Limited {
+impl Origin for LimitedOrigin {
     fn url(&self) -> String {
         self.inner.url()
     }
@@ -163,8 +163,8 @@ mod tests {
     #[tokio::test]
     async fn it_tells_what_the_directory_behind_it_can_never_take() {
         let dir = tempfile::tempdir().expect("directory");
-        let plain = Arc::new(origin::posix::PosixOrigin::open(dir.path()).expect("opened"));
-        let limited = Limited::new(plain.clone(), "file=2MiB/s".parse().expect("limits"));
+        let plain = Arc::new(crate::posix::PosixOrigin::open(dir.path()).expect("opened"));
+        let limited = LimitedOrigin::new(plain.clone(), "file=2MiB/s".parse().expect("limits"));
         assert_eq!(limited.limits().await.expect("told"), plain.limits().await.expect("told"));
         assert!(limited.demand_path(&[b'x'; 20_000], false).is_err());
     }
@@ -174,8 +174,8 @@ mod tests {
     async fn a_file_is_read_no_faster_than_its_limit() {
         let dir = tempfile::tempdir().expect("directory");
         std::fs::write(dir.path().join("a"), vec![7; 1 << 20]).expect("written");
-        let plain = origin::posix::PosixOrigin::open(dir.path()).expect("opened");
-        let limited = Limited::new(Arc::new(plain), "file=2MiB/s".parse().expect("limits"));
+        let plain = crate::posix::PosixOrigin::open(dir.path()).expect("opened");
+        let limited = LimitedOrigin::new(Arc::new(plain), "file=2MiB/s".parse().expect("limits"));
         let root = limited.root().await.expect("there").reference;
         let file = limited.lookup(&root, &Name::new(b"a".to_vec()).expect("a name")).await.expect("there");
         let begun = std::time::Instant::now();

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::bucket::Bucket;
-use super::carry::CHUNK;
-use super::clock::Clock;
-use super::config::Config;
-use super::jitter::Random;
-use super::window::Total;
+use crate::bucket::Bucket;
+use crate::carry::CHUNK;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::jitter::Random;
+use crate::window::Total;
 
 pub struct Line {
     pub config: Config,

@@ -15,24 +15,24 @@ mod connection;
 mod jitter;
 mod line;
 mod measure;
-mod serve;
 mod window;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bench_load::process::LINE_THREADS;
 use tokio::sync::oneshot;
 use types::{Error, Result};
 
 pub use config::{Config, Drops, Profile};
+pub use jitter::Random;
 pub use line::Counts;
 pub use measure::{Measured, RoundTrips, calibrate, measure_echo, measure_http, measure_null};
-pub use serve::{RelayArgs, serve};
 
-pub(crate) use jitter::Random;
 use line::{Counters, Cuts, Line};
+
+/// What the names of a relay's threads begin with: whoever counts what a process costs knows them by it.
+pub const THREADS: &str = "relay";
 
 /// A running relay. Dropping it closes its port and cuts its connections.
 pub struct Relay {
@@ -74,7 +74,7 @@ impl Relay {
             tokio::net::TcpListener::from_std(listener).map_err(listening)?
         };
         let thread = std::thread::Builder::new()
-            .name(LINE_THREADS.to_owned())
+            .name(THREADS.to_owned())
             .spawn(move || runtime.block_on(run(listener, to, Arc::new(line), stopped)))
             .map_err(|e| Error::io("start a thread for", "the relay", e))?;
         Ok(Relay { address, to, config, counters, cuts, stop: Some(stop), thread: Some(thread) })

@@ -3,9 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use quantity::Rate;
 use types::{Error, ErrorKind, Result};
-
-use crate::quantity::Rate;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

@@ -1,12 +1,38 @@
-//! Addresses as they are typed: an IP address or a host name, with a port.
+//! Addresses: an IP address or a host name, with a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer};
 
-use crate::quantity::parsed;
+use crate::parsed;
+
+/// `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, or `:2049` for every address of this machine. A name is looked up when it is
+/// read, and its first IPv4 address is taken where it has one.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let wrong = |why: &str| {
+        format!(
+            "\"{text}\" is no address: {why}; write HOST:PORT such as 127.0.0.1:2049, [::1]:2049 or localhost:2049, or :2049 \
+             for every address of this machine"
+        )
+    };
+    let Some((host, port)) = text.rsplit_once(':') else { return Err(wrong("it has no port")) };
+    let port: u16 = port.parse().map_err(|_| wrong("the port must be a number up to 65535"))?;
+    if host.is_empty() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    }
+    if host.contains(':') {
+        return Err(wrong("an IPv6 address stands in brackets"));
+    }
+    let found: Vec<SocketAddr> =
+        (host, port).to_socket_addrs().map_err(|e| wrong(&format!("the name {host}: {e}")))?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| wrong(&format!("the name {host} has no address")))
+}
 
 /// `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, or `:2049` for every address of this machine. A name is looked up
 /// when it is read, and its first IPv4 address is taken where it has one.
@@ -36,7 +62,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        bench::quantity::address(text).map(Address)
+        address(text).map(Address)
     }
 }
 
