@@ -10,6 +10,7 @@ use quantity::{Address, Size};
 use types::Result;
 
 use crate::client::AdminAt;
+use crate::origins;
 use crate::settings::{ADMIN_DEFAULT, Settings};
 use crate::{client, config, demo, nas, serve};
 
@@ -72,8 +73,7 @@ pub struct ServeArgs {
     /// Configuration file (see docs/forebay.example.toml); --origin adds to it, the other options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// An origin and its place in the tree: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir; several give one tree
-    #[arg(long, value_name = "[PATH=]URL")]
+    #[arg(long, value_name = "[PATH=]URL", help = format!("An origin and its place in the tree: {}; several give one tree", origins::examples()))]
     pub origin: Vec<String>,
     /// Cache directory, on a local disk [default: forebay-cache]
     #[arg(long, value_name = "DIR")]
@@ -111,8 +111,12 @@ pub struct ServeArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
-    /// The origin: nfs://host[:port]/export, file:///dir, s3://bucket/prefix, az://account/container/prefix, gs://bucket/prefix, azfile://account/share/dir; and an empty directory. With --config the directory alone will do
-    #[arg(value_names = ["URL", "DIR"], num_args = 1..=2, required = true)]
+    #[arg(
+        value_names = ["URL", "DIR"],
+        num_args = 1..=2,
+        required = true,
+        help = format!("The origin: {}; and an empty directory. With --config the directory alone will do", origins::examples())
+    )]
     pub places: Vec<OsString>,
     /// Configuration file, as of serve; nothing is served by NFS or S3. The origin adds to it, the other options override it
     #[arg(long, value_name = "FILE")]

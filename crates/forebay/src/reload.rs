@@ -278,7 +278,7 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     for junction in &new.junctions {
         let Some(known) = old.junctions.iter().find(|known| known.path == junction.path) else { continue };
         let of =
-            |it: &JunctionSettings| [("origin", format!("{:?}", it.store)), ("write", it.write.to_string())];
+            |it: &JunctionSettings| [("origin", format!("{:?}", it.origin)), ("write", it.write.to_string())];
         let differing = differing(&of(known), &of(junction)).into_iter();
         keys.extend(differing.map(|key| format!("{key} of {}", junction.path)));
     }

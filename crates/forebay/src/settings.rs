@@ -6,18 +6,20 @@ mod s3;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use front_nfs::{Rule, Squash};
 use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
+use origin::OriginConfig;
 use quantity::Address;
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
 use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
-use crate::deferred::Far;
+use crate::origins;
 
 pub use back::JournalSettings;
 pub use s3::S3Settings;
@@ -71,7 +73,7 @@ pub struct AdminSettings {
 #[derive(Clone, Debug)]
 pub struct JunctionSettings {
     pub path: String,
-    pub store: Store,
+    pub origin: Arc<dyn OriginConfig>,
     pub files: Freshness,
     pub directories: Freshness,
     pub negative_ttl: Duration,
@@ -111,13 +113,6 @@ impl JunctionSettings {
             ("directory_names_max", self.directory_names_max.to_string()),
         ]
     }
-}
-
-/// The far storage of a junction.
-#[derive(Clone, Debug)]
-pub enum Store {
-    Directory(PathBuf),
-    Far(Far),
 }
 
 #[derive(Clone, Debug)]
@@ -251,7 +246,7 @@ fn junction(typed: &config::Junction, write: Option<config::Write>) -> Result<Ju
     Ok(JunctionSettings {
         flush: back::flush_policy(typed, write)?,
         path: normal_path(typed.path.get_ref())?,
-        store: parse_origin(&typed.origin)?,
+        origin: origins::parse(&typed.origin)?,
         files: typed.files.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
         directories: typed.directories.map_or(Freshness::Ttl(TTL_DEFAULT), |rule| rule.0),
         negative_ttl: typed.negative.map_or(TTL_DEFAULT, |span| span.0),
@@ -297,7 +292,7 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
     let ttl = Freshness::Ttl(TTL_DEFAULT);
     Ok(JunctionSettings {
         path: normal_path(path)?,
-        store: parse_origin(url)?,
+        origin: origins::parse(url)?,
         files: ttl,
         directories: ttl,
         negative_ttl: TTL_DEFAULT,
@@ -320,24 +315,6 @@ fn normal_path(typed: &str) -> Result<String> {
         ));
     }
     Ok(format!("/{}", parts.join("/")))
-}
-
-fn parse_origin(url: &str) -> Result<Store> {
-    let known = "file:///dir, nfs://host[:port]/export?nconnect=4, s3://bucket/prefix?endpoint=URL, \
-                 az://account/container/prefix, gs://bucket/prefix and azfile://account/share/dir";
-    match url.split_once("://") {
-        Some(("file", path)) if path.starts_with('/') => Ok(Store::Directory(PathBuf::from(path))),
-        Some(("file", path)) => {
-            refuse(format!("file://{path}: the path must be absolute; write file:///{path}"))
-        }
-        Some(("nfs", _)) => Ok(Store::Far(Far::Nfs(Box::new(origin_nfs::Config::from_url(url)?)))),
-        Some(("s3" | "az" | "gs", _)) => {
-            Ok(Store::Far(Far::Object(Box::new(origin_object::Config::from_url(url)?))))
-        }
-        Some(("azfile", _)) => Ok(Store::Far(Far::AzFile(Box::new(origin_azfile::Config::from_url(url)?)))),
-        Some((scheme, _)) => refuse(format!("\"{scheme}://\" is no origin; this version knows {known}")),
-        None => refuse(format!("\"{url}\" is no origin; write one as {known}")),
-    }
 }
 
 /// `lines`: where those of the file stand, which come first.
@@ -372,7 +349,7 @@ fn check_mount(mount: Option<&Path>, junctions: &[JunctionSettings]) -> Result<(
     let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
     let Some(Ok(mount)) = mount.map(real) else { return Ok(()) };
     for junction in junctions {
-        if let Store::Directory(origin) = &junction.store
+        if let Some(origin) = junction.origin.directory()
             && real(origin).is_ok_and(|origin| mount.starts_with(origin))
         {
             return refuse(format!(

@@ -13,6 +13,7 @@ use front_s3::S3Server;
 use namespace::Namespace;
 use origin::Origin;
 use origin::count::{Count, OriginMetrics};
+use origin::deferred::Deferred;
 use origin::limit::{Limit, LimitConfig};
 use origin::retry::{Retry, RetryConfig};
 use prometheus_client::registry::Registry;
@@ -23,12 +24,11 @@ use vfs::{Journaling, Vfs, WritePolicy};
 use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
 use crate::database_up::DatabaseUp;
-use crate::deferred::{Deferred, Far};
 use crate::door::{self, Door, Token};
 use crate::handle_key::{self, Key};
 use crate::junction_up::JunctionUp;
 use crate::local_time;
-use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings, Store};
+use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings};
 use crate::waiting::Waiting;
 
 /// An origin that does not answer at start is given this long.
@@ -349,12 +349,9 @@ async fn open_stores(settings: &Settings, metadata: &Path) -> Result<Vec<Arc<dyn
 /// The real store of a junction. One that cannot be reached is an error at first, and an outage once the junction
 /// has been served: then the tier starts with what it has.
 async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<dyn Origin>> {
-    let far = match &junction.store {
-        Store::Directory(path) => Far::Directory(path.clone()),
-        Store::Far(far) => far.clone(),
-    };
-    let url = far.url();
-    let error = match tokio::time::timeout(FIRST_CONTACT, far.connect()).await {
+    let config = &junction.origin;
+    let url = config.url();
+    let error = match tokio::time::timeout(FIRST_CONTACT, config.connect()).await {
         Ok(Ok(origin)) => return Ok(origin),
         Ok(Err(e)) => e,
         Err(_) => {
@@ -362,10 +359,10 @@ async fn open_store(junction: &JunctionSettings, metadata: &Path) -> Result<Arc<
         }
     };
     // A directory that is not there may be one that is not mounted.
-    let may_come = error.kind() != ErrorKind::Config || matches!(far, Far::Directory(_));
+    let may_come = error.kind() != ErrorKind::Config || config.directory().is_some();
     if may_come && namespace::knows_junction(metadata, &junction.path, &url) {
         warn!(junction = %junction.path, "starting with what is cached: {error}");
-        return Ok(Arc::new(Deferred::new(far)));
+        return Ok(Arc::new(Deferred::new(config.clone())));
     }
     Err(error)
 }

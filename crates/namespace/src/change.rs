@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Before, Change, Left, Object};
+use origin::{Around, Before, Change, Object, RenameLeftover};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{
@@ -219,7 +219,7 @@ impl Namespace {
             Ok(Change::Rename { from_dir, from: from.clone(), to_dir, to: to.clone(), identity: None })
         };
         let replaced = self.child_of(to_dir, to)?;
-        let is_place = junction.rules.origin.identity_is_place();
+        let is_place = junction.rules.origin.traits().identity_is_place;
         let unmade = || {
             let (at_from, at_to) = (self.child_of(from_dir, from)?, self.child_of(to_dir, to)?);
             // Who renames this object and no other decides anew what may be replaced.
@@ -251,19 +251,24 @@ impl Namespace {
 
     /// What has this name is what a rename of ours that had no answer put there of `id`, or began to put there: asked for
     /// again, that rename ends it. Where objects keep their identity, that tells it, and this is never said.
-    pub async fn left_by_rename(self: &Arc<Self>, id: FileId, dir: FileId, name: &Name) -> Result<Left> {
+    pub async fn left_by_rename(
+        self: &Arc<Self>,
+        id: FileId,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<RenameLeftover> {
         // One that is known to be gone was not renamed by half.
         let old = match self.load(id) {
-            Err(e) if e.kind() == ErrorKind::Stale => return Ok(Left::Others),
+            Err(e) if e.kind() == ErrorKind::Stale => return Ok(RenameLeftover::Foreign),
             old => old?,
         };
         let junction = self.junction(old.junction())?;
-        if !junction.rules.origin.identity_is_place() {
-            return Ok(Left::Others);
+        if !junction.rules.origin.traits().identity_is_place {
+            return Ok(RenameLeftover::Foreign);
         }
         let is_another = |there: &Arc<Node>| there.id != id && there.attr().kind == old.attr().kind;
         let Some(there) = self.lookup_now(dir, name).await?.filter(is_another) else {
-            return Ok(Left::Others);
+            return Ok(RenameLeftover::Foreign);
         };
         let (from, there) = (&old.record.reference, &there.record.reference);
         let left = junction.rules.origin.left_by_rename(from, old.version(), there).await;

@@ -19,18 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
+    Answer, Call, Change, Changed, DirCursor, DirPage, Layer, Object, Origin, OriginIdentity, Reference,
+    Sending,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
-use types::{
-    ByteRange, Error, ErrorKind, FileId, FsStat, JunctionId, Name, OutageReason, Result, SetAttr, Stability,
-    Turn, Version, XattrName,
-};
+use types::{Error, ErrorKind, FileId, JunctionId, Name, OutageReason, Result};
 
 use crate::record::Record;
 use crate::store::Store;
@@ -462,65 +458,43 @@ fn is_replaced(error: &Error) -> bool {
     error.outage_reason() == Some(OutageReason::Replaced)
 }
 
-#[async_trait]
-impl Origin for OriginGuard {
-    fn url(&self) -> String {
-        self.0.inner.url()
+impl Layer for OriginGuard {
+    fn inner(&self) -> &dyn Origin {
+        self.0.inner.as_ref()
     }
 
-    fn read_max(&self) -> u32 {
-        self.0.inner.read_max()
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        match call {
+            // By these the guard finds out which store it is.
+            Call::Identity | Call::IsEmpty => return send().await,
+            Call::SetAtCommit { .. } | Call::Write { .. } | Call::Commit { .. } => {
+                self.ready(Wanted::Recent).await?;
+                return self.made(send().await).await;
+            }
+            Call::Root | Call::Change(_) | Call::LeftByRename { .. } => self.ready(Wanted::Recent).await?,
+            _ => self.ready(Wanted::SinceOutage).await?,
+        };
+        let answer = send().await;
+        match call {
+            Call::Lookup { .. } => self.told(answer, Wanted::Recent).await,
+            Call::Getattr { .. } | Call::Readlink { .. } | Call::Readdir { .. } | Call::Xattrs { .. } => {
+                self.told(answer, Wanted::New).await
+            }
+            Call::LeftByRename { .. } => {
+                let left = self.heard(answer, Wanted::New).await?;
+                self.vouch_for_answers().await?;
+                Ok(left)
+            }
+            _ => self.heard(answer, Wanted::New).await,
+        }
     }
 
-    fn directories_show_changes(&self) -> bool {
-        self.0.inner.directories_show_changes()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        self.0.inner.identity_is_place()
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.0.inner.commits_whole_files()
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        self.0.inner.answers_side_by_side()
-    }
-
-    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        let result = self.ready(Wanted::Recent).await?.set_at_commit(object, set).await;
-        self.made(result).await
-    }
-
-    fn distance(&self) -> Option<types::Distance> {
-        self.0.inner.distance()
-    }
-
-    fn connections(&self) -> u64 {
-        self.0.inner.connections()
-    }
-
-    async fn identity(&self) -> Result<OriginIdentity> {
-        self.0.inner.identity().await
-    }
-
-    async fn is_empty(&self) -> Result<bool> {
-        self.0.inner.is_empty().await
-    }
-
-    async fn limits(&self) -> Result<OriginLimits> {
-        let result = self.ready(Wanted::SinceOutage).await?.limits().await;
-        self.heard(result, Wanted::New).await
-    }
-
-    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
-        self.0.inner.demand_path(path, is_dir)
-    }
-
-    async fn root(&self) -> Result<Object> {
-        let result = self.ready(Wanted::Recent).await?.root().await;
-        let root = self.heard(result, Wanted::New).await?;
+    async fn around_root(&self) -> Result<Object> {
+        let root = self.around(Call::Root, || self.0.inner.root()).await?;
         if !self.0.is_root(&root.reference) {
             self.vouch().await?;
         }
@@ -528,24 +502,9 @@ impl Origin for OriginGuard {
         Ok(root)
     }
 
-    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let result = self.ready(Wanted::SinceOutage).await?.lookup(dir, name).await;
-        self.told(result, Wanted::Recent).await
-    }
-
-    async fn getattr(&self, object: &Reference) -> Result<Object> {
-        let result = self.ready(Wanted::SinceOutage).await?.getattr(object).await;
-        self.told(result, Wanted::New).await
-    }
-
-    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        let result = self.ready(Wanted::SinceOutage).await?.readlink(link).await;
-        self.told(result, Wanted::New).await
-    }
-
-    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        let result = self.ready(Wanted::SinceOutage).await?.readdir(dir, cursor).await;
-        let page = self.told(result, Wanted::New).await?;
+    async fn around_readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        let call = Call::Readdir { dir, cursor };
+        let page = self.around(call, || self.0.inner.readdir(dir, cursor)).await?;
         let is_first = cursor == DirCursor::default();
         if is_first && page.entries.is_empty() && page.next.is_none() && self.0.is_root(dir) {
             self.vouch().await?;
@@ -553,26 +512,7 @@ impl Origin for OriginGuard {
         Ok(page)
     }
 
-    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let result = self.ready(Wanted::SinceOutage).await?.read(object, version, range).await;
-        self.heard(result, Wanted::New).await
-    }
-
-    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        let result = self.ready(Wanted::SinceOutage).await?.statfs(object).await;
-        self.heard(result, Wanted::New).await
-    }
-
-    fn has_xattrs(&self) -> bool {
-        self.0.inner.has_xattrs()
-    }
-
-    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        let result = self.ready(Wanted::SinceOutage).await?.xattrs(object).await;
-        self.told(result, Wanted::New).await
-    }
-
-    async fn change(&self, change: &Change) -> Result<Changed> {
+    async fn around_change(&self, change: &Change) -> Result<Changed> {
         let origin = self.ready(Wanted::Recent).await?;
         self.0.note_leaving(change)?;
         let result = origin.change(change).await;
@@ -584,37 +524,6 @@ impl Origin for OriginGuard {
         let doubtful = |e| Error::doubtful(change.kind(), self.0.inner.url(), e);
         self.vouch_for_answers().await.map_err(doubtful)?;
         Ok(changed)
-    }
-
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
-        let result = self.ready(Wanted::Recent).await?.left_by_rename(from, was, there).await;
-        let left = self.heard(result, Wanted::New).await?;
-        self.vouch_for_answers().await?;
-        Ok(left)
-    }
-
-    fn write_max(&self) -> u32 {
-        self.0.inner.write_max()
-    }
-
-    async fn write(
-        &self,
-        object: &Reference,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written> {
-        let result = self.ready(Wanted::Recent).await?.write(object, offset, data, stability).await;
-        self.made(result).await
-    }
-
-    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        let result = self.ready(Wanted::Recent).await?.commit(object, range).await;
-        self.made(result).await
-    }
-
-    async fn turn(&self) -> Turn {
-        self.0.inner.turn().await
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Identity, Left, Object};
+use origin::{Identity, Object, RenameLeftover};
 use tracing::info;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
@@ -130,7 +130,7 @@ impl Namespace {
     /// old one, if something comes to be there, another.
     pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<Change> {
         let before = Identity(old.record.reference.0.clone());
-        if !junction.rules.origin.identity_is_place() || before == *now {
+        if !junction.rules.origin.traits().identity_is_place || before == *now {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -209,7 +209,7 @@ impl Namespace {
         depth: usize,
     ) -> Result<Option<(Object, (FileId, Bytes))>> {
         let places = self.astray().places(old.id);
-        if !junction.rules.origin.identity_is_place() {
+        if !junction.rules.origin.traits().identity_is_place {
             return Ok(None);
         }
         for (dir, name) in places {
@@ -222,7 +222,7 @@ impl Namespace {
             }
             let (from, was) = (&old.record.reference, old.version());
             let left = junction.rules.origin.left_by_rename(from, was, &there.reference).await;
-            if junction.note(left, self.clock.now_ms())? != Left::Others {
+            if junction.note(left, self.clock.now_ms())? != RenameLeftover::Foreign {
                 return Ok(Some((there, (dir, Bytes::copy_from_slice(name.as_bytes())))));
             }
         }
@@ -253,7 +253,7 @@ impl Namespace {
         if self.is_known_as(old.id, junction.id, &found.identity) {
             return true;
         }
-        if junction.rules.origin.identity_is_place() {
+        if junction.rules.origin.traits().identity_is_place {
             // The directory it is in was moved.
             return found.attr.kind == old.attr().kind && found.version == old.version();
         }

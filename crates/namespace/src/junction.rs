@@ -176,7 +176,7 @@ impl Grafted {
             url: self.rules.origin.url(),
             files: self.rules.files.to_string(),
             directories: self.rules.directories.to_string(),
-            whole_files: self.rules.origin.commits_whole_files(),
+            whole_files: self.rules.origin.traits().commits_whole_files,
             outage: (since != 0).then_some(Outage { reason, since_ms, error }),
         }
     }

@@ -333,7 +333,7 @@ impl Namespace {
 
     /// Whether any origin has extended attributes.
     pub fn has_xattrs(&self) -> bool {
-        self.grafts.load().junctions.values().any(|junction| junction.rules.origin.has_xattrs())
+        self.grafts.load().junctions.values().any(|junction| junction.rules.origin.traits().has_xattrs)
     }
 
     /// The extended attributes of an object, as the origin has them now.

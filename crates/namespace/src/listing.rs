@@ -387,7 +387,7 @@ impl Namespace {
         let evictions = self.losses();
         let junction = &*self.junction(dir.junction())?;
         let changed = dir.attr().mtime.max(dir.attr().ctime);
-        let shown = junction.rules.origin.directories_show_changes();
+        let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(changed);
         let mut seen = HashSet::with_capacity(before.len());
         let mut course = Course::new(junction.rules.directory_names_max);

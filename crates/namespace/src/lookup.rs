@@ -256,7 +256,7 @@ impl Namespace {
         asked: Asked,
     ) -> Result<(Result<Arc<Node>>, Vec<Change>)> {
         let junction = &*self.junction(dir.junction())?;
-        let shown = junction.rules.origin.directories_show_changes();
+        let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(dir.attr().mtime.max(dir.attr().ctime));
         let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };
         Ok(match answer {

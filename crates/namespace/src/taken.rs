@@ -225,12 +225,12 @@ impl Namespace {
     ) -> Result<Vec<Change>> {
         let before = &old.record.reference.0;
         let mut changes = Vec::new();
-        let mut dirs = if junction.rules.origin.identity_is_place() && old.attr().is_dir() && *before != now.0
-        {
-            vec![old.id]
-        } else {
-            Vec::new()
-        };
+        let mut dirs =
+            if junction.rules.origin.traits().identity_is_place && old.attr().is_dir() && *before != now.0 {
+                vec![old.id]
+            } else {
+                Vec::new()
+            };
         while let Some(dir) = dirs.pop() {
             let mut after = 0;
             loop {

@@ -10,6 +10,7 @@ mod calls;
 mod change;
 mod create;
 mod errors;
+mod kind;
 mod listing;
 mod names;
 mod origin;
@@ -19,6 +20,6 @@ mod tree;
 mod url;
 mod write;
 
-pub use names::demand_path;
+pub use kind::KIND;
 pub use origin::AzFileOrigin;
 pub use url::Config;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits,
+    OriginTraits, Reference, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,10 +24,6 @@ use crate::write::Session;
 
 /// Of a share: 4 TiB.
 const FILE_SIZE_MAX: u64 = 4 << 40;
-/// Most bytes of one read: as for buckets.
-const READ_MAX: u32 = 4 << 20;
-/// Most bytes of one write: a file is made longer once for them, and two ranges are on the way together.
-const WRITE_MAX: u32 = 8 << 20;
 
 pub struct AzFileOrigin {
     pub(crate) config: Config,
@@ -127,17 +123,8 @@ impl Origin for AzFileOrigin {
         self.config.url()
     }
 
-    fn read_max(&self) -> u32 {
-        READ_MAX
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        true
-    }
-
-    /// It is nowhere promised that they do.
-    fn directories_show_changes(&self) -> bool {
-        false
+    fn traits(&self) -> OriginTraits {
+        crate::kind::TRAITS
     }
 
     fn connections(&self) -> u64 {
@@ -253,10 +240,6 @@ impl Origin for AzFileOrigin {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.make_change(change).await
-    }
-
-    fn write_max(&self) -> u32 {
-        WRITE_MAX
     }
 
     async fn write(

@@ -16,6 +16,7 @@ mod delivery;
 mod dial;
 mod errors;
 mod exchange;
+mod kind;
 mod limits;
 mod listing;
 mod listing_guard;
@@ -30,4 +31,5 @@ mod url;
 mod write;
 
 pub use config::{Config, Identity};
+pub use kind::KIND;
 pub use origin::NfsOrigin;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::{
     Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
-    REFERENCE_MAX, Reference, Written,
+    OriginTraits, REFERENCE_MAX, Reference, Written,
 };
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
@@ -37,7 +37,7 @@ pub struct NfsOrigin {
     pub(crate) mounter: Mounter,
     pub(crate) admission: Admission,
     root: Mutex<FileHandle>,
-    read_max: u32,
+    pub(crate) read_max: u32,
     pub(crate) write_max: u32,
     pub(crate) nested: Nested,
     pub(crate) dirs: DirReader,
@@ -293,8 +293,8 @@ impl Origin for NfsOrigin {
         self.config.url()
     }
 
-    fn read_max(&self) -> u32 {
-        self.read_max
+    fn traits(&self) -> OriginTraits {
+        OriginTraits { read_max: self.read_max, write_max: self.write_max, ..crate::kind::TRAITS }
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -382,10 +382,6 @@ impl Origin for NfsOrigin {
     async fn change(&self, change: &Change) -> Result<Changed> {
         let began = self.admitted().await?;
         self.judged(began, self.make_change(change).await).await
-    }
-
-    fn write_max(&self) -> u32 {
-        self.write_max
     }
 
     async fn write(

@@ -4,7 +4,7 @@
 //! the caller wants. A server that leaves them out is asked once more at the end.
 
 use bytes::{Bytes, BytesMut};
-use origin::{Origin, Reference};
+use origin::Reference;
 use rpc_nfs3::nfs3::file::{self, ReadArgs, ReadOk};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{Attr, ByteRange, Error, ErrorKind, Result, Version};
@@ -29,7 +29,7 @@ impl NfsOrigin {
         let mut at = range.offset;
         while at < range.end() {
             let left = range.end() - at;
-            let count = u32::try_from(left).unwrap_or(u32::MAX).min(self.read_max());
+            let count = u32::try_from(left).unwrap_or(u32::MAX).min(self.read_max);
             let ok = self.read_once(&file, at, count).await?;
             let attr = ok.attr.as_ref().map(attr_of);
             match &attr {

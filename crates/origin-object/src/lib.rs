@@ -23,6 +23,7 @@ mod gcs_token;
 mod geometry;
 pub mod http;
 mod keys;
+mod kind;
 mod known;
 mod limits;
 mod listings;
@@ -41,6 +42,7 @@ mod turns;
 mod url;
 mod write;
 
+pub use kind::KIND;
 pub use origin::ObjectOrigin;
 pub use sign::Environment;
 pub use store::{

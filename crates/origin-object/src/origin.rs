@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Left, Object, Origin, OriginIdentity,
-    OriginLimits, Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
+    OriginTraits, Reference, RenameLeftover, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,10 +23,6 @@ use crate::times::Times;
 use crate::tree::Tokens;
 use crate::turns::Turns;
 use crate::url::{Attributes, Config};
-
-/// Most bytes of one read: of a part that is fetched ahead. Connections carry one answer at a time, and each begins
-/// slowly; so parts are larger than an NFS server's.
-const READ_MAX: u32 = 4 << 20;
 
 pub struct ObjectOrigin {
     pub(crate) config: Config,
@@ -151,24 +147,8 @@ impl Origin for ObjectOrigin {
         self.config.url()
     }
 
-    fn read_max(&self) -> u32 {
-        READ_MAX
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        false
-    }
-
-    fn identity_is_place(&self) -> bool {
-        true
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        true
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        true
+    fn traits(&self) -> OriginTraits {
+        crate::kind::TRAITS
     }
 
     async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
@@ -279,12 +259,13 @@ impl Origin for ObjectOrigin {
         self.make_change(change).await
     }
 
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+    async fn left_by_rename(
+        &self,
+        from: &Reference,
+        was: Version,
+        there: &Reference,
+    ) -> Result<RenameLeftover> {
         self.what_is_left(from, was, there).await
-    }
-
-    fn write_max(&self) -> u32 {
-        crate::geometry::PART as u32
     }
 
     async fn write(

@@ -1,25 +1,19 @@
 //! Counts what goes to an origin: calls by kind, bytes, errors, time.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use types::{ByteRange, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
+use types::Result;
 
 use crate::limit::LimitMetrics;
-use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
-};
+use crate::{Answer, Call, CallClass, Layer, Origin, Sending};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct CallLabels {
@@ -173,16 +167,9 @@ impl Count {
         Arc::new(Count { inner, junction: junction.to_owned(), metrics })
     }
 
-    async fn run<T>(&self, kind: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let labels = CallLabels { junction: self.junction.clone(), kind };
-        let _inflight = Inflight::begin(&self.metrics.inflight);
-        // When it is sent: one whose answer nobody waits for any more has cost the origin as much.
-        self.metrics.calls.get_or_create(&labels).inc();
-        let start = Instant::now();
-        let result = call.await;
-        self.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
+    fn count_errors<A>(&self, labels: &CallLabels, result: Result<A>) -> Result<A> {
         if result.is_err() {
-            self.metrics.errors.get_or_create(&labels).inc();
+            self.metrics.errors.get_or_create(labels).inc();
         }
         result
     }
@@ -208,6 +195,10 @@ impl Drop for Inflight<'_> {
 struct Abandoned(Option<(Counter, u64)>);
 
 impl Abandoned {
+    fn unless_answered(counter: &Counter, bytes: u64) -> Abandoned {
+        Abandoned(Some((counter.clone(), bytes)))
+    }
+
     fn answered(mut self) {
         self.0 = None;
     }
@@ -221,133 +212,42 @@ impl Drop for Abandoned {
     }
 }
 
-#[async_trait]
-impl Origin for Count {
-    fn url(&self) -> String {
-        self.inner.url()
+impl Layer for Count {
+    fn inner(&self) -> &dyn Origin {
+        self.inner.as_ref()
     }
 
-    fn read_max(&self) -> u32 {
-        self.inner.read_max()
-    }
-
-    fn distance(&self) -> Option<types::Distance> {
-        self.inner.distance()
-    }
-
-    fn connections(&self) -> u64 {
-        self.inner.connections()
-    }
-
-    async fn identity(&self) -> Result<OriginIdentity> {
-        self.run("identity", self.inner.identity()).await
-    }
-
-    async fn is_empty(&self) -> Result<bool> {
-        self.run("is_empty", self.inner.is_empty()).await
-    }
-
-    async fn limits(&self) -> Result<OriginLimits> {
-        self.run("limits", self.inner.limits()).await
-    }
-
-    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
-        self.inner.demand_path(path, is_dir)
-    }
-
-    async fn root(&self) -> Result<Object> {
-        self.run("root", self.inner.root()).await
-    }
-
-    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.run("lookup", self.inner.lookup(dir, name)).await
-    }
-
-    async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.run("getattr", self.inner.getattr(object)).await
-    }
-
-    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        self.run("readlink", self.inner.readlink(link)).await
-    }
-
-    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        self.run("readdir", self.inner.readdir(dir, cursor)).await
-    }
-
-    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let labels = JunctionLabels { junction: self.junction.clone() };
-        let abandoned =
-            Abandoned(Some((self.metrics.abandoned.get_or_create(&labels).clone(), range.length)));
-        let result = self.run("read", self.inner.read(object, version, range)).await;
-        abandoned.answered();
-        if let Ok(bytes) = &result {
-            self.metrics.bytes.get_or_create(&labels).inc_by(bytes.len() as u64);
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        let class = call.class();
+        if class == CallClass::Local {
+            return send().await;
         }
-        result
-    }
-
-    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        self.run("statfs", self.inner.statfs(object)).await
-    }
-
-    fn has_xattrs(&self) -> bool {
-        self.inner.has_xattrs()
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        self.inner.directories_show_changes()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        self.inner.identity_is_place()
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        self.inner.answers_side_by_side()
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.inner.commits_whole_files()
-    }
-
-    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        self.inner.set_at_commit(object, set).await
-    }
-
-    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        self.run("xattrs", self.inner.xattrs(object)).await
-    }
-
-    async fn change(&self, change: &Change) -> Result<Changed> {
-        self.run(change.kind(), self.inner.change(change)).await
-    }
-
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
-        self.run("getattr", self.inner.left_by_rename(from, was, there)).await
-    }
-
-    fn write_max(&self) -> u32 {
-        self.inner.write_max()
-    }
-
-    async fn write(
-        &self,
-        object: &Reference,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written> {
-        let length = data.len() as u64;
-        let result = self.run("write", self.inner.write(object, offset, data, stability)).await;
+        let junction = JunctionLabels { junction: self.junction.clone() };
+        let labels = CallLabels { junction: self.junction.clone(), kind: call.kind() };
+        let abandoned = (class == CallClass::Read).then(|| {
+            Abandoned::unless_answered(&self.metrics.abandoned.get_or_create(&junction), call.bytes())
+        });
+        let _inflight = Inflight::begin(&self.metrics.inflight);
+        // Counted when it is sent: a call whose answer nobody waits for any more has cost the origin as much.
+        self.metrics.calls.get_or_create(&labels).inc();
+        let start = Instant::now();
+        let result = send().await;
+        self.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
+        if let Some(abandoned) = abandoned {
+            abandoned.answered();
+        }
+        let bytes = match class {
+            CallClass::Read => &self.metrics.bytes,
+            CallClass::Write => &self.metrics.written,
+            CallClass::Local | CallClass::Metadata => return self.count_errors(&labels, result),
+        };
         if result.is_ok() {
-            let labels = JunctionLabels { junction: self.junction.clone() };
-            self.metrics.written.get_or_create(&labels).inc_by(length);
+            bytes.get_or_create(&junction).inc_by(call.bytes());
         }
-        result
-    }
-
-    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.run("commit", self.inner.commit(object, range)).await
+        self.count_errors(&labels, result)
     }
 }

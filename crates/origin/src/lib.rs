@@ -2,17 +2,28 @@
 //!
 //! An origin knows nothing of caches, clients or freshness: it answers what is true there *now*, one
 //! call at a time, many calls at once. Everything that is slow in Forebay is behind this trait. Every
-//! implementation passes the contract suite in `testkit::origin_contract`; wrappers (`retry`, `limit`, `emulated`)
-//! implement the trait by holding another one.
+//! implementation passes the contract suite in `testkit::origin_contract`.
+//!
+//! - [`Origin`] is the trait: one method for each call. [`OriginTraits`] is what a store is like, told once.
+//! - [`OriginKind`] and [`OriginConfig`] lead from an URL to a connected origin.
+//! - [`memory`] and [`posix`] are origins; the others (NFS, object stores, Azure Files) are crates of their own.
+//! - [`Layer`] is an origin that holds another one: [`retry`] over [`limit`] over [`count`] over the store is what every
+//!   junction has ([`delay`] makes a near store far, for tests).
+//! - [`change`] has the changes of names and attributes as plain data, and what their answers tell.
+//! - `limit` decides by `adaptive` (how many reads at once), `distance` (how far, how fast) and `pace`, which are pure;
+//!   `retry` decides by `reconcile` what became of a change that had no answer.
 
 pub mod adaptive;
 pub mod change;
 pub mod count;
+pub mod deferred;
 pub mod delay;
 pub mod distance;
 pub mod emulated;
 pub mod exclusive;
 pub mod identity;
+mod kind;
+mod layer;
 pub mod limit;
 mod limits;
 pub mod memory;
@@ -21,6 +32,7 @@ pub mod posix;
 mod reconcile;
 pub mod renewed;
 pub mod retry;
+mod traits;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -30,7 +42,10 @@ use types::{
 
 pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
 pub use identity::OriginIdentity;
+pub use kind::{OriginConfig, OriginKind};
+pub use layer::{Answer, Call, CallClass, Layer, Sending};
 pub use limits::OriginLimits;
+pub use traits::OriginTraits;
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
 /// at most [`REFERENCE_MAX`] bytes, and still meaningful after both sides restarted.
@@ -78,16 +93,16 @@ pub struct DirPage {
     pub next: Option<DirCursor>,
 }
 
-/// What is where a rename that had no answer was to bring something.
+/// What stands where a rename that had no answer was to bring an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Another's, as far as can be told.
-    Others,
-    /// The rename's own work: asked for again, it ends, and goes over nobody else's bytes; also where nothing is at the old
-    /// place any more.
+pub enum RenameLeftover {
+    /// Somebody else's object, as far as can be told.
+    Foreign,
+    /// The rename's own work. The rename can be asked for again: it completes, and overwrites nobody else's bytes. This is
+    /// also the answer where nothing is at the old place any more.
     Ours,
-    /// That, and what it is a copy of is still at the old place: it may go.
-    Spare,
+    /// The rename's own copy, while the original is still at the old place: the copy may be removed.
+    SpareCopy,
 }
 
 #[async_trait]
@@ -95,38 +110,12 @@ pub trait Origin: Send + Sync + 'static {
     /// The URL it was made from, for logs and `status`. Without secrets.
     fn url(&self) -> String;
 
-    /// Most bytes that one [`Origin::read`] should ask for.
-    fn read_max(&self) -> u32;
-
-    /// Whether a directory's times change when a name in it comes or goes. Where they do not, what is in it has to be
-    /// listed again to be known.
-    fn directories_show_changes(&self) -> bool {
-        true
-    }
-
-    /// Whether an object's identity is nothing but its place, the reference: then one that is renamed has another one
-    /// afterwards, and what comes to the old place has its old one.
-    fn identity_is_place(&self) -> bool {
-        false
-    }
-
-    /// Whether a file's contents change as a whole only, when what was written is committed. Until then readers see what
-    /// was there, and the origin itself keeps what it took of [`Stability::Unstable`] writes: the verifier of a file
-    /// changes if it is lost. A commit may cost as much as the file is long.
-    fn commits_whole_files(&self) -> bool {
-        false
-    }
+    fn traits(&self) -> OriginTraits;
 
     /// How many connections have answered so far, of a storage whose references are names: behind the next one that does
     /// there may be another storage, where the same names are good. An answer is counted before it is handed on.
     fn connections(&self) -> u64 {
         0
-    }
-
-    /// Whether answers to reads that are under way together come side by side, each the slower for the others, and not one
-    /// after the other.
-    fn answers_side_by_side(&self) -> bool {
-        false
     }
 
     /// Of an origin that commits whole files: the file gets these attributes, but for its size, with what was written to
@@ -181,11 +170,6 @@ pub trait Origin: Send + Sync + 'static {
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
 
-    /// Whether its objects can have extended attributes.
-    fn has_xattrs(&self) -> bool {
-        false
-    }
-
     /// All that users gave this object, in no order.
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let _ = object;
@@ -202,13 +186,15 @@ pub trait Origin: Send + Sync + 'static {
 
     /// Where an object's identity is its place: what a rename of ours that had no answer left at `there`, of what was at
     /// `from` in the version `was`.
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+    async fn left_by_rename(
+        &self,
+        from: &Reference,
+        was: Version,
+        there: &Reference,
+    ) -> Result<RenameLeftover> {
         let _ = (from, was, there);
-        Ok(Left::Others)
+        Ok(RenameLeftover::Foreign)
     }
-
-    /// Most bytes that one [`Origin::write`] should carry.
-    fn write_max(&self) -> u32;
 
     /// Writes all of `data` at `offset`, behind the end too: what lies between is zeros. May be asked for again, as
     /// long as nothing else was written there meanwhile. Of the bytes in front of an error some may be written; after

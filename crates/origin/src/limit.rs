@@ -10,23 +10,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use types::{
-    ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName,
-};
+use types::{Distance, Error, ErrorKind, Result, Turn};
 
 use crate::adaptive::{Adaptive, Bounds};
 use crate::distance::{Odometer, Sent};
 use crate::pace::Pace;
-use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
-};
+use crate::{Answer, Call, CallClass, Layer, Origin, Sending};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LimitConfig {
@@ -77,7 +70,7 @@ pub struct Limit {
     reads: Arc<Reads>,
     writes: Semaphore,
     patience: Duration,
-    /// See [`Origin::answers_side_by_side`].
+    /// See [`OriginTraits::answers_side_by_side`](crate::OriginTraits::answers_side_by_side).
     side_by_side: bool,
     began: Instant,
     state: Mutex<State>,
@@ -251,7 +244,7 @@ impl Limit {
             Bounds { least: config.reads_least.min(config.reads), most: config.reads_most.max(config.reads) };
         let adaptive = Adaptive::new(config.reads, bounds);
         metrics.limit.set(i64::try_from(adaptive.limit()).unwrap_or(i64::MAX));
-        let side_by_side = inner.answers_side_by_side();
+        let side_by_side = inner.traits().answers_side_by_side;
         let odometer = if side_by_side { Odometer::of_answers_side_by_side() } else { Odometer::default() };
         Arc::new(Limit {
             inner,
@@ -320,9 +313,8 @@ impl Limit {
     }
 
     /// The first answer of a read and, if it straggles, of the same read sent once more.
-    async fn first_answer(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let first = self.inner.read(object, version, range);
-        tokio::pin!(first);
+    async fn first_answer<'a, A: Answer>(&self, send: impl Fn() -> Sending<'a, A>) -> Result<A> {
+        let mut first = send();
         let straggles = self.state().adaptive.straggles_after();
         let Some(straggles) = straggles else { return first.await };
         if let Ok(answer) = tokio::time::timeout(straggles, &mut first).await {
@@ -332,8 +324,7 @@ impl Limit {
             return first.await;
         }
         self.metrics.again.inc();
-        let second = self.inner.read(object, version, range);
-        tokio::pin!(second);
+        let mut second = send();
         tokio::select! {
             answer = &mut first => if answer.is_ok() { answer } else { second.await },
             answer = &mut second => {
@@ -346,7 +337,7 @@ impl Limit {
         }
     }
 
-    fn learn(&self, answer: &Result<Bytes>, took: Option<Duration>) {
+    fn learn<A>(&self, answer: &Result<A>, took: Option<Duration>) {
         let mut state = self.state();
         let distance = state.odometer.distance();
         let used = self.reads.filled();
@@ -365,132 +356,42 @@ impl Limit {
     }
 }
 
-#[async_trait]
-impl Origin for Limit {
-    fn url(&self) -> String {
-        self.inner.url()
+impl Layer for Limit {
+    fn inner(&self) -> &dyn Origin {
+        self.inner.as_ref()
     }
 
-    fn read_max(&self) -> u32 {
-        self.inner.read_max()
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        match call.class() {
+            CallClass::Local => send().await,
+            CallClass::Metadata => self.ask(send()).await,
+            CallClass::Read => {
+                let bytes = call.bytes();
+                self.wait_for_its_time(bytes).await;
+                let _place = self.place().await?;
+                let trip = self.send(bytes);
+                let answer = self.first_answer(send).await;
+                let took = answer.is_ok().then(|| trip.answered());
+                self.learn(&answer, took);
+                answer
+            }
+            CallClass::Write => {
+                let _room = self.room(&self.writes).await?;
+                send().await
+            }
+        }
     }
 
-    fn distance(&self) -> Option<Distance> {
+    fn around_distance(&self) -> Option<Distance> {
         let state = self.state();
         state.odometer.knows().then(|| state.odometer.distance())
     }
 
-    fn connections(&self) -> u64 {
-        self.inner.connections()
-    }
-
-    async fn identity(&self) -> Result<OriginIdentity> {
-        self.ask(self.inner.identity()).await
-    }
-
-    async fn is_empty(&self) -> Result<bool> {
-        self.ask(self.inner.is_empty()).await
-    }
-
-    async fn limits(&self) -> Result<OriginLimits> {
-        self.ask(self.inner.limits()).await
-    }
-
-    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
-        self.inner.demand_path(path, is_dir)
-    }
-
-    async fn root(&self) -> Result<Object> {
-        self.ask(self.inner.root()).await
-    }
-
-    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.ask(self.inner.lookup(dir, name)).await
-    }
-
-    async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.ask(self.inner.getattr(object)).await
-    }
-
-    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        self.ask(self.inner.readlink(link)).await
-    }
-
-    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        self.ask(self.inner.readdir(dir, cursor)).await
-    }
-
-    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        self.wait_for_its_time(range.length).await;
-        let _place = self.place().await?;
-        let trip = self.send(range.length);
-        let answer = self.first_answer(object, version, range).await;
-        let took = answer.is_ok().then(|| trip.answered());
-        self.learn(&answer, took);
-        answer
-    }
-
-    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        self.ask(self.inner.statfs(object)).await
-    }
-
-    fn has_xattrs(&self) -> bool {
-        self.inner.has_xattrs()
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        self.inner.directories_show_changes()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        self.inner.identity_is_place()
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        self.inner.answers_side_by_side()
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.inner.commits_whole_files()
-    }
-
-    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        self.inner.set_at_commit(object, set).await
-    }
-
-    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        self.ask(self.inner.xattrs(object)).await
-    }
-
-    async fn change(&self, change: &Change) -> Result<Changed> {
-        self.ask(self.inner.change(change)).await
-    }
-
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
-        self.ask(self.inner.left_by_rename(from, was, there)).await
-    }
-
-    fn write_max(&self) -> u32 {
-        self.inner.write_max()
-    }
-
-    async fn write(
-        &self,
-        object: &Reference,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written> {
-        let _room = self.room(&self.writes).await?;
-        self.inner.write(object, offset, data, stability).await
-    }
-
-    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        let _room = self.room(&self.writes).await?;
-        self.inner.commit(object, range).await
-    }
-
-    async fn turn(&self) -> Turn {
+    async fn around_turn(&self) -> Turn {
         let _next = self.reads.next.acquire().await.expect("the semaphore is never closed");
         // Who never gets a turn would starve; one in `patience` harms nobody.
         let _ = tokio::time::timeout(self.patience, self.reads.wait_until_free()).await;

@@ -23,7 +23,7 @@ use self::tree::{ROOT, State};
 use crate::change::end_of_write;
 use crate::{
     Change, Changed, Committed, DirCursor, DirEntry, DirPage, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
+    OriginTraits, Reference, Written,
 };
 
 /// Names in one piece of a listing.
@@ -200,8 +200,8 @@ impl Origin for MemoryOrigin {
         "memory:".into()
     }
 
-    fn read_max(&self) -> u32 {
-        1 << 20
+    fn traits(&self) -> OriginTraits {
+        OriginTraits { has_xattrs: true, ..OriginTraits::POSIX }
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -290,10 +290,6 @@ impl Origin for MemoryOrigin {
         Ok(FsStat { bytes_total: bytes, bytes_free: bytes, bytes_available: bytes, files_total, files_free })
     }
 
-    fn has_xattrs(&self) -> bool {
-        true
-    }
-
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let mut state = self.lock();
         let xattrs = &state.inode(id_in(object)?)?.xattrs;
@@ -302,10 +298,6 @@ impl Origin for MemoryOrigin {
 
     async fn change(&self, change: &Change) -> Result<Changed> {
         self.lock().apply(change)
-    }
-
-    fn write_max(&self) -> u32 {
-        1 << 20
     }
 
     async fn write(

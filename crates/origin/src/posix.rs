@@ -7,6 +7,7 @@
 
 mod change;
 mod handle;
+mod kind;
 mod limits;
 mod path;
 mod root;
@@ -34,13 +35,14 @@ use types::{
     Version, XattrName,
 };
 
+pub use self::kind::KIND;
 pub use self::limits::demand_path;
 use self::path::{join, open_beneath};
 use self::root::Root;
 use crate::change::end_of_write;
 use crate::{
     Change, Changed, Committed, DirCursor, DirEntry, DirPage, Identity, Object, Origin, OriginIdentity,
-    OriginLimits, REFERENCE_MAX, Reference, Written,
+    OriginLimits, OriginTraits, REFERENCE_MAX, Reference, Written,
 };
 
 /// Metadata calls at the same time, reads, and writes: a thread each, because a far mount is waited for in them. Apart,
@@ -495,8 +497,8 @@ impl Origin for PosixOrigin {
         format!("file://{}", self.inner.path.display())
     }
 
-    fn read_max(&self) -> u32 {
-        4 << 20
+    fn traits(&self) -> OriginTraits {
+        OriginTraits { has_xattrs: self.inner.root().has_xattrs, ..kind::TRAITS }
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -593,10 +595,6 @@ impl Origin for PosixOrigin {
         .await
     }
 
-    fn has_xattrs(&self) -> bool {
-        self.inner.root().has_xattrs
-    }
-
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let object = object.clone();
         self.run(&self.metadata, move |inner| inner.xattrs(&object)).await
@@ -606,10 +604,6 @@ impl Origin for PosixOrigin {
         let what = change.kind();
         let change = change.clone();
         self.run_change(&self.metadata, what, move |inner| inner.change(&change)).await
-    }
-
-    fn write_max(&self) -> u32 {
-        4 << 20
     }
 
     async fn write(

@@ -8,18 +8,12 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use tokio::time::Instant;
-use types::{
-    ByteRange, Error, ErrorKind, FsStat, Name, OutageReason, Result, SetAttr, Stability, Timestamp, Turn,
-    Version, XattrName,
-};
+use types::{Error, ErrorKind, OutageReason, Result, Timestamp};
 
 use crate::reconcile::{Seen, Verdict, judge, look};
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
+    Answer, Call, CallClass, Change, Changed, DirCursor, Layer, Object, Origin, OriginIdentity, Sending,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -161,10 +155,6 @@ impl Retry {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hearing(&self, answer: Result<Object>) -> Result<Object> {
-        answer.inspect(|object| self.hear(object))
-    }
-
     /// What became of a change. An outage is waited out.
     async fn verdict(&self, change: &Change, heard: Option<Timestamp>, same: &SameStorage<'_>) -> Verdict {
         if change.is_repeatable() {
@@ -190,103 +180,33 @@ impl Retry {
     }
 }
 
-#[async_trait]
-impl Origin for Retry {
-    fn url(&self) -> String {
-        self.inner.url()
+impl Layer for Retry {
+    fn inner(&self) -> &dyn Origin {
+        self.inner.as_ref()
     }
 
-    fn read_max(&self) -> u32 {
-        self.inner.read_max()
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        let answer = match (call.class(), call) {
+            // Only the first piece: when a listing breaks in the middle, it is for the caller to begin again.
+            (_, Call::Readdir { cursor, .. }) if cursor != DirCursor::default() => send().await,
+            (CallClass::Local, _) => send().await,
+            (CallClass::Metadata | CallClass::Read, _) => self.run(send).await,
+            (CallClass::Write, _) => self.run_change(send).await,
+        };
+        answer.inspect(|answer| answer.object().into_iter().for_each(|object| self.hear(object)))
     }
 
-    fn distance(&self) -> Option<types::Distance> {
-        self.inner.distance()
-    }
-
-    fn connections(&self) -> u64 {
-        self.inner.connections()
-    }
-
-    async fn identity(&self) -> Result<OriginIdentity> {
+    async fn around_identity(&self) -> Result<OriginIdentity> {
         let identity = self.run(|| self.inner.identity()).await?;
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
         Ok(identity)
     }
 
-    async fn is_empty(&self) -> Result<bool> {
-        self.run(|| self.inner.is_empty()).await
-    }
-
-    async fn limits(&self) -> Result<OriginLimits> {
-        self.run(|| self.inner.limits()).await
-    }
-
-    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
-        self.inner.demand_path(path, is_dir)
-    }
-
-    async fn root(&self) -> Result<Object> {
-        self.hearing(self.run(|| self.inner.root()).await)
-    }
-
-    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.hearing(self.run(|| self.inner.lookup(dir, name)).await)
-    }
-
-    async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.hearing(self.run(|| self.inner.getattr(object)).await)
-    }
-
-    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        self.run(|| self.inner.readlink(link)).await
-    }
-
-    /// Only the first piece: when a listing breaks in the middle, it is for the caller to begin again.
-    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        if cursor != DirCursor::default() {
-            return self.inner.readdir(dir, cursor).await;
-        }
-        self.run(|| self.inner.readdir(dir, cursor)).await
-    }
-
-    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        self.run(|| self.inner.read(object, version, range)).await
-    }
-
-    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        self.run(|| self.inner.statfs(object)).await
-    }
-
-    fn has_xattrs(&self) -> bool {
-        self.inner.has_xattrs()
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        self.inner.directories_show_changes()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        self.inner.identity_is_place()
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        self.inner.answers_side_by_side()
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.inner.commits_whole_files()
-    }
-
-    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        self.inner.set_at_commit(object, set).await
-    }
-
-    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        self.run(|| self.inner.xattrs(object)).await
-    }
-
-    async fn change(&self, change: &Change) -> Result<Changed> {
+    async fn around_change(&self, change: &Change) -> Result<Changed> {
         let (heard, same) = (self.heard(), self.same_storage());
         let mut patience = Patience::new(&self.config);
         let (mut doubt, mut failed) = (false, None);
@@ -325,34 +245,6 @@ impl Origin for Retry {
                 Verdict::Unknown => return Err(Error::doubtful(change.kind(), self.url(), error)),
             }
         }
-    }
-
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
-        self.run(|| self.inner.left_by_rename(from, was, there)).await
-    }
-
-    fn write_max(&self) -> u32 {
-        self.inner.write_max()
-    }
-
-    async fn write(
-        &self,
-        object: &Reference,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written> {
-        let written = self.run_change(|| self.inner.write(object, offset, data.clone(), stability)).await?;
-        written.after.iter().for_each(|object| self.hear(object));
-        Ok(written)
-    }
-
-    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.run_change(|| self.inner.commit(object, range)).await
-    }
-
-    async fn turn(&self) -> Turn {
-        self.inner.turn().await
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use origin::memory::MemoryOrigin;
 use origin::{
     Around, Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
-    OriginLimits, Reference, Written,
+    OriginLimits, OriginTraits, Reference, Written,
 };
 use types::{
     ByteRange, Distance, Error, ErrorKind, FsStat, Name, Result, Stability, Version, WriteVerifier, XattrName,
@@ -403,8 +403,12 @@ impl Origin for Far {
         self.url.clone()
     }
 
-    fn read_max(&self) -> u32 {
-        self.memory.read_max()
+    fn traits(&self) -> OriginTraits {
+        OriginTraits {
+            identity_is_place: true,
+            commits_whole_files: self.drafts.is_some(),
+            ..self.memory.traits()
+        }
     }
 
     fn distance(&self) -> Option<Distance> {
@@ -499,18 +503,6 @@ impl Origin for Far {
         self.now().statfs(&self.inward(object)?).await
     }
 
-    fn has_xattrs(&self) -> bool {
-        true
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        true
-    }
-
-    fn identity_is_place(&self) -> bool {
-        true
-    }
-
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         self.begin("xattrs").await?;
         self.now().xattrs(&self.inward(object)?).await
@@ -532,14 +524,6 @@ impl Origin for Far {
         let tells = !matches!(change, Change::Rename { .. }) || !self.silent.load(Ordering::SeqCst);
         let object = changed.object.filter(|_| tells).map(|o| self.outward(o));
         Ok(Changed { object, dir: around(changed.dir), to_dir: around(changed.to_dir), ..changed })
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.drafts.is_some()
-    }
-
-    fn write_max(&self) -> u32 {
-        self.memory.write_max()
     }
 
     async fn write(

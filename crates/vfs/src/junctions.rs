@@ -27,7 +27,7 @@ impl Vfs {
         let id = self.namespace.junction_id(&new.junction).await?;
         if new.write == WritePolicy::Back {
             let needed = || Error::new(ErrorKind::Config, "write back:", "there is no journal to write to");
-            let whole_files = new.junction.origin.commits_whole_files();
+            let whole_files = new.junction.origin.traits().commits_whole_files;
             let back = self.back.get().ok_or_else(needed)?;
             back.flusher.serve(id, FlushPolicy { whole_files, ..new.flush });
         }

@@ -197,7 +197,13 @@ impl Pending {
             return Ok((file.clone(), found, false));
         }
         let (clean, (origin, _)) = (key_of(&found)?, self.namespace.origin_of(node)?);
-        let file = File::new(id, node.junction(), clean, origin.write_max(), origin.commits_whole_files());
+        let file = File::new(
+            id,
+            node.junction(),
+            clean,
+            origin.traits().write_max,
+            origin.traits().commits_whole_files,
+        );
         files.insert(id, file.clone());
         Ok((file, found, true))
     }

@@ -106,7 +106,7 @@ impl Vfs {
     /// before all of it is written.
     pub fn may_be_half_written(&self, id: FileId) -> bool {
         let origin = self.namespace.getattr_known(id).ok().and_then(|found| self.origin_of(&found));
-        self.dirty.has(id) || !origin.is_some_and(|origin| origin.commits_whole_files())
+        self.dirty.has(id) || !origin.is_some_and(|origin| origin.traits().commits_whole_files)
     }
 
     /// If some of the file's bytes are not at its origin: these over the bytes below.
@@ -207,7 +207,7 @@ impl OriginSource {
 
     async fn read_once(&self, node: Arc<namespace::Node>, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
         let (origin, reference) = self.namespace.origin_of(&node)?;
-        let limit = u64::from(origin.read_max()).max(1);
+        let limit = u64::from(origin.traits().read_max).max(1);
         if range.length <= limit {
             return self.namespace.noted(&node, origin.read(&reference, key.version, range).await);
         }

@@ -185,8 +185,8 @@ impl NfsClient {
     pub(super) async fn of(origin: Arc<dyn Origin>, transfer: Transfer, sized: bool) -> Result<NfsClient> {
         let root = origin.root().await?;
         let transfer = Transfer {
-            read_size: transfer.read_size.min(origin.read_max()).max(1),
-            write_size: transfer.write_size.min(origin.write_max()).max(1),
+            read_size: transfer.read_size.min(origin.traits().read_max).max(1),
+            write_size: transfer.write_size.min(origin.traits().write_max).max(1),
             ..transfer
         };
         Ok(NfsClient(Arc::new(Inner {

@@ -69,7 +69,7 @@ pub async fn measure(config: &Config) -> Result<Measured> {
         Some(near) => measure_near(&near, effort).await?,
         None => Vec::new(),
     };
-    let read_max = u64::from(origin::Origin::read_max(&*direct.view.client));
+    let read_max = u64::from(origin::Origin::traits(&*direct.view.client).read_max);
     let size = |object: &origin::Object| object.attr.size;
     let big_bytes = objects.big.as_ref().map(size);
     let found = Found {

@@ -100,7 +100,7 @@ impl View {
             Operation::Read4K | Operation::Read64K | Operation::Read1M => {
                 let bytes = operation.read_bytes().unwrap_or_default();
                 let Some(file) = objects.with_bytes(bytes) else { return Ok(None) };
-                if bytes > u64::from(self.client.read_max()) {
+                if bytes > u64::from(self.client.traits().read_max) {
                     return Ok(None);
                 }
                 read(&self.client, file, bytes).await?;

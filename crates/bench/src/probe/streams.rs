@@ -84,7 +84,7 @@ async fn rate(clients: &[Arc<NfsOrigin>], file: &Object, start_up: Duration, how
     let bytes = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for (number, client) in clients.iter().enumerate() {
-        let block = u64::from(client.read_max()).min(file.attr.size).max(1);
+        let block = u64::from(client.traits().read_max).min(file.attr.size).max(1);
         let blocks = file.attr.size.div_ceil(block).max(1);
         // The streams begin at different places, so that none reads what another has just brought near.
         let first = blocks / (clients.len() as u64) * (number as u64);

@@ -51,7 +51,7 @@ async fn an_honest_tree_is_seen_as_it_is() {
     let told =
         FsStat { bytes_total: 1000, bytes_free: 500, bytes_available: 400, files_total: 30, files_free: 20 };
     assert_eq!(free, told);
-    assert_eq!(origin.read_max(), 65_536);
+    assert_eq!(origin.traits().read_max, 65_536);
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn contents(origin: &NfsOrigin, file: &Reference) -> Bytes {
 async fn eight_mebibytes_in_pieces_side_by_side(origin: &Arc<NfsOrigin>, root: &Reference) {
     let file = made(origin, root, "pieces").await.reference;
     let data = pattern(8 << 20);
-    let piece = origin.write_max() as usize;
+    let piece = origin.traits().write_max as usize;
     let mut writes = tokio::task::JoinSet::new();
     // From the end, so that pieces arrive out of order.
     for at in (0..data.len()).step_by(piece).rev() {
@@ -90,7 +90,7 @@ async fn eight_mebibytes_in_pieces_side_by_side(origin: &Arc<NfsOrigin>, root: &
 
 async fn what_is_larger_than_one_call_is_written_whole(origin: &NfsOrigin, root: &Reference) {
     let file = made(origin, root, "large").await.reference;
-    let data = pattern(2 * origin.write_max() as usize + 12_345);
+    let data = pattern(2 * origin.traits().write_max as usize + 12_345);
     let written = origin.write(&file, 3, data.clone(), Stability::FileSync).await.expect("written");
     assert_eq!(written.stability, Stability::FileSync);
     let back = contents(origin, &file).await;

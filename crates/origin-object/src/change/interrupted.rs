@@ -1,6 +1,6 @@
 //! A rename that had no answer: what it left is known, and asked for again it ends.
 
-use ::origin::{Copied, Left, Object, Reference};
+use ::origin::{Copied, Object, Reference, RenameLeftover};
 use types::{ByteRange, Error, ErrorKind, Name, Result, Version};
 
 use crate::attributes::version;
@@ -63,24 +63,24 @@ impl ObjectOrigin {
         from: &Reference,
         was: Version,
         there: &Reference,
-    ) -> Result<Left> {
+    ) -> Result<RenameLeftover> {
         match (what(from), what(there)) {
-            _ if from == there => Ok(Left::Others),
+            _ if from == there => Ok(RenameLeftover::Foreign),
             (What::File, What::File) => self.file_left(from, was, there).await,
             (What::Directory, What::Directory) if self.is_left_below(from, there, true).await? => {
-                Ok(Left::Ours)
+                Ok(RenameLeftover::Ours)
             }
-            _ => Ok(Left::Others),
+            _ => Ok(RenameLeftover::Foreign),
         }
     }
 
     /// By what is remembered of it; after a start, by the bytes. Where something is at the old path that is not what was
     /// copied, all of the rename may have been done before that came: then the copy is all there is of what was renamed, and
     /// nothing may go over it.
-    async fn file_left(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+    async fn file_left(&self, from: &Reference, was: Version, there: &Reference) -> Result<RenameLeftover> {
         let dialect = self.config.dialect;
         let (old, new) = tokio::join!(self.look(from), self.look(there));
-        let (old, Some(new)) = (old?, new?) else { return Ok(Left::Others) };
+        let (old, Some(new)) = (old?, new?) else { return Ok(RenameLeftover::Foreign) };
         let contents = Contents::of(&new, dialect);
         let moved = self.moves.find(&from.0, &there.0);
         Ok(match (moved, old) {
@@ -91,9 +91,9 @@ impl ObjectOrigin {
                         || moved.may_have_left(&contents)
                             && self.are_alike((from, &old), (there, &new)).await?);
                 match is_left {
-                    true if moved.is_ended() => Left::Ours,
-                    true => Left::Spare,
-                    false => Left::Others,
+                    true if moved.is_ended() => RenameLeftover::Ours,
+                    true => RenameLeftover::SpareCopy,
+                    false => RenameLeftover::Foreign,
                 }
             }
             (Some(moved), None) => ours_if(moved.is_of_version(was) && moved.left(&contents)),
@@ -194,6 +194,6 @@ impl ObjectOrigin {
     }
 }
 
-fn ours_if(is_ours: bool) -> Left {
-    if is_ours { Left::Ours } else { Left::Others }
+fn ours_if(is_ours: bool) -> RenameLeftover {
+    if is_ours { RenameLeftover::Ours } else { RenameLeftover::Foreign }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::origin::{Copied, Left, Origin, Written};
+use ::origin::{Copied, Origin, RenameLeftover, Written};
 use tokio::task::JoinHandle;
 use types::{ByteRange, Stability, TimeChange, Version};
 

@@ -3,15 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Version, XattrName};
+use types::Result;
 
 use super::{EmulatedService, ServiceClient, ServiceLimits};
-use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
-};
+use crate::{Answer, Call, CallClass, Layer, Origin, Reference, Sending};
 
 pub struct LimitedOrigin {
     inner: Arc<dyn Origin>,
@@ -37,127 +32,30 @@ impl LimitedOrigin {
     }
 }
 
-#[async_trait]
-impl Origin for LimitedOrigin {
-    fn url(&self) -> String {
-        self.inner.url()
+impl Layer for LimitedOrigin {
+    fn inner(&self) -> &dyn Origin {
+        self.inner.as_ref()
     }
 
-    fn read_max(&self) -> u32 {
-        self.inner.read_max()
-    }
-
-    fn distance(&self) -> Option<Distance> {
-        self.inner.distance()
-    }
-
-    fn connections(&self) -> u64 {
-        self.inner.connections()
-    }
-
-    async fn identity(&self) -> Result<OriginIdentity> {
-        self.inner.identity().await
-    }
-
-    async fn is_empty(&self) -> Result<bool> {
-        self.inner.is_empty().await
-    }
-
-    async fn limits(&self) -> Result<OriginLimits> {
-        self.inner.limits().await
-    }
-
-    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
-        self.inner.demand_path(path, is_dir)
-    }
-
-    /// Asked when it is put up, by nobody who is measured.
-    async fn root(&self) -> Result<Object> {
-        self.inner.root().await
-    }
-
-    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.request(dir, 0, self.inner.lookup(dir, name)).await
-    }
-
-    async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.request(object, 0, self.inner.getattr(object)).await
-    }
-
-    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        self.request(link, 0, self.inner.readlink(link)).await
-    }
-
-    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        self.request(dir, 0, self.inner.readdir(dir, cursor)).await
-    }
-
-    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        self.request(object, range.length, self.inner.read(object, version, range)).await
-    }
-
-    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        self.request(object, 0, self.inner.statfs(object)).await
-    }
-
-    fn has_xattrs(&self) -> bool {
-        self.inner.has_xattrs()
-    }
-
-    fn directories_show_changes(&self) -> bool {
-        self.inner.directories_show_changes()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        self.inner.identity_is_place()
-    }
-
-    fn answers_side_by_side(&self) -> bool {
-        self.inner.answers_side_by_side()
-    }
-
-    fn commits_whole_files(&self) -> bool {
-        self.inner.commits_whole_files()
-    }
-
-    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        self.inner.set_at_commit(object, set).await
-    }
-
-    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        self.request(object, 0, self.inner.xattrs(object)).await
-    }
-
-    async fn change(&self, change: &Change) -> Result<Changed> {
-        self.request(change.place(), 0, self.inner.change(change)).await
-    }
-
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
-        self.request(there, 0, self.inner.left_by_rename(from, was, there)).await
-    }
-
-    fn write_max(&self) -> u32 {
-        self.inner.write_max()
-    }
-
-    async fn write(
-        &self,
-        object: &Reference,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written> {
-        let bytes = data.len() as u64;
-        self.request(object, bytes, self.inner.write(object, offset, data, stability)).await
-    }
-
-    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.request(object, 0, self.inner.commit(object, range)).await
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        match call.object() {
+            Some(object) if call.class() != CallClass::Local => {
+                self.request(object, call.bytes(), send()).await
+            }
+            // Calls about the store as a whole are made when it is set up, by nobody who is measured.
+            _ => send().await,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use types::{ByteRange, Name};
+
     use super::*;
 
     #[tokio::test]

@@ -27,13 +27,13 @@ async fn posix_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrappers_keep_the_contract() {
+async fn layers_keep_the_contract() {
     let memory = MemoryOrigin::new();
-    let origin = behind_all_wrappers(memory.clone());
+    let origin = behind_all_layers(memory.clone());
     run(&InMemory { origin, memory }).await;
 }
 
-fn behind_all_wrappers(origin: Arc<dyn Origin>) -> Arc<dyn Origin> {
+fn behind_all_layers(origin: Arc<dyn Origin>) -> Arc<dyn Origin> {
     let far = Delay::new(origin, Duration::from_millis(1));
     let counted: Arc<dyn Origin> = Count::new(far, "/", OriginMetrics::default());
     Retry::new(Limit::new(counted, LimitConfig::default()), RetryConfig::default())
@@ -53,9 +53,9 @@ async fn a_directory_is_changed_as_the_contract_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_behind_all_wrappers_is_changed_as_the_contract_says() {
+async fn a_directory_behind_all_layers_is_changed_as_the_contract_says() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    run_changes(&behind_all_wrappers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")))).await;
+    run_changes(&behind_all_layers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,10 +89,10 @@ async fn random_changes_end_at_a_directory_as_they_do_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_changes_end_behind_all_wrappers_as_they_do_in_memory() {
+async fn random_changes_end_behind_all_layers_as_they_do_in_memory() {
     let seed = seed();
     println!("seed {seed}");
     let dir = tempfile::tempdir().expect("temporary directory");
-    let origin = behind_all_wrappers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")));
+    let origin = behind_all_layers(Arc::new(PosixOrigin::open(dir.path()).expect("opened")));
     run_random_changes(&origin, seed, 200).await;
 }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, Reference,
-    Written,
+    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginTraits,
+    Reference, Written,
 };
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, NewNode, OutageReason, Result, SetAttr, Stability,
@@ -85,8 +85,8 @@ impl Origin for Lossy {
         "lossy:".into()
     }
 
-    fn read_max(&self) -> u32 {
-        self.memory.read_max()
+    fn traits(&self) -> OriginTraits {
+        self.memory.traits()
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -146,10 +146,6 @@ impl Origin for Lossy {
             }
         }
         Err(Error::doubtful(change.kind(), "lossy:", silence()))
-    }
-
-    fn write_max(&self) -> u32 {
-        self.memory.write_max()
     }
 
     async fn write(

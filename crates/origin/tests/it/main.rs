@@ -1,8 +1,8 @@
-//! Origins and their wrappers.
+//! Origins and their layers.
 
 mod contract;
 mod deep;
 mod doubts;
 mod identity;
+mod layers;
 mod stable;
-mod wrappers;

@@ -128,7 +128,7 @@ impl Changes {
             self.change(Change::SetXattr { object, name, set }).await
         };
         let value = |text: &'static str| Bytes::from_static(text.as_bytes());
-        if !self.origin.has_xattrs() {
+        if !self.origin.traits().has_xattrs {
             assert_eq!(kind_of(self.origin.xattrs(&file.reference).await), ErrorKind::NotSupported);
             let refused = set(&file, "user.a", SetXattr::To(value("1"))).await;
             assert_eq!(kind_of(refused), ErrorKind::NotSupported);
@@ -536,7 +536,7 @@ impl Changes {
         wanted[10..15].copy_from_slice(b"front");
         wanted[100_000..100_006].copy_from_slice(b"middle");
         assert!(self.contents(&file).await == wanted, "what lies between is zeros");
-        let piece = usize::try_from(self.origin.write_max()).expect("fits");
+        let piece = usize::try_from(self.origin.traits().write_max).expect("fits");
         let large = pattern(piece, 9);
         let written = self.write(&file, 1, &large, Stability::Unstable).await.expect("the most at once");
         self.write(&file, 0, b"", Stability::Unstable).await.expect("nothing to do");

@@ -9,7 +9,7 @@ use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
 use namespace::{Ask, Asked, Namespace, New, Node, NoteChange, Old, Renewed};
-use origin::{Left, Object, Origin, Reference};
+use origin::{Object, Origin, Reference, RenameLeftover};
 use tokio::sync::watch;
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, Stability, Version,
@@ -216,10 +216,10 @@ impl BackHome {
         Ok(None)
     }
 
-    async fn left_by_rename(&self, object: FileId, dir: FileId, name: &Name) -> Result<Left> {
+    async fn left_by_rename(&self, object: FileId, dir: FileId, name: &Name) -> Result<RenameLeftover> {
         let left = self.namespace.left_by_rename(object, dir, name).await;
         match self.if_gone(dir, left).await {
-            Err(e) if is_not_there(&e) => Ok(Left::Others),
+            Err(e) if is_not_there(&e) => Ok(RenameLeftover::Foreign),
             told => told,
         }
     }
@@ -392,11 +392,11 @@ impl Home for BackHome {
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
-        Ok(self.left_by_rename(object, dir, name).await? != Left::Others)
+        Ok(self.left_by_rename(object, dir, name).await? != RenameLeftover::Foreign)
     }
 
     async fn is_spare_copy(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
-        Ok(self.left_by_rename(object, dir, name).await? == Left::Spare)
+        Ok(self.left_by_rename(object, dir, name).await? == RenameLeftover::SpareCopy)
     }
 
     async fn copy_base(

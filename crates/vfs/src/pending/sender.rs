@@ -126,7 +126,7 @@ impl Pending {
         let Ok((origin, _)) = self.reach(file.id) else { return PARTS_MIN as usize };
         let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
         let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
-        let parts = window.div_ceil(u64::from(origin.write_max()).max(1)).max(PARTS_MIN);
+        let parts = window.div_ceil(u64::from(origin.traits().write_max).max(1)).max(PARTS_MIN);
         usize::try_from(parts).unwrap_or(usize::MAX).min(super::PARTS_MAX)
     }
 

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
 use origin::{
-    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Left, Object, Origin, OriginIdentity,
-    Reference, Written,
+    Change, Changed, Committed, Copied, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity,
+    OriginTraits, Reference, RenameLeftover, Written,
 };
 use types::{
     ByteRange, CreateHow, Error, ErrorKind, FileId, FsStat, JunctionId, Name, Result, SetAttr, Stability,
@@ -185,12 +185,8 @@ impl Origin for Copies {
         "copies:".into()
     }
 
-    fn read_max(&self) -> u32 {
-        self.memory.read_max()
-    }
-
-    fn identity_is_place(&self) -> bool {
-        true
+    fn traits(&self) -> OriginTraits {
+        OriginTraits { identity_is_place: true, has_xattrs: false, ..self.memory.traits() }
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -276,25 +272,28 @@ impl Origin for Copies {
         Ok(Changed { object, before, copied, ..Changed::default() })
     }
 
-    async fn left_by_rename(&self, from: &Reference, _was: Version, there: &Reference) -> Result<Left> {
+    async fn left_by_rename(
+        &self,
+        from: &Reference,
+        _was: Version,
+        there: &Reference,
+    ) -> Result<RenameLeftover> {
         self.up()?;
         let Some(moved) = self.was_moved(from, there).await else {
             let is_alike = match self.bytes(from).await {
                 Ok(bytes) => self.bytes(there).await? == bytes,
                 Err(_) => false,
             };
-            return Ok(if is_alike { Left::Ours } else { Left::Others });
+            return Ok(if is_alike { RenameLeftover::Ours } else { RenameLeftover::Foreign });
         };
         Ok(match self.getattr(from).await {
             // What is there now came after the rename.
-            Ok(old) if moved.copied.iter().all(|copied| copied.before != old.version) => Left::Others,
-            Ok(_) => Left::Spare,
-            Err(_) => Left::Ours,
+            Ok(old) if moved.copied.iter().all(|copied| copied.before != old.version) => {
+                RenameLeftover::Foreign
+            }
+            Ok(_) => RenameLeftover::SpareCopy,
+            Err(_) => RenameLeftover::Ours,
         })
-    }
-
-    fn write_max(&self) -> u32 {
-        self.memory.write_max()
     }
 
     async fn write(

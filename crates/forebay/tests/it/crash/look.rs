@@ -85,7 +85,7 @@ async fn read_version(nfs: &NfsOrigin, file: &Reference) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < object.attr.size {
         let left = object.attr.size - bytes.len() as u64;
-        let range = ByteRange::new(bytes.len() as u64, left.min(nfs.read_max().into()));
+        let range = ByteRange::new(bytes.len() as u64, left.min(nfs.traits().read_max.into()));
         bytes.extend_from_slice(&nfs.read(file, object.version, range).await?);
     }
     Ok(bytes)

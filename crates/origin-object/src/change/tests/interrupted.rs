@@ -19,7 +19,7 @@ fn another(shelf: &Arc<Shelf>) -> Arc<ObjectOrigin> {
     ObjectOrigin::over(config, shelf.clone()).unwrap()
 }
 
-async fn left(origin: &ObjectOrigin, from: &str, was: Version, there: &str) -> Left {
+async fn left(origin: &ObjectOrigin, from: &str, was: Version, there: &str) -> RenameLeftover {
     origin.left_by_rename(&reference(from), was, &reference(there)).await.expect("told")
 }
 
@@ -38,10 +38,14 @@ async fn a_rename_that_had_no_answer_is_known_and_ends_when_it_is_asked_for_agai
     for to in ["g", "d/x"] {
         for call in CALLS {
             let (shelf, origin, was) = interrupted(call, to).await;
-            let expected = if call == "deleted" { Left::Ours } else { Left::Spare };
+            let expected = if call == "deleted" { RenameLeftover::Ours } else { RenameLeftover::SpareCopy };
             assert_eq!(left(&origin, "f", was, to).await, expected, "{call} {to}");
-            assert_eq!(left(&origin, "d/y", Version([9; 16]), to).await, Left::Others, "{call} {to}");
-            assert_eq!(left(&origin, "f", was, "d/y").await, Left::Others, "{call} {to}");
+            assert_eq!(
+                left(&origin, "d/y", Version([9; 16]), to).await,
+                RenameLeftover::Foreign,
+                "{call} {to}"
+            );
+            assert_eq!(left(&origin, "f", was, "d/y").await, RenameLeftover::Foreign, "{call} {to}");
             let told = origin.change(&rename("f", to)).await.expect("it is ended");
             let now = origin.getattr(&reference(to)).await.expect("there");
             assert_eq!(told.object.expect("told").version, now.version);
@@ -63,7 +67,7 @@ async fn what_others_store_after_an_interrupted_rename_is_theirs() {
             false => stored_by_others(&shelf, to, b"new"),
         }
         let what = format!("{call} {to} keeps_mark={keeps_mark}");
-        assert_eq!(left(&origin, "f", was, to).await, Left::Others, "{what}");
+        assert_eq!(left(&origin, "f", was, to).await, RenameLeftover::Foreign, "{what}");
         if call == "deleted" {
             assert_eq!(kind(origin.change(&rename("f", to)).await), ErrorKind::NotFound, "{what}");
         }
@@ -78,8 +82,8 @@ async fn nothing_goes_over_the_copy_when_others_stored_something_under_the_old_n
         stored_by_others(&shelf, "f", b"new");
         let now = origin.getattr(&reference("f")).await.expect("theirs").version;
         for known in [was, now] {
-            assert_eq!(left(&origin, "f", known, "g").await, Left::Others, "{call}");
-            assert_eq!(left(&another(&shelf), "f", known, "g").await, Left::Others, "{call}");
+            assert_eq!(left(&origin, "f", known, "g").await, RenameLeftover::Foreign, "{call}");
+            assert_eq!(left(&another(&shelf), "f", known, "g").await, RenameLeftover::Foreign, "{call}");
         }
     }
 }
@@ -90,12 +94,12 @@ async fn the_rename_of_one_object_says_nothing_of_another_one_that_had_its_name(
     let (_, origin) = tree().await;
     let was = origin.getattr(&reference("f")).await.expect("there").version;
     origin.change(&rename("f", "g")).await.expect("renamed");
-    assert_eq!(left(&origin, "f", was, "g").await, Left::Ours, "who did not hear of it asks");
-    assert_eq!(left(&origin, "f", Version([9; 16]), "g").await, Left::Others);
+    assert_eq!(left(&origin, "f", was, "g").await, RenameLeftover::Ours, "who did not hear of it asks");
+    assert_eq!(left(&origin, "f", Version([9; 16]), "g").await, RenameLeftover::Foreign);
     create(&origin, "f").await.expect("made");
     write(&origin, "f", b"another", Stability::FileSync).await.expect("written");
     let now = origin.getattr(&reference("f")).await.expect("there").version;
-    assert_eq!(left(&origin, "f", now, "g").await, Left::Others);
+    assert_eq!(left(&origin, "f", now, "g").await, RenameLeftover::Foreign);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +114,7 @@ async fn the_copy_of_an_attempt_is_known_after_the_next_one_that_made_none() {
         assert!(shelf.metadata(key).expect("there").contains_key("forebay-draft"));
         shelf.forget_metadata(key);
     }
-    assert_eq!(left(&origin, "f", was, "g").await, Left::Spare);
+    assert_eq!(left(&origin, "f", was, "g").await, RenameLeftover::SpareCopy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +130,7 @@ async fn what_others_stored_while_it_was_renamed_is_told_as_theirs() {
     go.send(()).unwrap();
     assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
     assert_eq!(shelf.bytes("g").expect("there").as_ref(), b"new", "it went along");
-    assert_eq!(left(&origin, "f", theirs, "g").await, Left::Ours);
+    assert_eq!(left(&origin, "f", theirs, "g").await, RenameLeftover::Ours);
     let told = origin.change(&rename("f", "g")).await.expect("it is ended");
     let after = origin.getattr(&reference("g")).await.expect("there").version;
     assert_eq!(told.copied, [Copied { reference: reference("g"), before: theirs, after }]);
@@ -139,12 +143,12 @@ async fn after_a_start_the_copy_of_an_interrupted_rename_is_known_beside_what_it
     for call in CALLS {
         let (shelf, _, was) = interrupted(call, "g").await;
         let again = another(&shelf);
-        let expected = if call == "deleted" { Left::Others } else { Left::Ours };
+        let expected = if call == "deleted" { RenameLeftover::Foreign } else { RenameLeftover::Ours };
         assert_eq!(left(&again, "f", was, "g").await, expected, "{call}");
         replaced_by_others(&shelf, "g", b"new");
-        assert_eq!(left(&again, "f", was, "g").await, Left::Others, "{call}");
+        assert_eq!(left(&again, "f", was, "g").await, RenameLeftover::Foreign, "{call}");
         stored_by_others(&shelf, "g", b"old");
-        assert_eq!(left(&again, "f", was, "g").await, Left::Others, "{call}");
+        assert_eq!(left(&again, "f", was, "g").await, RenameLeftover::Foreign, "{call}");
     }
 }
 
@@ -171,7 +175,7 @@ async fn a_rename_of_a_directory_that_had_no_answer_is_known_and_ends_when_it_is
             *shelf.fails.lock().unwrap() = Some((call, ErrorKind::Unavailable));
             assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::OutcomeUnknown, "{calls:?}");
             let is_there = shelf.keys().iter().any(|key| key.starts_with("e/"));
-            let expected = if is_there { Left::Ours } else { Left::Others };
+            let expected = if is_there { RenameLeftover::Ours } else { RenameLeftover::Foreign };
             assert_eq!(left(&origin, "d/", was, "e/").await, expected, "{calls:?}");
         }
         let told = origin.change(&rename("d", "e")).await.expect("it is ended");
@@ -197,10 +201,10 @@ async fn a_directory_in_which_others_store_something_is_no_work_of_an_interrupte
         *shelf.fails.lock().unwrap() = Some(("deleted", ErrorKind::Unavailable));
         go.send(()).unwrap();
         assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
-        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Ours);
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, RenameLeftover::Ours);
         let data = Bytes::from_static(b"theirs");
         shelf.keep(key, data.clone(), &Metadata::new(), Condition::Always).unwrap();
-        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Others, "{key}");
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, RenameLeftover::Foreign, "{key}");
         origin.change(&rename("d", "e")).await.expect_err("it is not ours alone");
         assert_eq!(shelf.bytes(key), Some(data));
     }
@@ -213,7 +217,7 @@ async fn what_others_store_in_a_directory_after_it_was_moved_goes_over_nothing()
         *shelf.fails.lock().unwrap() = Some((call, ErrorKind::Unavailable));
         assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::OutcomeUnknown, "{call}");
         stored_by_others(&shelf, "d/x", b"new");
-        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Others, "{call}");
+        assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, RenameLeftover::Foreign, "{call}");
         assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::NotEmpty, "{call}");
         assert_eq!(shelf.bytes("d/x").expect("theirs").as_ref(), b"new", "{call}");
         assert_eq!(shelf.bytes("e/x").expect("ours").as_ref(), b"old", "{call}");

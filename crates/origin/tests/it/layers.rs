@@ -1,4 +1,4 @@
-//! What the wrappers add.
+//! What the layers add.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,11 +12,22 @@ use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Left, Object, Origin, OriginIdentity, OriginLimits,
-    Reference, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits,
+    OriginTraits, Reference, RenameLeftover, Written,
 };
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
+
+/// No default in it, so that one that a layer makes up shows.
+const TRAITS: OriginTraits = OriginTraits {
+    read_max: 12_288,
+    write_max: 20_480,
+    directories_show_changes: false,
+    identity_is_place: true,
+    commits_whole_files: true,
+    answers_side_by_side: false,
+    has_xattrs: true,
+};
 
 /// Fails the first calls of `root` with a kind of error; reads and writes take long.
 struct Troubled {
@@ -49,8 +60,16 @@ impl Origin for Troubled {
         "troubled:".into()
     }
 
-    fn read_max(&self) -> u32 {
-        self.memory.read_max()
+    fn traits(&self) -> OriginTraits {
+        TRAITS
+    }
+
+    fn connections(&self) -> u64 {
+        7
+    }
+
+    async fn set_at_commit(&self, _object: &Reference, _set: &SetAttr) -> Result<bool> {
+        Ok(true)
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -114,13 +133,14 @@ impl Origin for Troubled {
         self.memory.change(change).await
     }
 
-    async fn left_by_rename(&self, from: &Reference, was: Version, there: &Reference) -> Result<Left> {
+    async fn left_by_rename(
+        &self,
+        from: &Reference,
+        was: Version,
+        there: &Reference,
+    ) -> Result<RenameLeftover> {
         let known = (from.0.as_ref(), was.0, there.0.as_ref()) == (b"from", [1; 16], b"there");
-        Ok(if known { Left::Spare } else { Left::Others })
-    }
-
-    fn write_max(&self) -> u32 {
-        self.memory.write_max()
+        Ok(if known { RenameLeftover::SpareCopy } else { RenameLeftover::Foreign })
     }
 
     async fn write(
@@ -140,7 +160,7 @@ impl Origin for Troubled {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrapper_tells_what_its_inner_can_never_take_and_what_renames_left() {
+async fn every_layer_passes_on_what_the_store_is_like_and_the_calls_that_few_stores_answer() {
     let origin = Troubled::new(0, ErrorKind::Unavailable, Duration::ZERO);
     let limits = OriginLimits {
         file_size_max: Some(1 << 44),
@@ -150,19 +170,25 @@ async fn every_wrapper_tells_what_its_inner_can_never_take_and_what_renames_left
         read_only: true,
     };
     origin.memory.set_limits(limits);
-    let wrapped: [Arc<dyn Origin>; 4] = [
+    let layers: [Arc<dyn Origin>; 4] = [
         Retry::new(origin.clone(), RetryConfig::default()),
         Limit::new(origin.clone(), LimitConfig::default()),
         Count::new(origin.clone(), "/", OriginMetrics::default()),
         origin::delay::Delay::new(origin.clone(), Duration::from_millis(1)),
     ];
-    for (at, wrapper) in wrapped.iter().enumerate() {
-        assert_eq!(wrapper.limits().await.expect("told"), limits, "wrapper {at}");
-        assert!(wrapper.demand_path(b"never", false).is_err(), "wrapper {at}");
-        assert!(wrapper.demand_path(b"never", true).is_ok(), "wrapper {at}");
-        let place = |path: &'static [u8]| Reference(Bytes::from_static(path));
-        let left = wrapper.left_by_rename(&place(b"from"), Version([1; 16]), &place(b"there")).await;
-        assert_eq!(left.expect("told"), Left::Spare, "wrapper {at}");
+    let place = |path: &'static [u8]| Reference(Bytes::from_static(path));
+    for (at, layer) in layers.iter().enumerate() {
+        assert_eq!(layer.limits().await.expect("told"), limits, "layer {at}");
+        assert_eq!(
+            (layer.url(), layer.traits(), layer.connections()),
+            ("troubled:".into(), TRAITS, 7),
+            "layer {at}"
+        );
+        assert!(layer.set_at_commit(&place(b"file"), &SetAttr::default()).await.expect("told"), "layer {at}");
+        assert!(layer.demand_path(b"never", false).is_err(), "layer {at}");
+        assert!(layer.demand_path(b"never", true).is_ok(), "layer {at}");
+        let left = layer.left_by_rename(&place(b"from"), Version([1; 16]), &place(b"there")).await;
+        assert_eq!(left.expect("told"), RenameLeftover::SpareCopy, "layer {at}");
     }
 }
 

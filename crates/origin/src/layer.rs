@@ -1,0 +1,300 @@
+//! What lies around an origin: a layer is an origin that holds another one.
+//!
+//! A layer implements [`Layer`]: one function, [`around`](Layer::around), sees every call and decides when, whether and
+//! how often it is sent. The trait [`Origin`] follows from that for every layer, in this file only, so that a method
+//! that is added to `Origin` cannot be lost in one of them.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName};
+
+use crate::{
+    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits,
+    OriginTraits, Reference, RenameLeftover, Written,
+};
+
+/// A call that is sent to the origin inside, until its answer is there.
+pub type Sending<'a, A> = Pin<Box<dyn Future<Output = Result<A>> + Send + 'a>>;
+
+/// A call, as a layer sees it.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    Identity,
+    IsEmpty,
+    Limits,
+    Root,
+    Lookup { dir: &'a Reference },
+    Getattr { object: &'a Reference },
+    Readlink { link: &'a Reference },
+    Readdir { dir: &'a Reference, cursor: DirCursor },
+    Read { object: &'a Reference, length: u64 },
+    Statfs { object: &'a Reference },
+    Xattrs { object: &'a Reference },
+    Change(&'a Change),
+    LeftByRename { there: &'a Reference },
+    SetAtCommit { object: &'a Reference },
+    Write { object: &'a Reference, length: u64 },
+    Commit { object: &'a Reference },
+}
+
+/// What a call costs, by which layers treat it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallClass {
+    /// The origin's client answers by itself: nothing travels.
+    Local,
+    Metadata,
+    Read,
+    /// Bytes written, or their commit.
+    Write,
+}
+
+impl<'a> Call<'a> {
+    pub fn class(&self) -> CallClass {
+        match self {
+            Call::SetAtCommit { .. } => CallClass::Local,
+            Call::Read { .. } => CallClass::Read,
+            Call::Write { .. } | Call::Commit { .. } => CallClass::Write,
+            _ => CallClass::Metadata,
+        }
+    }
+
+    /// Its name in metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Call::Identity => "identity",
+            Call::IsEmpty => "is_empty",
+            Call::Limits => "limits",
+            Call::Root => "root",
+            Call::Lookup { .. } => "lookup",
+            Call::Getattr { .. } | Call::LeftByRename { .. } => "getattr",
+            Call::Readlink { .. } => "readlink",
+            Call::Readdir { .. } => "readdir",
+            Call::Read { .. } => "read",
+            Call::Statfs { .. } => "statfs",
+            Call::Xattrs { .. } => "xattrs",
+            Call::Change(change) => change.kind(),
+            Call::SetAtCommit { .. } => "set_at_commit",
+            Call::Write { .. } => "write",
+            Call::Commit { .. } => "commit",
+        }
+    }
+
+    /// The object that it is about. `None`: the store as a whole, or its root.
+    pub fn object(&self) -> Option<&'a Reference> {
+        match *self {
+            Call::Identity | Call::IsEmpty | Call::Limits | Call::Root => None,
+            Call::Lookup { dir: object }
+            | Call::Readdir { dir: object, .. }
+            | Call::Readlink { link: object }
+            | Call::LeftByRename { there: object }
+            | Call::Getattr { object }
+            | Call::Read { object, .. }
+            | Call::Statfs { object }
+            | Call::Xattrs { object }
+            | Call::SetAtCommit { object }
+            | Call::Write { object, .. }
+            | Call::Commit { object } => Some(object),
+            Call::Change(change) => Some(change.place()),
+        }
+    }
+
+    /// Bytes of a file that travel with it or with its answer.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Call::Read { length, .. } | Call::Write { length, .. } => *length,
+            _ => 0,
+        }
+    }
+}
+
+/// What a layer learns from an answer without knowing which call it belongs to.
+pub trait Answer: Send {
+    /// The object as the origin has it now, where the answer tells.
+    fn object(&self) -> Option<&Object> {
+        None
+    }
+}
+
+impl Answer for bool {}
+impl Answer for Bytes {}
+impl Answer for DirPage {}
+impl Answer for FsStat {}
+impl Answer for OriginIdentity {}
+impl Answer for OriginLimits {}
+impl Answer for RenameLeftover {}
+impl Answer for Vec<(XattrName, Bytes)> {}
+
+impl Answer for Object {
+    fn object(&self) -> Option<&Object> {
+        Some(self)
+    }
+}
+
+impl Answer for Changed {
+    fn object(&self) -> Option<&Object> {
+        self.object.as_ref()
+    }
+}
+
+impl Answer for Written {
+    fn object(&self) -> Option<&Object> {
+        self.after.as_ref()
+    }
+}
+
+impl Answer for Committed {
+    fn object(&self) -> Option<&Object> {
+        self.after.as_ref()
+    }
+}
+
+/// An origin that holds another one and adds something to its calls. Whoever implements this is an [`Origin`].
+pub trait Layer: Send + Sync + 'static {
+    /// The origin inside. What is true of the store (its URL, its traits) is asked there.
+    fn inner(&self) -> &dyn Origin;
+
+    /// Answers `call`. `send` sends it to the origin inside, each time that it is called, and returns what that answers.
+    fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> impl Future<Output = Result<A>> + Send + 'a;
+
+    /// How far the store is, for a layer that measures it.
+    fn around_distance(&self) -> Option<Distance> {
+        self.inner().distance()
+    }
+
+    /// See [`Origin::turn`].
+    fn around_turn(&self) -> impl Future<Output = Turn> + Send {
+        async { self.inner().turn().await }
+    }
+
+    /// For a layer that has more to do with the answer than [`around`](Layer::around) can see; so the others below.
+    fn around_identity(&self) -> impl Future<Output = Result<OriginIdentity>> + Send {
+        self.around(Call::Identity, || self.inner().identity())
+    }
+
+    fn around_root(&self) -> impl Future<Output = Result<Object>> + Send {
+        self.around(Call::Root, || self.inner().root())
+    }
+
+    fn around_readdir<'a>(
+        &'a self,
+        dir: &'a Reference,
+        cursor: DirCursor,
+    ) -> impl Future<Output = Result<DirPage>> + Send + 'a {
+        self.around(Call::Readdir { dir, cursor }, move || self.inner().readdir(dir, cursor))
+    }
+
+    fn around_change<'a>(&'a self, change: &'a Change) -> impl Future<Output = Result<Changed>> + Send + 'a {
+        self.around(Call::Change(change), move || self.inner().change(change))
+    }
+}
+
+#[async_trait]
+impl<L: Layer> Origin for L {
+    fn url(&self) -> String {
+        self.inner().url()
+    }
+
+    fn traits(&self) -> OriginTraits {
+        self.inner().traits()
+    }
+
+    fn connections(&self) -> u64 {
+        self.inner().connections()
+    }
+
+    fn distance(&self) -> Option<Distance> {
+        self.around_distance()
+    }
+
+    fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
+        self.inner().demand_path(path, is_dir)
+    }
+
+    async fn identity(&self) -> Result<OriginIdentity> {
+        self.around_identity().await
+    }
+
+    async fn is_empty(&self) -> Result<bool> {
+        self.around(Call::IsEmpty, || self.inner().is_empty()).await
+    }
+
+    async fn limits(&self) -> Result<OriginLimits> {
+        self.around(Call::Limits, || self.inner().limits()).await
+    }
+
+    async fn root(&self) -> Result<Object> {
+        self.around_root().await
+    }
+
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.around(Call::Lookup { dir }, || self.inner().lookup(dir, name)).await
+    }
+
+    async fn getattr(&self, object: &Reference) -> Result<Object> {
+        self.around(Call::Getattr { object }, || self.inner().getattr(object)).await
+    }
+
+    async fn readlink(&self, link: &Reference) -> Result<Bytes> {
+        self.around(Call::Readlink { link }, || self.inner().readlink(link)).await
+    }
+
+    async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
+        self.around_readdir(dir, cursor).await
+    }
+
+    async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
+        let call = Call::Read { object, length: range.length };
+        self.around(call, || self.inner().read(object, version, range)).await
+    }
+
+    async fn statfs(&self, object: &Reference) -> Result<FsStat> {
+        self.around(Call::Statfs { object }, || self.inner().statfs(object)).await
+    }
+
+    async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
+        self.around(Call::Xattrs { object }, || self.inner().xattrs(object)).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<Changed> {
+        self.around_change(change).await
+    }
+
+    async fn left_by_rename(
+        &self,
+        from: &Reference,
+        was: Version,
+        there: &Reference,
+    ) -> Result<RenameLeftover> {
+        self.around(Call::LeftByRename { there }, || self.inner().left_by_rename(from, was, there)).await
+    }
+
+    async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
+        self.around(Call::SetAtCommit { object }, || self.inner().set_at_commit(object, set)).await
+    }
+
+    async fn write(
+        &self,
+        object: &Reference,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let call = Call::Write { object, length: data.len() as u64 };
+        self.around(call, || self.inner().write(object, offset, data.clone(), stability)).await
+    }
+
+    async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
+        self.around(Call::Commit { object }, || self.inner().commit(object, range)).await
+    }
+
+    async fn turn(&self) -> Turn {
+        self.around_turn().await
+    }
+}
