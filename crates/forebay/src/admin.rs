@@ -167,7 +167,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/journal/drop", post(journal::drop))
         .route("/v1/jobs", get(listed::all))
         .route("/v1/jobs/{job}/stop", post(listed::stop))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/operations.md"))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/reference.md"))
         .method_not_allowed_fallback(async || {
             let message = "this path takes another method: GET to look, POST to evict, warm and flush";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)

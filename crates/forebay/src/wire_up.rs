@@ -1,4 +1,4 @@
-//! The whole stack, built bottom-up. This is the only file that names concrete parts of every layer.
+//! The whole stack of a tier, built bottom-up.
 
 use std::env::VarError;
 use std::net::SocketAddr;
