@@ -23,18 +23,19 @@ use origin::emulated::ServiceLimits;
 use quantity::Rate;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling::{self, Ceiling};
-use crate::cli::{CommonArgs, refuse};
 use crate::cost::CostArgs;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
+use crate::mounts::is_http_store;
 use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{DataSet, Line, Stage, is_http_store, tier_url};
+use crate::stage::{DataSet, Line, Stage, tier_url};
 use crate::value::PriceArgs;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).

@@ -8,7 +8,7 @@ use bench_report::published::mapr;
 use clap::Args;
 use types::Result;
 
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::results::{Draft, publish};
 
 #[derive(Args, Clone, Debug)]

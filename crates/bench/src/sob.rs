@@ -17,10 +17,10 @@ use bench_report::summary::{estimate, median};
 use clap::{Args, ValueEnum};
 use types::Result;
 
+use crate::args::{CommonArgs, Scale};
 use crate::bed::{Bed, TargetArgs};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, Scale};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
 use crate::results::{Draft, publish};

@@ -28,9 +28,9 @@ use quantity::Rate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, refuse};
 use crate::crew::unless_interrupted;
 use crate::limit;
 use crate::results::{Draft, publish};
