@@ -1,28 +1,244 @@
-//! What the five studies published that our experiments repeat, as data, to be printed and drawn beside our numbers.
+//! What the five studies published that our experiments repeat, to be printed and drawn beside our numbers.
 //!
-//! Columns are named as in the originals, so that the tables can be laid side by side. Values are as printed there;
-//! what was found to be wrong with them is a note below the table, and never corrected in it.
+//! The figures are data: `published.toml`, read once. A [`Printed`] is a table of it, as the study has it; what can be
+//! calculated from a study's figures is a method of the study ([`Vfxt`], [`Azure`], [`Mapr`], [`sob::SobRun`]).
 
-pub mod aistore;
-pub mod azure_hpc_io;
-pub mod mapr;
-pub mod tryggve;
-pub mod vfxt;
+pub mod sob;
 
-use crate::model::{Cell, Row, Table};
+use std::sync::LazyLock;
 
-/// For a cell that the original left empty.
-const NOT_PUBLISHED: &str = "not published";
+use serde::Deserialize;
 
-fn number_or_empty(value: Option<f64>) -> Cell {
-    value.map_or_else(|| Cell::missing(NOT_PUBLISHED), Cell::Number)
+use crate::model::{Axis, Cell, Plot, PlotKind, Point, Row, Series, Table};
+
+/// All of them.
+pub static PUBLISHED: LazyLock<Published> =
+    LazyLock::new(|| toml::from_str(include_str!("../published.toml")).expect("the file was read by a test"));
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub vfxt: Vfxt,
+    pub aistore: AiStore,
+    pub azure: Azure,
+    pub mapr: Mapr,
+    pub tryggve: Tryggve,
 }
 
-fn table(title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>, notes: &[&str]) -> Table {
-    let mut table = Table::new(title, columns.iter().copied(), rows.map(Row::new).collect());
-    table.notes = notes.iter().map(|n| (*n).to_owned()).collect();
-    table.published = true;
-    table
+/// Frames rendered from NAS at four distances.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vfxt {
+    /// Place, round trip in ms, and the seconds that it took directly, cold and warm.
+    pub results: Printed,
+}
+
+/// Objects read directly and through the cache.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AiStore {
+    pub object_bytes: u64,
+    /// Requests in flight: clients x workers.
+    pub workers: u32,
+    pub results: Printed,
+    pub large: Printed,
+    /// The columns of the earlier study of the same cluster.
+    pub gets: Printed,
+}
+
+/// Files of several sizes read and written at Blob, Azure Files and a Lustre.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Azure {
+    /// Single file, multiple readers.
+    pub read: Printed,
+    /// The same, by the number of nodes.
+    pub nodes: Printed,
+    /// Single file, multiple writers.
+    pub sfmw: Printed,
+    /// Multiple files, multiple writers.
+    pub mfmw: Printed,
+}
+
+/// A file read through several gateways.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mapr {
+    pub moved_mib: Vec<u64>,
+    pub results: Printed,
+    /// The columns of the result table that the study should have had, and ours has.
+    pub wanted: Printed,
+    pub placement: Printed,
+    pub placement_by_node: Printed,
+}
+
+/// Nodes of two sites that share one NFS server.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tryggve {
+    pub tests: Printed,
+    pub partitions: Printed,
+    /// The cancer analysis workflow.
+    pub caw: Printed,
+    /// The whole genome sequencing structural variation pipeline.
+    pub wgs: Printed,
+    pub link: Printed,
+    pub sob: Vec<sob::SobRun>,
+}
+
+/// A table as it was printed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    #[serde(default)]
+    pub title: String,
+    pub columns: Vec<String>,
+    #[serde(default)]
+    rows: Vec<Vec<PrintedCell>>,
+    #[serde(default)]
+    notes: Vec<String>,
+    /// What an empty cell means. None: it is empty.
+    missing: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PrintedCell {
+    Count(u64),
+    Number(f64),
+    Text(String),
+}
+
+impl Printed {
+    pub fn table(&self) -> Table {
+        let rows = self.rows.iter().map(|row| Row::new(row.iter().map(|cell| self.cell(cell)).collect()));
+        Table {
+            notes: self.notes.clone(),
+            published: true,
+            ..Table::new(&self.title, &self.columns, rows.collect())
+        }
+    }
+
+    /// Its columns, with these rows and no figure of its own.
+    pub fn filled(&self, rows: Vec<Row>) -> Table {
+        Table::new(&self.title, &self.columns, rows)
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows that have a number in both columns.
+    pub fn points(&self, x: usize, y: usize) -> Vec<Point> {
+        let points =
+            (0..self.rows.len()).map(|row| Some(Point::at(self.number(row, x)?, self.number(row, y)?)));
+        points.flatten().collect()
+    }
+
+    fn cell(&self, cell: &PrintedCell) -> Cell {
+        match (cell, &self.missing) {
+            (PrintedCell::Count(count), _) => Cell::Count(*count),
+            (PrintedCell::Number(number), _) => Cell::Number(*number),
+            (PrintedCell::Text(text), Some(why)) if text.is_empty() => Cell::missing(why),
+            (PrintedCell::Text(text), _) => Cell::text(text),
+        }
+    }
+
+    fn number(&self, row: usize, column: usize) -> Option<f64> {
+        match self.rows.get(row)?.get(column)? {
+            PrintedCell::Count(count) => Some(*count as f64),
+            PrintedCell::Number(number) => Some(*number),
+            PrintedCell::Text(_) => None,
+        }
+    }
+
+    fn text(&self, row: usize, column: usize) -> Option<&str> {
+        match self.rows.get(row)?.get(column)? {
+            PrintedCell::Text(text) => Some(text),
+            PrintedCell::Count(_) | PrintedCell::Number(_) => None,
+        }
+    }
+}
+
+impl Vfxt {
+    /// The NAS that was so many milliseconds away.
+    pub fn place(&self, rtt_ms: f64) -> Option<&str> {
+        let near = |row: &usize| self.results.number(*row, 1).is_some_and(|ms| (ms - rtt_ms).abs() < 0.01);
+        (0..self.results.rows()).find(near).and_then(|row| self.results.text(row, 0))
+    }
+
+    /// (round trip in ms, seconds), for a fit.
+    pub fn direct(&self) -> Vec<(f64, f64)> {
+        self.results.points(1, 2).iter().map(|point| (point.x, point.y)).collect()
+    }
+
+    /// Seconds against the round trip in ms: direct, cold, warm.
+    pub fn series(&self) -> [Series; 3] {
+        let of = |name, column| Series::published(name, self.results.points(1, column));
+        [of("vFXT direct", 2), of("vFXT cold", 3), of("vFXT warm", 4)]
+    }
+
+    /// The original's chart: one group of bars for each region.
+    pub fn plot(&self) -> Plot {
+        let groups = self.results.rows.iter().map(|row| match &row[..] {
+            [PrintedCell::Text(place), PrintedCell::Number(rtt_ms), ..] => {
+                format!("{place} ({rtt_ms}\u{a0}ms)")
+            }
+            _ => String::new(),
+        });
+        let by_group = |series: Series| {
+            let points =
+                series.points.iter().enumerate().map(|(group, point)| Point::at(group as f64, point.y));
+            Series { points: points.collect(), ..series }
+        };
+        Plot {
+            title: "Avere vFXT render study".to_owned(),
+            x: Axis::named("", groups),
+            y: Axis::linear("500 frames (s)"),
+            kind: PlotKind::Bars,
+            series: self.series().map(by_group).into(),
+        }
+    }
+}
+
+impl Azure {
+    pub fn tables(&self) -> [Table; 4] {
+        [&self.read, &self.nodes, &self.sfmw, &self.mfmw].map(Printed::table)
+    }
+
+    /// MiB/s of each reader against MiB of the file.
+    pub fn read_series(&self) -> Vec<Series> {
+        targets("SFMR", &self.read, 1)
+    }
+
+    /// MiB/s of all writers against MiB of each.
+    pub fn sfmw_series(&self) -> Vec<Series> {
+        targets("SFMW", &self.sfmw, 2)
+    }
+
+    pub fn mfmw_series(&self) -> Vec<Series> {
+        targets("MFMW", &self.mfmw, 2)
+    }
+}
+
+/// A series for each of the three targets, whose columns begin with `first`; none for a target without a figure.
+fn targets(shape: &str, of: &Printed, first: usize) -> Vec<Series> {
+    let names = ["Azure Blob", "Azure File", "Cirrus"];
+    let all = names
+        .iter()
+        .enumerate()
+        .map(|(index, target)| Series::published(format!("{target}, {shape}"), of.points(0, first + index)));
+    all.filter(|series| !series.points.is_empty()).collect()
+}
+
+impl Mapr {
+    /// MiB/s against replicas, as many gateways as replicas, after the replicas were in use.
+    pub fn series(&self) -> Series {
+        let all = self.results.points(0, 2);
+        let settled = [0, 4, 6].iter().filter_map(|row| all.get(*row));
+        let points = settled.map(|point| Point::at(point.x, point.y / 1024.0));
+        Series::published("MapR-FS, as many gateways as replicas", points.collect())
+    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use clap::Args;
 use origin::emulated::ServiceLimits;
 use types::Result;
 
-use crate::cli::{CommonArgs, refuse};
+use crate::args::{CommonArgs, refuse};
 use crate::crew::Crew;
-use crate::results::Draft;
+use crate::results::{Draft, cleaned};
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -201,18 +201,4 @@ pub async fn clean(args: CleanArgs) -> Result<ExitCode> {
     let done = RunDir::open(&**first, &args.id).await?.cleanup(&clients).await?;
     println!("{}", cleaned(&done));
     Ok(if done.complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// What a removal came to, in words.
-pub fn cleaned(done: &Cleanup) -> String {
-    let what = format!(
-        "cleanup: {} files and {} directories removed in {:.1} s",
-        done.files, done.directories, done.seconds
-    );
-    if done.complete() {
-        return what;
-    }
-    let first = done.errors.told.first().map(|e| format!(", the first: {e}")).unwrap_or_default();
-    let (left, count) = (done.left_told.join(", "), done.errors.count);
-    format!("{what}; left: {} names that are not ours ({left}); {count} errors{first}", done.left)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench_load::engine::Limits;
 
-use crate::cli::CommonArgs;
+use crate::args::CommonArgs;
 use crate::results::Draft;
 
 /// So that a job can be begun at all when the time is over, and be told from one that did nothing.

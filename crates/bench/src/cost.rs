@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Deserialize;
 use types::Result;
 
-use crate::cli::refuse;
+use crate::args::refuse;
 
 const LISTS: &str = include_str!("../prices.toml");
 const GIB: f64 = 1_073_741_824.0;

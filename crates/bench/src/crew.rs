@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::LaunchArgs;
+use crate::args::LaunchArgs;
 use crate::progress::Live;
 use crate::results::Draft;
 

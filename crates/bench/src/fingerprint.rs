@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use tier::of_tier;
 
 use crate::mounts::Mount;
+use crate::mounts::is_http_store;
 use crate::nic::Nic;
-use crate::stage::is_http_store;
 
 /// Commit and profile, as the program's own package knows them.
 static BUILT: OnceLock<(&str, &str)> = OnceLock::new();

@@ -6,6 +6,7 @@
 //! and fill a result (`results`). What a job does is `bench-load`'s, what its numbers mean `bench-report`'s, and how
 //! processes find each other `bench-fleet`'s.
 
+mod args;
 mod bed;
 mod budget;
 mod ceiling;

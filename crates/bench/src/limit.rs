@@ -15,10 +15,11 @@ use quantity::Rate;
 use crate::ceiling::Ceiling;
 use crate::crew::Crew;
 use crate::mounts::Mount;
+use crate::mounts::is_http_store;
 use crate::nic::Nic;
 use crate::results::Draft;
 use crate::sample::{Mode, Sample};
-use crate::stage::{Line, is_http_store};
+use crate::stage::Line;
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.

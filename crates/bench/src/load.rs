@@ -15,10 +15,10 @@ use bench_load::shape::Operation;
 use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::refuse;
 use crate::bed::Bed;
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::refuse;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found};
 use crate::limit::Bounds;

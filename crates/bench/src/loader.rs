@@ -15,7 +15,7 @@ use bench_report::format::{self, fixed};
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
-use bench_report::published::aistore;
+use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
@@ -23,18 +23,19 @@ use origin::emulated::ServiceLimits;
 use quantity::Rate;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling::{self, Ceiling};
-use crate::cli::{CommonArgs, refuse};
 use crate::cost::CostArgs;
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
+use crate::mounts::is_http_store;
 use crate::results::{Draft, publish};
 use crate::rig::Watch;
 use crate::sample::{self, Mode, Sample, Triple};
 use crate::spans;
-use crate::stage::{DataSet, Line, Stage, is_http_store, tier_url};
+use crate::stage::{DataSet, Line, Stage, tier_url};
 use crate::value::PriceArgs;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -113,7 +114,7 @@ impl Plan {
         let small = scale.factor() < 0.1 && !faithful;
         let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
-        let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { aistore::OBJECT_BYTES });
+        let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { PUBLISHED.aistore.object_bytes });
         // 5 in 100,000 of the study's objects are a hundred: what a laptop reads in seconds.
         let objects = match (small, faithful) {
             (true, _) => scale.of(20_000, OBJECTS_MIN),
@@ -412,7 +413,7 @@ fn fill(
         line.rtt_ms
     )];
     draft.file.tables.push(table);
-    draft.file.tables.push(aistore::results());
+    draft.file.tables.push(PUBLISHED.aistore.results.table());
     for mode in Mode::ALL {
         draft.measure(
             Measure {

@@ -1,4 +1,5 @@
-//! What is mounted where a path leads: type, source, options, and the server behind it.
+//! What storage a URL or a path names: whether it is reached by HTTP, and what is mounted there (type, source, options, the
+//! server behind it).
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,6 +7,19 @@ use std::path::Path;
 const NFS_PORT: u16 = 2049;
 /// Types whose bytes come over a network, whatever their options tell of a server.
 const FAR: [&str; 8] = ["nfs", "cifs", "smb3", "ceph", "lustre", "9p", "beegfs", "fuse.sshfs"];
+
+/// Schemes of stores of objects.
+const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
+
+/// Whether a URL names a bucket.
+pub fn is_bucket(url: &str) -> bool {
+    SCHEMES.iter().any(|scheme| url.starts_with(scheme))
+}
+
+/// Whether a URL names a store that is reached by HTTP: a bucket, or a share of Azure Files.
+pub fn is_http_store(url: &str) -> bool {
+    is_bucket(url) || url.starts_with("azfile://")
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {

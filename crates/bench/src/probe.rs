@@ -24,7 +24,7 @@ use types::{Error, ErrorKind, Result};
 
 pub use args::{ProbeArgs, command};
 
-use crate::stage::is_http_store;
+use crate::mounts::is_http_store;
 
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -24,9 +24,9 @@ use clap::Args;
 use quantity::Rate;
 use types::Result;
 
+use crate::args::{CommonArgs, Scale, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, Scale, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::fingerprint;
 use crate::results::{Draft, publish};

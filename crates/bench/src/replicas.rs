@@ -3,12 +3,12 @@
 
 use std::process::ExitCode;
 
-use bench_report::model::{Axis, Cell, Plot, PlotKind, Point, ResultFile, Row, Series, Table};
-use bench_report::published::mapr;
+use bench_report::model::{Axis, Cell, Plot, PlotKind, Point, ResultFile, Row, Series};
+use bench_report::published::{PUBLISHED, Printed};
 use clap::Args;
 use types::Result;
 
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::results::{Draft, publish};
 
 #[derive(Args, Clone, Debug)]
@@ -24,32 +24,30 @@ pub fn command(args: ReplicasArgs) -> Result<ExitCode> {
 }
 
 fn prepared() -> ResultFile {
+    let mapr = &PUBLISHED.mapr;
     let mut draft = Draft::without_common("replicas", "Reads against the number of copies", "prepared", 0);
     let conditions = [(1, 1), (1, 2), (1, 3), (2, 2), (3, 3)];
     let rows = conditions.map(|(replicas, gateways)| {
         let mut cells = vec![Cell::Count(replicas), Cell::Count(gateways), Cell::Count(gateways)];
-        cells.resize_with(mapr::COLUMNS.len(), || Cell::missing(WHY));
+        cells.resize_with(mapr.wanted.columns.len(), || Cell::missing(WHY));
         Row::new(cells)
     });
-    let missing = |columns: &[&str]| Row::new(columns.iter().map(|_| Cell::missing(WHY)).collect());
+    let missing =
+        |of: &Printed| of.filled(vec![Row::new(of.columns.iter().map(|_| Cell::missing(WHY)).collect())]);
     draft.file.tables = vec![
-        Table::new("Copies, gateways and rates", mapr::COLUMNS, rows.into()),
-        Table::new("Placement", mapr::PLACEMENT_COLUMNS, vec![missing(&mapr::PLACEMENT_COLUMNS)]),
-        Table::new(
-            "Placement by node",
-            mapr::PLACEMENT_NODE_COLUMNS,
-            vec![missing(&mapr::PLACEMENT_NODE_COLUMNS)],
-        ),
-        mapr::results(),
+        mapr.wanted.filled(rows.into()),
+        missing(&mapr.placement),
+        missing(&mapr.placement_by_node),
+        mapr.results.table(),
     ];
-    let single = mapr::series().points.first().map_or(0.0, |point| point.y);
+    let single = mapr.series().points.first().map_or(0.0, |point| point.y);
     let ideal = (1..=3).map(|n| Point::at(f64::from(n), single * f64::from(n))).collect();
     draft.file.plots.push(Plot {
         title: "Rate against copies".to_owned(),
         x: Axis::linear("copies, and gateways"),
         y: Axis::linear("all readers (MiB/s)"),
         kind: PlotKind::Lines,
-        series: vec![mapr::series(), Series::published("each copy as fast as the first", ideal)],
+        series: vec![mapr.series(), Series::published("each copy as fast as the first", ideal)],
     });
     draft.note(format!("nothing was measured: {WHY}; the table is what will be filled"));
     draft.finish()
@@ -62,8 +60,8 @@ mod tests {
     #[test]
     fn the_table_has_the_columns_and_claims_no_figure() {
         let file = prepared();
-        let ours = &file.tables[0];
-        assert_eq!(ours.columns.len(), mapr::COLUMNS.len());
+        let (ours, mapr) = (&file.tables[0], &PUBLISHED.mapr);
+        assert_eq!(ours.columns.len(), mapr.wanted.columns.len());
         assert!(ours.rows.iter().all(|row| row.cells.len() == ours.columns.len()));
         assert!(ours.rows.iter().all(|row| matches!(row.cells.last(), Some(Cell::Missing(_)))));
         assert!(file.measures.is_empty());

@@ -15,8 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
-use crate::bed::cleaned;
-use crate::cli::{CommonArgs, OutputArgs, refuse};
+use crate::args::{CommonArgs, OutputArgs, refuse};
 use crate::fingerprint;
 
 /// Larger files are no results.
@@ -147,6 +146,20 @@ impl Draft {
         }
         self.file
     }
+}
+
+/// What a removal came to, in words.
+pub fn cleaned(done: &Cleanup) -> String {
+    let what = format!(
+        "cleanup: {} files and {} directories removed in {:.1} s",
+        done.files, done.directories, done.seconds
+    );
+    if done.complete() {
+        return what;
+    }
+    let first = done.errors.told.first().map(|e| format!(", the first: {e}")).unwrap_or_default();
+    let (left, count) = (done.left_told.join(", "), done.errors.count);
+    format!("{what}; left: {} names that are not ours ({left}); {count} errors{first}", done.left)
 }
 
 /// Where limits of a service were put in front of the storage, every table and plot of ours says so: no such service was

@@ -15,14 +15,14 @@ use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
 
+use crate::args::{CommonArgs, refuse};
 use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
-use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
+use crate::mounts::is_http_store;
 use crate::results::{Draft, publish};
 use crate::rig::{Tier, TierConfig, Write};
-use crate::stage::is_http_store;
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.

@@ -11,16 +11,16 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
 use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
 use bench_report::overlap;
-use bench_report::published::tryggve;
+use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::{Args, ValueEnum};
 use types::Result;
 
+use crate::args::{CommonArgs, Scale};
 use crate::bed::{Bed, TargetArgs};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, Scale};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
 use crate::results::{Draft, publish};
@@ -314,7 +314,7 @@ fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOu
     }
     if args.test == 1 {
         draft.file.tables.push(replayed());
-        for run in &tryggve::SOB {
+        for run in &PUBLISHED.tryggve.sob {
             draft.file.tables.push(run.table());
         }
     }
@@ -332,8 +332,8 @@ fn random_too_fast(phases: &[Phase], runs: &[Vec<PhaseOutcome>]) -> Option<Strin
 
 /// The published timings, judged as ours are: what they add up to, and what they do not.
 fn replayed() -> Table {
-    let rows = tryggve::SOB.iter().map(|run| {
-        let mut cells = vec![Cell::text(run.name)];
+    let rows = PUBLISHED.tryggve.sob.iter().map(|run| {
+        let mut cells = vec![Cell::text(&run.name)];
         for phase in [run.writes(), run.reads()] {
             match phase {
                 Ok(phase) => cells.extend([

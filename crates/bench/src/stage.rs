@@ -21,13 +21,12 @@ use quantity::Rate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::refuse;
+use crate::args::refuse;
 use crate::crew::unless_interrupted;
 use crate::probe::ports::Ports;
 use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
 
 use bucket::HttpStore;
-pub use bucket::is_http_store;
 
 /// Round trips by which a line measures itself.
 const SAMPLES: usize = 11;

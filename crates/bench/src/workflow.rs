@@ -20,7 +20,7 @@ use bench_report::format;
 use bench_report::model::{
     Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
 };
-use bench_report::published::tryggve;
+use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
 use clap::Args;
@@ -28,9 +28,9 @@ use quantity::Rate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, refuse};
 use crate::crew::unless_interrupted;
 use crate::limit;
 use crate::results::{Draft, publish};
@@ -371,7 +371,7 @@ fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
     table.notes =
         vec!["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins.".into()];
     draft.file.tables.push(table);
-    draft.file.tables.extend([tryggve::partitions(), tryggve::caw()]);
+    draft.file.tables.extend([PUBLISHED.tryggve.partitions.table(), PUBLISHED.tryggve.caw.table()]);
     let series = Way::ALL.into_iter().enumerate().map(|(i, way)| {
         let points = runs.iter().enumerate().filter_map(|(x, runs)| {
             let values = of(&runs[i], |run| run.makespan);
@@ -455,7 +455,7 @@ mod tests {
             ]
         );
         assert_eq!(all[2].sites, [1, 0, 0]);
-        assert_eq!(all.len(), tryggve::PARTITIONS.len(), "as many as the study had");
+        assert_eq!(all.len(), PUBLISHED.tryggve.partitions.rows(), "as many as the study had");
     }
 
     #[test]

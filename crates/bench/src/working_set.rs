@@ -22,9 +22,9 @@ use clap::{Args, ValueEnum};
 use quantity::Rate;
 use types::{Error, ErrorKind, Result};
 
+use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::cli::{CommonArgs, refuse};
 use crate::crew::{self, Crew, unless_interrupted};
 use crate::results::{Draft, publish};
 use crate::rig::{Counters, Watch};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::published::tryggve::SOB;
+use crate::published::PUBLISHED;
 
 const MIB: f64 = 1048576.0;
 
@@ -17,7 +17,7 @@ const EXPECTED: [Expected; 5] = [
 
 #[test]
 fn the_tryggve_writes_are_62_4_and_never_90_2() {
-    for (run, (name, sum, last_done, ..)) in SOB.iter().zip(EXPECTED) {
+    for (run, (name, sum, last_done, ..)) in PUBLISHED.tryggve.sob.iter().zip(EXPECTED) {
         assert_eq!(run.name, name);
         let writes = run.writes().unwrap();
         assert_eq!(format!("{:.1}", writes.last_done_rate() / MIB), last_done, "{name}");
@@ -32,7 +32,7 @@ fn the_tryggve_writes_are_62_4_and_never_90_2() {
 
 #[test]
 fn the_tryggve_reads_never_fully_overlapped() {
-    for (run, (name, _, _, sum, together)) in SOB.iter().zip(EXPECTED) {
+    for (run, (name, _, _, sum, together)) in PUBLISHED.tryggve.sob.iter().zip(EXPECTED) {
         let reads = run.reads().unwrap();
         let added: f64 = reads.spans().iter().map(Span::rate).sum::<f64>() / MIB;
         assert!((added - sum).abs() < 0.06, "{name}: {added}");

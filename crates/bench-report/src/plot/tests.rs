@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::Axis;
-use crate::published::vfxt;
+use crate::published::PUBLISHED;
 
 fn svg(plot: &Plot) -> String {
     super::svg(plot, Width::Half)
@@ -45,7 +45,7 @@ fn a_fit_is_a_line_without_points_in_the_colour_of_its_series() {
 
 #[test]
 fn published_bars_are_told_from_ours() {
-    let published = vfxt::plot();
+    let published = PUBLISHED.vfxt.plot();
     let drawn = svg(&published);
     assert_eq!(count(&drawn, "class=\"bar"), 12);
     assert_eq!(count(&drawn, "published\" x="), 12);

@@ -6,9 +6,15 @@ fn close(a: f64, b: f64, tolerance: f64) {
     assert!((a - b).abs() < tolerance, "{a} is not {b}");
 }
 
+/// The numbers that a cell of text begins with or has between its signs.
+fn numbers(printed: &Printed, row: usize, column: usize) -> Vec<f64> {
+    let text = printed.text(row, column).expect("text");
+    text.split([' ', '-']).filter_map(|word| word.parse().ok()).collect()
+}
+
 #[test]
 fn the_vfxt_direct_column_is_534_s_and_3_38_s_for_each_ms() {
-    let line = fit::line(&vfxt::direct()).unwrap();
+    let line = fit::line(&PUBLISHED.vfxt.direct()).unwrap();
     assert_eq!(format!("{:.0} {:.2}", line.intercept.value, line.slope.value), "534 3.38");
     assert_eq!(format!("{:.2}", line.r2), "0.98");
     // Seconds per millisecond to round trips.
@@ -17,36 +23,46 @@ fn the_vfxt_direct_column_is_534_s_and_3_38_s_for_each_ms() {
 
 #[test]
 fn the_other_vfxt_columns_do_not_depend_on_distance() {
-    let fit_of = |seconds: fn(&vfxt::Region) -> f64| {
-        fit::line(&vfxt::REGIONS.each_ref().map(|r| (r.rtt_ms, seconds(r)))).unwrap()
+    let column = |y| -> Vec<(f64, f64)> {
+        PUBLISHED.vfxt.results.points(1, y).iter().map(|point| (point.x, point.y)).collect()
     };
-    let (cold, warm) = (fit_of(|r| r.cold), fit_of(|r| r.warm));
+    let (cold, warm) = (fit::line(&column(3)).unwrap(), fit::line(&column(4)).unwrap());
     assert!(!cold.slope.is_significant() && !warm.slope.is_significant());
     close(cold.intercept.value, 392.3, 0.1);
     close(warm.intercept.value, 328.3, 0.1);
-    let noise = coefficient_of_variation(&vfxt::REGIONS.each_ref().map(|r| r.warm)).unwrap();
-    close(noise, 0.098, 0.001);
+    let seconds: Vec<f64> = column(4).iter().map(|(_, seconds)| *seconds).collect();
+    close(coefficient_of_variation(&seconds).unwrap(), 0.098, 0.001);
+    assert_eq!(PUBLISHED.vfxt.place(69.5), Some("NFS West US"));
+    assert_eq!(PUBLISHED.vfxt.plot().series.iter().map(|series| series.points.len()).sum::<usize>(), 12);
 }
 
 /// Each pair of throughput and latency is the number of workers, over again.
 #[test]
 fn aistores_latencies_follow_from_its_throughputs() {
-    for run in [aistore::DIRECT, aistore::WARM, aistore::LARGE] {
-        let objects_per_second = run.throughput_gib_s * (1u64 << 30) as f64 / aistore::OBJECT_BYTES as f64;
-        let in_flight = objects_per_second * run.latency_ms / 1000.0;
-        close(in_flight, f64::from(aistore::WORKERS), 2.0);
+    let study = &PUBLISHED.aistore;
+    let of = |printed: &Printed, row, column| numbers(printed, row, column)[0];
+    for (throughput_gib_s, latency_ms) in [
+        (of(&study.results, 0, 1), of(&study.results, 1, 1)),
+        (of(&study.results, 0, 2), of(&study.results, 1, 2)),
+        (of(&study.large, 1, 1), of(&study.large, 0, 1)),
+    ] {
+        let objects_per_second = throughput_gib_s * (1u64 << 30) as f64 / study.object_bytes as f64;
+        close(objects_per_second * latency_ms / 1000.0, f64::from(study.workers), 2.0);
     }
 }
 
 /// Each total over each rate is a whole number of milliseconds: the originals were timed so.
 #[test]
 fn azures_writes_are_totals_over_whole_milliseconds() {
-    for (each, total, rates) in azure_hpc_io::SFMW.iter().chain(&azure_hpc_io::MFMW) {
-        assert_eq!(each * 20.0, *total as f64);
-        for rate in rates.iter().flatten() {
-            let ms = *total as f64 / rate * 1000.0;
-            let printed = *total as f64 / (ms.round() / 1000.0);
-            close(printed, *rate, 0.001);
+    for study in [&PUBLISHED.azure.sfmw, &PUBLISHED.azure.mfmw] {
+        assert_eq!(study.rows(), 10);
+        for row in 0..study.rows() {
+            let total = study.number(row, 1).unwrap();
+            assert_eq!(study.number(row, 0).unwrap() * 20.0, total);
+            for rate in (2..5).filter_map(|column| study.number(row, column)) {
+                let ms = total / rate * 1000.0;
+                close(total / (ms.round() / 1000.0), rate, 0.001);
+            }
         }
     }
 }
@@ -54,7 +70,7 @@ fn azures_writes_are_totals_over_whole_milliseconds() {
 /// Bytes over rate is the printed time, for each node and test.
 #[test]
 fn sobs_rates_belong_to_its_times() {
-    for run in &tryggve::SOB {
+    for run in &PUBLISHED.tryggve.sob {
         for node in &run.nodes {
             let tests = [
                 (10240.0, node.write_1),
@@ -74,39 +90,53 @@ fn sobs_rates_belong_to_its_times() {
 /// Bytes moved over the aggregate is the time that fio printed for the longest job.
 #[test]
 fn maprs_reads_move_what_they_say() {
+    let study = &PUBLISHED.mapr;
     let seconds = [42.366, 60.009, 60.008, 60.004, 52.074, 54.895, 42.781];
-    for (read, seconds) in mapr::READS.iter().zip(seconds) {
-        close(read.moved_mib as f64 * 1024.0 / read.aggregate as f64, seconds, 0.01);
-        assert!(
-            read.slowest * read.mounts <= read.aggregate && read.fastest * read.mounts >= read.aggregate - 3
-        );
+    assert_eq!((study.results.rows(), study.moved_mib.len()), (seconds.len(), seconds.len()));
+    for (row, (moved_mib, seconds)) in study.moved_mib.iter().zip(seconds).enumerate() {
+        let of = |column| study.results.number(row, column).unwrap();
+        let (mounts, aggregate) = (of(1), of(2));
+        close(*moved_mib as f64 * 1024.0 / aggregate, seconds, 0.01);
+        let jobs = numbers(&study.results, row, 3);
+        let (slowest, fastest) = (jobs[0], jobs[jobs.len() - 1]);
+        assert!(slowest * mounts <= aggregate && fastest * mounts >= aggregate - 3.0);
+        close(of(5), aggregate / study.results.number(0, 2).unwrap(), 0.005);
     }
+    assert_eq!(study.series().points.len(), 3);
 }
 
 #[test]
 fn the_published_tables_have_a_cell_for_each_column() {
-    let mut tables = vec![
-        vfxt::results(),
-        aistore::results(),
-        aistore::large(),
-        azure_hpc_io::read(),
-        azure_hpc_io::nodes(),
-        azure_hpc_io::sfmw(),
-        azure_hpc_io::mfmw(),
-        mapr::results(),
-        tryggve::tests(),
-        tryggve::partitions(),
-        tryggve::caw(),
-        tryggve::wgs(),
-        tryggve::link(),
+    let all = &*PUBLISHED;
+    let (aistore, azure, mapr, tryggve) = (&all.aistore, &all.azure, &all.mapr, &all.tryggve);
+    let printed = [
+        &all.vfxt.results,
+        &aistore.results,
+        &aistore.large,
+        &azure.read,
+        &azure.nodes,
+        &azure.sfmw,
+        &azure.mfmw,
+        &mapr.results,
+        &tryggve.tests,
+        &tryggve.partitions,
+        &tryggve.caw,
+        &tryggve.wgs,
+        &tryggve.link,
     ];
-    tables.extend(tryggve::SOB.iter().map(tryggve::Run::table));
+    let mut tables = printed.map(Printed::table).to_vec();
+    tables.extend(tryggve.sob.iter().map(sob::SobRun::table));
     for table in tables {
+        assert!(!table.title.is_empty() && !table.rows.is_empty(), "{table:?}");
         for row in &table.rows {
             assert_eq!(row.cells.len(), table.columns.len(), "{}", table.title);
         }
     }
-    assert_eq!(tryggve::caw().rows[0].cells[1], Cell::text("23m 58s"));
-    assert_eq!(tryggve::wgs().rows[5].cells[1], Cell::text("11m 13s"));
-    assert!(azure_hpc_io::sfmw_series().len() == 2 && azure_hpc_io::mfmw_series().len() == 3);
+    assert_eq!(tryggve.caw.table().rows[0].cells[1], Cell::text("23m 58s"));
+    assert_eq!(tryggve.wgs.table().rows[5].cells[1], Cell::text("11m 13s"));
+    assert_eq!(mapr.results.table().rows[0].cells[4], Cell::missing("no change"));
+    assert_eq!(azure.nodes.table().rows[3].cells[2], Cell::missing("not published"));
+    assert_eq!(tryggve.partitions.table().rows[0].cells[3], Cell::text(""));
+    assert!(azure.sfmw_series().len() == 2 && azure.mfmw_series().len() == 3);
+    assert_eq!(azure.read_series()[2].points[10], Point::at(1024.0, 837.285));
 }

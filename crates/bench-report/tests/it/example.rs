@@ -9,7 +9,7 @@ use bench_report::model::{
     AnswerLine, AnswerPart, Axis, Better, Cell, Finding, Measure, Plot, PlotKind, Point, ResultFile, Row,
     SCHEMA, Series, Severity, Table,
 };
-use bench_report::published::{azure_hpc_io, vfxt};
+use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate, median, point};
 use serde_json::json;
 
@@ -69,7 +69,7 @@ pub fn result() -> ResultFile {
             ("forebay".to_owned(), "0.1.0".to_owned()),
             ("ceiling, memory target".to_owned(), "11.3 GiB/s".to_owned()),
         ]),
-        tables: vec![results(&runs), vfxt::results(), azure_hpc_io::sfmw()],
+        tables: vec![results(&runs), PUBLISHED.vfxt.results.table(), PUBLISHED.azure.sfmw.table()],
         plots: vec![against_distance(&runs), bars(&runs), over_time(&mut random), sizes(&mut random)],
         measures: measures(&runs),
         histograms: histograms(&mut random),
@@ -118,7 +118,7 @@ fn against_distance(runs: &Runs) -> Plot {
     let direct = RTTS_MS.iter().zip(&runs[0].1).filter_map(|(rtt, values)| Some((*rtt, median(values)?)));
     let fitted = fit::line(&direct.collect::<Vec<_>>()).unwrap().series("direct, fitted", 0.0, 250.0);
     // Scaled so that both have one size at the nearest distance.
-    let theirs = vfxt::series().map(|series| Series {
+    let theirs = PUBLISHED.vfxt.series().into_iter().map(|series| Series {
         points: series.points.iter().map(|p| Point::at(p.x, p.y / 90.0)).collect(),
         name: format!("{} / 90", series.name),
         ..series
@@ -141,7 +141,7 @@ fn bars(runs: &Runs) -> Plot {
     });
     Plot {
         title: "Direct, cold and warm in each region".to_owned(),
-        x: Axis::named("", vfxt::REGIONS.iter().map(|r| r.location)),
+        x: Axis::named("", RTTS_MS.iter().filter_map(|rtt| PUBLISHED.vfxt.place(*rtt))),
         y: Axis::linear("24 frames (s)"),
         kind: PlotKind::Bars,
         series: series.collect(),
@@ -171,7 +171,7 @@ fn sizes(random: &mut Random) -> Plot {
         point(mib, &random.repeat(260.0 * mib / (mib + 3.0))).unwrap()
     });
     let mut series = vec![Series::ours("tier, SFMW", ours.collect())];
-    series.extend(azure_hpc_io::sfmw_series());
+    series.extend(PUBLISHED.azure.sfmw_series());
     Plot {
         title: "Writers of one file, by size".to_owned(),
         x: Axis::log("MiB of each process"),

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, Result};
 
 use super::{Agent, AgentConfig, Config, Pair};
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::crew::alone;
 use crate::results;
 

@@ -8,9 +8,9 @@ use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Siz
 use clap::{Args, ValueEnum};
 use types::Result;
 
+use crate::args::{CommonArgs, refuse};
 use crate::bed::{Bed, TargetArgs};
 use crate::budget::Budget;
-use crate::cli::{CommonArgs, refuse};
 use crate::knee::KneeArgs;
 use crate::render::parse_stagger;
 

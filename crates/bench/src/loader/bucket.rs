@@ -1,7 +1,7 @@
 //! Of a data set in a bucket: the predecessor's table, and what each pass costs at the store.
 
 use bench_report::model::{Cell, Row, Table};
-use bench_report::published::aistore;
+use bench_report::published::PUBLISHED;
 use bench_report::summary::estimate;
 
 use super::{GIB, Plan};
@@ -46,7 +46,7 @@ pub fn gets(draft: &mut Draft, plan: &Plan, triples: &[Triple], invalid: &[Strin
         row("S3 WARM through Forebay", Mode::Warm),
         row("S3 DIRECT", Mode::Direct),
     ];
-    let mut table = Table::new("GET of objects", aistore::LOADER_COLUMNS, rows);
+    let mut table = Table::new("GET of objects", &PUBLISHED.aistore.gets.columns, rows);
     table.notes = vec![
         "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.".to_owned(),
     ];

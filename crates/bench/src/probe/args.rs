@@ -6,7 +6,7 @@ use std::time::Duration;
 use types::Result;
 
 use super::Config;
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::results;
 
 /// How far is my storage: round trips of each operation, and what a distance would cost.

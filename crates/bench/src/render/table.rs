@@ -6,7 +6,7 @@ use bench_report::fit;
 use bench_report::format::fixed;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
-use bench_report::published::vfxt;
+use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, noise_floor, point};
 use relay::Profile;
@@ -34,7 +34,7 @@ pub fn fill(
     parameters(draft, plan, lines);
     let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, ceiling, t)).collect();
     draft.file.tables.push(faithful(plan, lines, triples, &verdicts));
-    draft.file.tables.push(vfxt::results());
+    draft.file.tables.push(PUBLISHED.vfxt.results.table());
     if !plan.faithful {
         draft.file.tables.push(extended(plan, lines, triples, &verdicts));
     }
@@ -44,7 +44,7 @@ pub fn fill(
         let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
         draft.file.plots.push(spans::throughput(&title, moved));
     }
-    draft.file.plots.push(vfxt::plot());
+    draft.file.plots.push(PUBLISHED.vfxt.plot());
     measures(draft, lines, triples, &verdicts);
     slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
@@ -104,8 +104,8 @@ fn row(cells: Vec<Cell>, invalid: &[String]) -> Row {
 /// The study's columns.
 fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
     let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
-        let place = vfxt::REGIONS.iter().find(|r| (r.rtt_ms - nominal_ms(line)).abs() < 0.01);
-        let name = place.map_or_else(|| format!("{} ms", nominal_ms(line)), |r| format!("as {}", r.location));
+        let place = PUBLISHED.vfxt.place(nominal_ms(line));
+        let name = place.map_or_else(|| format!("{} ms", nominal_ms(line)), |place| format!("as {place}"));
         let from_last_start = |s: &f64| (s - plan.stagger_s()).max(0.0);
         let time = |mode| estimate(&makespans(triples, mode).iter().map(from_last_start).collect::<Vec<_>>());
         let cells = vec![
@@ -400,7 +400,7 @@ fn where_faster(near: f64, each: f64) -> String {
 
 /// The published column, fitted as ours is: the two can be compared.
 fn refit(draft: &mut Draft) {
-    if let Ok(line) = fit::line(&vfxt::direct()) {
+    if let Ok(line) = fit::line(&PUBLISHED.vfxt.direct()) {
         draft.note(format!(
             "the study's direct column, fitted the same way: {:.0} s + {:.2} s for each ms (R2 {:.2}), {:.0} serial round trips",
             line.intercept.value,

@@ -10,9 +10,9 @@ use bench_report::overlap;
 use types::{Error, ErrorKind, Result};
 
 use super::condition::{Condition, sets, total_bytes};
+use crate::args::CommonArgs;
 use crate::bed::Bed;
 use crate::budget::{Budget, Cut};
-use crate::cli::CommonArgs;
 use crate::crew::Crew;
 use crate::limit;
 use crate::spans;

@@ -4,7 +4,7 @@ use bench_load::outcome::PhaseOutcome;
 use bench_report::bottleneck::BUSY;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
 use bench_report::overlap;
-use bench_report::published::azure_hpc_io as published;
+use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, point};
 use origin::emulated::ServiceLimits;
@@ -46,7 +46,7 @@ pub fn fill(draft: &mut Draft, all: &All, bounds: &Bounds) {
             rows.iter().for_each(|row| measure(draft, row, bounds));
         }
     }
-    draft.file.tables.extend([published::read(), published::nodes(), published::sfmw(), published::mfmw()]);
+    draft.file.tables.extend(PUBLISHED.azure.tables());
     let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
     if busy > 0 {
         draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
@@ -241,9 +241,9 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
     let points = rows.iter().filter_map(|row| point(x(row), &together(&row.runs))).collect();
     let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
     series.extend(match (sweep, shape) {
-        (Sweep::Size, Shape::Sfmr) => published::read_series(),
-        (Sweep::Size, Shape::Sfmw) => published::sfmw_series(),
-        (Sweep::Size, Shape::Mfmw) => published::mfmw_series(),
+        (Sweep::Size, Shape::Sfmr) => PUBLISHED.azure.read_series(),
+        (Sweep::Size, Shape::Sfmw) => PUBLISHED.azure.sfmw_series(),
+        (Sweep::Size, Shape::Mfmw) => PUBLISHED.azure.mfmw_series(),
         _ => Vec::new(),
     });
     Some(Plot {

@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use bench_load::target::from_url;
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::refuse;
+use crate::args::refuse;
+use crate::mounts::is_bucket;
 
-/// Schemes of stores of objects.
-const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
 /// What only the bench's own clients take.
 const OURS: [&str; 5] = ["part=", "rsize=", "wsize=", "readahead=", "writebehind="];
 
@@ -22,16 +21,6 @@ pub struct HttpStore {
     pub address: SocketAddr,
     /// Behind host and port, as the endpoint has it.
     path: String,
-}
-
-/// Whether a URL names a bucket.
-pub fn is_bucket(url: &str) -> bool {
-    SCHEMES.iter().any(|scheme| url.starts_with(scheme))
-}
-
-/// Whether a URL names a store that is reached by HTTP: a bucket, or a share of Azure Files.
-pub fn is_http_store(url: &str) -> bool {
-    is_bucket(url) || url.starts_with("azfile://")
 }
 
 impl HttpStore {

@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
 use super::{Plan, WARM_UP, WorkingSetArgs};
+use crate::args::{CommonArgs, refuse};
 use crate::bed::{Bed, TargetArgs};
-use crate::cli::{CommonArgs, refuse};
 use crate::rig::{Counters, Tier, evict, nfs_config};
 use crate::stage::{DataSet, Line, Stage, tier_url};
 
@@ -161,7 +161,7 @@ impl Running {
         let Some(bed) = self.bed.lock().await.take() else { return Ok(()) };
         let Some(done) = bed.clean_up().await? else { return Ok(()) };
         if !done.complete() {
-            return refuse(crate::bed::cleaned(&done));
+            return refuse(crate::results::cleaned(&done));
         }
         let mut removed = self.removed.lock().await;
         removed.files += done.files;

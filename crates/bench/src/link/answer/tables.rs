@@ -1,7 +1,7 @@
 //! The link's tables: the study's three columns, and what they leave out.
 
 use bench_report::model::{Cell, Row, Table};
-use bench_report::published::tryggve;
+use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate, median};
 
 use super::super::Config;
@@ -12,7 +12,7 @@ use super::{Condition, End, Here, arrow, idle, loaded, phase, streams};
 pub fn of(config: &Config, conditions: &[Condition], here: &Here) -> Vec<Table> {
     let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
     if config.preset == "faithful" {
-        tables.push(tryggve::link());
+        tables.push(PUBLISHED.tryggve.link.table());
     }
     tables
 }
@@ -49,7 +49,7 @@ fn seed(config: &Config, conditions: &[Condition]) -> Table {
             rows.push(Row::new(vec![name, mbits(&sent, no_sent), mbits(&received, no_received)]));
         }
     }
-    let mut table = Table::new("The link", tryggve::LINK_COLUMNS, rows);
+    let mut table = Table::new("The link", &PUBLISHED.tryggve.link.columns, rows);
     table.notes.push(
         "Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
          window, never added."

@@ -1,0 +1,134 @@
+//! Arguments that several experiments take, and how a wrong one is refused.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use types::{Error, ErrorKind, Result};
+
+/// The least that has a confidence interval.
+const REPETITIONS: u32 = 6;
+
+/// Where the result goes. The terminal gets it in any case.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputArgs {
+    /// Write NAME.json, NAME.md, NAME.csv and NAME.html here
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 1 if a row is INVALID
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What all experiments take.
+#[derive(Args, Clone, Debug)]
+pub struct CommonArgs {
+    /// The original's parameters and columns, at --scale of its size
+    #[arg(long)]
+    pub faithful: bool,
+    /// How large: small (a laptop, minutes), medium, full (the original), or a factor such as 0.05
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = Scale::parse, allow_hyphen_values = true)]
+    pub scale: Scale,
+    /// Repetitions of each condition; below 6 there is no confidence interval [default: 6, with --faithful the study's]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Of contents and orders
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// End the run, with what it has, after this time
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = quantity::duration)]
+    pub time_budget: std::time::Duration,
+    /// Most bytes that may be written to a target
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
+    pub byte_budget: u64,
+    /// Only say what would be done and how much it moves; render also says how long it takes
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where the operator's interface of the tier answers that the target leads to: its configuration goes into the result
+    #[arg(long, value_name = "ADDR", value_parser = quantity::address)]
+    pub admin: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+}
+
+/// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
+#[derive(Args, Clone, Debug)]
+pub struct LaunchArgs {
+    /// So many processes on this machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub procs: Option<u32>,
+    /// These machines too, over ssh; processes on each after a colon
+    #[arg(long, value_name = "A,B[:N]")]
+    pub hosts: Option<String>,
+    /// Where the first process listens for the others
+    #[arg(long, value_name = "HOST:PORT")]
+    pub coordinator: Option<String>,
+    /// A directory that all machines see, for finding each other
+    #[arg(long, value_name = "DIR")]
+    pub rendezvous: Option<PathBuf>,
+    /// A label for this process, or for each: 0-1=north,2-3=south
+    #[arg(long, value_name = "LABELS")]
+    pub site: Option<String>,
+    /// The command that reaches a host of --hosts, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+}
+
+/// Of the original's size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    factor: f64,
+    /// It was asked for by the word, and may mean another factor.
+    is_small: bool,
+}
+
+impl CommonArgs {
+    /// `study`: how often the original ran it.
+    pub fn repetitions(&self, study: u32) -> u32 {
+        self.repetitions.unwrap_or(if self.faithful { study } else { REPETITIONS })
+    }
+}
+
+impl Scale {
+    pub const fn new(factor: f64) -> Scale {
+        Scale { factor, is_small: false }
+    }
+
+    pub fn parse(text: &str) -> std::result::Result<Scale, String> {
+        match text {
+            "small" => Ok(Scale { factor: 0.005, is_small: true }),
+            "medium" => Ok(Scale::new(0.05)),
+            "full" => Ok(Scale::new(1.0)),
+            _ => {
+                let factor = text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor));
+                let wrong = || {
+                    format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
+                };
+                factor.map(Scale::new).ok_or_else(wrong)
+            }
+        }
+    }
+
+    pub fn factor(self) -> f64 {
+        self.factor
+    }
+
+    /// `small` means another factor where the original's own size is small, or large.
+    pub fn small_is(self, factor: f64) -> Scale {
+        if self.is_small { Scale { factor, ..self } } else { self }
+    }
+
+    /// `whole` at this scale, at least `least`.
+    pub fn of(self, whole: u64, least: u64) -> u64 {
+        ((whole as f64 * self.factor).round() as u64).max(least)
+    }
+}
+
+/// Wrong usage: one line, exit code 2.
+pub fn refuse<T>(message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, "bench:", message))
+}
