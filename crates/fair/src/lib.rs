@@ -1,31 +1,31 @@
-//! What the clients of a tier share, and how none of them uses it up: slots for connections (`slots.rs`, which one is
-//! closed: `pool.rs`), bytes of requests and answers in memory (`budget.rs`, who has how much: `ledger.rs`), the pace at which the other end must go on (`pace.rs`), and who was cut
+//! What the clients of a tier share, and how none of them uses it up: slots for connections (`connection_slots.rs`, which one is
+//! closed: `closing_order.rs`), bytes of requests and answers in memory (`memory_budget.rs`, who has how much: `ledger.rs`), the pace at which the other end must go on (`peer_pace.rs`), and who was cut
 //! short for what (`offenders.rs`). For every front; knows no protocol.
 //!
 //! A client is an address; of IPv6 the network of 64 bits, which one machine has for itself.
 
-mod budget;
+mod closing_order;
+mod connection_slots;
 mod ledger;
+mod memory_budget;
 mod offenders;
-mod pace;
-mod pool;
-mod slots;
+mod peer_pace;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-pub use budget::{Budget, Room, Share};
+pub use connection_slots::{ConnectionSlot, ConnectionSlots, SlotAdmission, SlotGroup, SlotLimits};
+pub use memory_budget::{ClientBudget, MemoryBudget, MemoryPermit};
 pub use offenders::{ALARM_COUNT, Offence, Offender, Offenders};
-pub use pace::{Pace, Patience, Waiting};
-pub use slots::{Admission, Group, Limits, Slot, Slots};
+pub use peer_pace::{PeerPace, StallPolicy, StallTimer};
 
 /// What all fronts of a tier have in common.
 #[derive(Clone, Debug)]
-pub struct Common {
+pub struct SharedBudgets {
     /// Bytes of answers in memory until the other end has them.
-    pub replies: Arc<Budget>,
+    pub replies: Arc<MemoryBudget>,
     /// Bytes of large requests in memory until they are carried out.
-    pub requests: Arc<Budget>,
+    pub requests: Arc<MemoryBudget>,
     pub offenders: Arc<Offenders>,
 }
 
@@ -34,17 +34,17 @@ const LARGEST_BYTES: usize = 2 << 20;
 /// Of each budget. A quarter, the most of one client, is 1 Gbit/s for a round trip of 250 ms.
 const BUDGET_BYTES: usize = 128 << 20;
 
-impl Default for Common {
-    fn default() -> Common {
-        Common::with_bytes(BUDGET_BYTES, BUDGET_BYTES)
+impl Default for SharedBudgets {
+    fn default() -> SharedBudgets {
+        SharedBudgets::with_bytes(BUDGET_BYTES, BUDGET_BYTES)
     }
 }
 
-impl Common {
-    pub fn with_bytes(replies: usize, requests: usize) -> Common {
-        Common {
-            replies: Arc::new(Budget::new(replies, LARGEST_BYTES)),
-            requests: Arc::new(Budget::new(requests, LARGEST_BYTES)),
+impl SharedBudgets {
+    pub fn with_bytes(replies: usize, requests: usize) -> SharedBudgets {
+        SharedBudgets {
+            replies: Arc::new(MemoryBudget::new(replies, LARGEST_BYTES)),
+            requests: Arc::new(MemoryBudget::new(requests, LARGEST_BYTES)),
             offenders: Arc::default(),
         }
     }

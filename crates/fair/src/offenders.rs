@@ -63,7 +63,7 @@ impl Offence {
     }
 
     /// For a person.
-    pub fn told(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Offence::NotAdmitted => "no export rule admits it; its connections are closed",
             Offence::TooManyConnections => "it has too many connections; the least active of them are closed",
@@ -99,14 +99,14 @@ pub struct Offenders {
 
 #[derive(Debug, Default)]
 struct State {
-    known: HashMap<(&'static str, IpAddr, Offence), Known>,
+    known: HashMap<(&'static str, IpAddr, Offence), OffenceRecord>,
     totals: HashMap<(&'static str, Offence), u64>,
     log_period: Option<Instant>,
     log_lines: u32,
 }
 
 #[derive(Debug)]
-struct Known {
+struct OffenceRecord {
     count: u64,
     last: Instant,
     logged: Option<Instant>,
@@ -115,14 +115,14 @@ struct Known {
 impl Offenders {
     pub fn note(&self, front: &'static str, address: IpAddr, offence: Offence) {
         let address = client_of(address);
-        let count = self.noted(front, address, offence, Instant::now());
+        let count = self.count(front, address, offence, Instant::now());
         if let Some(count) = count {
-            warn!(client = %address, reason = offence.name(), count, "{front}: {}", offence.told());
+            warn!(client = %address, reason = offence.name(), count, "{front}: {}", offence.description());
         }
     }
 
     /// The count so far, if a line is due.
-    fn noted(&self, front: &'static str, client: IpAddr, offence: Offence, now: Instant) -> Option<u64> {
+    fn count(&self, front: &'static str, client: IpAddr, offence: Offence, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         *state.totals.entry((front, offence)).or_default() += 1;
@@ -131,7 +131,7 @@ impl Offenders {
             let oldest = state.known.iter().min_by_key(|(_, known)| known.last).map(|(key, _)| *key);
             oldest.map(|key| state.known.remove(&key));
         }
-        let known = state.known.entry(key).or_insert(Known { count: 0, last: now, logged: None });
+        let known = state.known.entry(key).or_insert(OffenceRecord { count: 0, last: now, logged: None });
         if now.saturating_duration_since(known.last) > QUIET {
             known.count = 0;
         }
@@ -173,14 +173,14 @@ impl Offenders {
     }
 
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        registry.register_collector(Box::new(Told(self.clone())));
+        registry.register_collector(Box::new(OffenderCollector(self.clone())));
     }
 }
 
 #[derive(Debug)]
-struct Told(Arc<Offenders>);
+struct OffenderCollector(Arc<Offenders>);
 
-impl Collector for Told {
+impl Collector for OffenderCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let totals = {
             let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,12 +224,12 @@ mod tests {
     fn a_client_is_logged_once_a_minute_and_all_together_ten_times() {
         let (offenders, start) = (Offenders::default(), Instant::now());
         let noted = |last, seconds| {
-            offenders.noted("nfs", address(last), Offence::Unfinished, start + Duration::from_secs(seconds))
+            offenders.count("nfs", address(last), Offence::Unfinished, start + Duration::from_secs(seconds))
         };
-        assert_eq!(noted(0, 0), Some(1));
-        assert_eq!((1..50).filter_map(|_| noted(0, 30)).count(), 0);
-        assert_eq!(noted(0, 61), Some(51));
-        assert_eq!((1..500).filter_map(|last| noted(last, 62)).count(), 9);
+        assert_eq!(count(0, 0), Some(1));
+        assert_eq!((1..50).filter_map(|_| count(0, 30)).count(), 0);
+        assert_eq!(count(0, 61), Some(51));
+        assert_eq!((1..500).filter_map(|last| count(last, 62)).count(), 9);
         assert_eq!(offenders.recent_at(start + Duration::from_secs(62)).len(), ENTRIES_MAX);
         assert_eq!(offenders.recent_at(start + Duration::from_secs(1000)), []);
     }

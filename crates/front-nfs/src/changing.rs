@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::MemoryPermit;
 use rpc_nfs3::Decoder;
 use rpc_nfs3::nfs3::{Status, procedure};
 use rpc_nfs3::rpc::Credentials;
@@ -84,7 +84,7 @@ pub fn changes(number: u32) -> bool {
 }
 
 /// `None` if nothing can be said of the call; its client will ask again.
-pub async fn answer(call: Call, xid: u32, arguments: Decoder, room: Room) -> Option<Reply> {
+pub async fn answer(call: Call, xid: u32, arguments: Decoder, permit: MemoryPermit) -> Option<Reply> {
     let shared = call.shared.clone();
     let key = key_of(&call, xid, &arguments);
     let (tell, told) = watch::channel(None);
@@ -93,14 +93,14 @@ pub async fn answer(call: Call, xid: u32, arguments: Decoder, room: Room) -> Opt
             let mut running = Running { shared, key, tell, reply: None };
             tokio::spawn(async move {
                 let (reply, is_final) = dispatch::carry_out(&call, xid, arguments, None).await;
-                drop(room);
+                drop(permit);
                 running.over(reply.head, is_final && known(call.procedure) == Some(Known::WithItsAnswer));
             });
             wait_for(told).await
         }
         Seen::Running(told) => {
             shared.metrics.joins.inc();
-            drop((call, arguments, room)); // the first one has its own
+            drop((call, arguments, permit)); // the first one has its own
             wait_for(told).await
         }
         Seen::Done(head) => {

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fair::{Offence, Pace, Patience, Room, Share, Slot};
+use fair::{ClientBudget, ConnectionSlot, MemoryPermit, Offence, PeerPace, StallPolicy};
 use rpc_nfs3::record::{RecordError, RecordReader};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -36,7 +36,7 @@ const STRANGERS_WAIT: Duration = Duration::from_secs(5);
 pub struct Incoming {
     pub record: Bytes,
     /// What it takes until it is carried out.
-    pub room: Room,
+    pub permit: MemoryPermit,
 }
 
 /// An answer on its way out, with the room it takes.
@@ -45,14 +45,14 @@ pub struct Reply {
     /// Payload and padding of a READ.
     pub body: Vec<Piece>,
     /// Given back when the answer is in the socket, as is its place among the calls of its connection.
-    pub room: Room,
+    pub permit: MemoryPermit,
     pub place: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
     /// An answer without a payload.
     pub fn new(head: Bytes) -> Reply {
-        Reply { head, body: Vec::new(), room: Room::default(), place: None }
+        Reply { head, body: Vec::new(), permit: MemoryPermit::default(), place: None }
     }
 }
 
@@ -61,21 +61,21 @@ impl Reply {
 pub struct Peer {
     pub address: SocketAddr,
     /// Of the bytes of answers in memory.
-    pub replies: Share,
+    pub replies: ClientBudget,
 }
 
 pub async fn run(
     shared: Arc<Shared>,
     stream: TcpStream,
     address: SocketAddr,
-    slot: &Slot,
+    slot: &ConnectionSlot,
     mut stop: watch::Receiver<bool>,
 ) {
     let (reading, writing) = stream.into_split();
     let mut calls = RecordReader::new(reading, CALL_BYTES_MAX);
-    let peer = Peer { address, replies: shared.config.common.replies.share(address.ip()) };
-    let requests = shared.config.common.requests.share(address.ip());
-    let room = Arc::new(Semaphore::new(shared.config.calls_per_connection));
+    let peer = Peer { address, replies: shared.config.shared_budgets.replies.share(address.ip()) };
+    let requests = shared.config.shared_budgets.requests.share(address.ip());
+    let call_permits = Arc::new(Semaphore::new(shared.config.calls_per_connection));
     let (replies, outgoing) = mpsc::channel(shared.config.calls_per_connection);
     let mut writer = tokio::spawn(write_replies(shared.clone(), peer.clone(), writing, outgoing));
     // Who connects has something to ask.
@@ -88,10 +88,10 @@ pub async fn run(
             () = slot.closed() => return writer.abort(),
         };
         let Some(call) = call else { break };
-        slot.is_active();
+        slot.touch();
         idle = shared.config.idle_timeout;
         let permit = tokio::select! {
-            permit = room.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+            permit = call_permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
             _ = &mut writer => return,
             () = slot.closed() => return writer.abort(),
         };
@@ -119,14 +119,14 @@ pub async fn run(
 }
 
 /// A connection from an address that no rule admits: its first call is answered, which says so, and that is all.
-pub async fn refuse(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, slot: &Slot) {
+pub async fn refuse(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, slot: &ConnectionSlot) {
     let (reading, writing) = stream.into_split();
     let mut calls = RecordReader::new(reading, CALL_BYTES_SMALL);
-    let peer = Peer { address, replies: shared.config.common.replies.share(address.ip()) };
+    let peer = Peer { address, replies: shared.config.shared_budgets.replies.share(address.ip()) };
     let (replies, outgoing) = mpsc::channel(1);
     let answered = async {
         let record = calls.record().await.ok()?;
-        let call = Incoming { record, room: Room::default() };
+        let call = Incoming { record, permit: MemoryPermit::default() };
         let reply = dispatch::answer(shared.clone(), peer.clone(), call).await?;
         let _ = replies.send(reply).await;
         drop(replies);
@@ -143,7 +143,7 @@ pub async fn refuse(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr,
 /// The next whole call; `None` when the connection is over.
 async fn next_call(
     shared: &Shared,
-    (peer, requests): (&Peer, &Share),
+    (peer, requests): (&Peer, &ClientBudget),
     calls: &mut RecordReader<impl tokio::io::AsyncRead + Unpin>,
     idle: Duration,
 ) -> Option<Incoming> {
@@ -153,34 +153,34 @@ async fn next_call(
         Ok(Err(RecordError::Closed | RecordError::Io(_))) | Err(_) => return None,
         Ok(Err(RecordError::TooLong)) => return None,
     }
-    let mut patience = Patience { stall: shared.config.stall_timeout, share: None };
-    let mut pace = Pace::default();
+    let mut patience = StallPolicy { stall: shared.config.stall_timeout, share: None };
+    let mut pace = PeerPace::default();
     let length = arrived(shared, peer, patience.wait(&mut pace, calls.announced()).await)?;
     if length <= CALL_BYTES_SMALL {
         let record = arrived(shared, peer, patience.wait(&mut pace, calls.record()).await)?;
-        return Some(Incoming { record, room: Room::default() });
+        return Some(Incoming { record, permit: MemoryPermit::default() });
     }
     // Room when some of it is here, and before the rest: what there is no room for stays at the client, and who
     // announces much and sends little holds nothing of the others'.
     let begun = patience.wait(&mut pace, calls.record_up_to(CALL_BYTES_BEGUN)).await;
     let begun = arrived(shared, peer, begun)?;
-    let room = requests.take(begun.as_ref().map_or(length, Bytes::len)).await;
+    let permit = requests.acquire(begun.as_ref().map_or(length, Bytes::len)).await;
     if let Some(record) = begun {
-        return Some(Incoming { record, room });
+        return Some(Incoming { record, permit });
     }
     patience.share = Some(requests);
-    let mut pace = Pace::default();
-    pace.took(length as u64 / 4); // while others wait for its room, it has 3 s for 1 MiB
+    let mut pace = PeerPace::default();
+    pace.progressed(length as u64 / 4); // while others wait for its room, it has 3 s for 1 MiB
     let rest = patience.wait(&mut pace, calls.record()).await;
     if rest.is_none() {
         requests.put_on_probation();
     }
     let record = arrived(shared, peer, rest)?;
-    Some(Incoming { record, room })
+    Some(Incoming { record, permit })
 }
 
 fn arrived<T>(shared: &Shared, peer: &Peer, read: Option<Result<T, RecordError>>) -> Option<T> {
-    let offenders = &shared.config.common.offenders;
+    let offenders = &shared.config.shared_budgets.offenders;
     match read {
         Some(Ok(read)) => Some(read),
         Some(Err(e)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fair::Room;
+use fair::MemoryPermit;
 use rpc_nfs3::nfs3::{FileHandle, PostOpAttr, Status, procedure};
 use rpc_nfs3::rpc::{AuthProblem, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
 use rpc_nfs3::{Decoder, Encoder, WireError, mount, nfs3};
@@ -29,7 +29,7 @@ pub struct Call {
 #[derive(Default)]
 pub struct Payload {
     pub body: Vec<Piece>,
-    pub room: Room,
+    pub permit: MemoryPermit,
 }
 
 /// Why a procedure has no result.
@@ -116,7 +116,7 @@ impl Call {
 
 /// The answer to a record, or `None` if it is no call at all, or one of which nothing can be said.
 pub async fn answer(shared: Arc<Shared>, peer: Peer, incoming: Incoming) -> Option<Reply> {
-    let Incoming { record, room } = incoming;
+    let Incoming { record, permit } = incoming;
     let mut arguments = Decoder::new(record);
     let Ok(header) = CallHeader::decode(&mut arguments) else {
         shared.metrics.malformed.inc();
@@ -142,7 +142,7 @@ pub async fn answer(shared: Arc<Shared>, peer: Peer, incoming: Incoming) -> Opti
     let call = Call { shared, peer, procedure: header.procedure, credentials: header.credentials };
     inflight.inc();
     let reply = if header.program == nfs3::PROGRAM {
-        nfs(call, header.xid, arguments, room).await
+        nfs(call, header.xid, arguments, permit).await
     } else {
         Some(crate::mount::answer(&call, header.xid, arguments).await)
     };
@@ -150,9 +150,9 @@ pub async fn answer(shared: Arc<Shared>, peer: Peer, incoming: Incoming) -> Opti
     reply
 }
 
-async fn nfs(call: Call, xid: u32, arguments: Decoder, room: Room) -> Option<Reply> {
+async fn nfs(call: Call, xid: u32, arguments: Decoder, permit: MemoryPermit) -> Option<Reply> {
     if changing::changes(call.procedure) {
-        return changing::answer(call, xid, arguments, room).await;
+        return changing::answer(call, xid, arguments, permit).await;
     }
     // The work goes on; the client asks again.
     let deadline = Some(call.shared.config.call_deadline);
@@ -183,7 +183,7 @@ pub async fn carry_out(
     call.shared.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
     match outcome {
         Ok(payload) => {
-            (Reply { body: payload.body, room: payload.room, ..Reply::new(encoder.finish()) }, true)
+            (Reply { body: payload.body, permit: payload.permit, ..Reply::new(encoder.finish()) }, true)
         }
         Err(Failure::Garbage) => {
             call.shared.metrics.malformed.inc();

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Common, Slots};
+use fair::{ConnectionSlots, SharedBudgets};
 use vfs::{Lend, Vfs};
 
 pub use exports::{ExportRules, Network, Rule, Squash};
@@ -61,7 +61,7 @@ pub struct Config {
     pub calls_per_connection: usize,
     /// Bytes of answers (READ, READDIR, DUMP) and of calls larger than 4 KiB (WRITE) in memory, over all fronts. Above
     /// it calls stay at the clients.
-    pub common: Common,
+    pub shared_budgets: SharedBudgets,
     /// A connection without calls is closed after this. Clients connect again by themselves.
     pub idle_timeout: Duration,
     /// A call that began to arrive must be complete, and a reply be taken, within this.
@@ -83,7 +83,7 @@ impl Default for Config {
             connections_per_client: 1024,
             strangers_max: 64,
             calls_per_connection: 64,
-            common: Common::default(),
+            shared_budgets: SharedBudgets::default(),
             // Linux clients close theirs after 5 minutes.
             idle_timeout: Duration::from_secs(10 * 60),
             stall_timeout: Duration::from_secs(30),
@@ -101,6 +101,6 @@ struct Shared {
     handles: HandleCodec,
     mounts: MountList,
     metrics: Metrics,
-    slots: Arc<Slots>,
+    slots: Arc<ConnectionSlots>,
     changes: Changes,
 }

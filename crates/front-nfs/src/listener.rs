@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Admission, Group, Limits, Offence, Slot, Slots};
+use fair::{ConnectionSlot, ConnectionSlots, Offence, SlotAdmission, SlotGroup, SlotLimits};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
@@ -36,7 +36,7 @@ impl NfsServer {
             handles: HandleCodec::new(config.handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
-            slots: Slots::new(limits(&config)),
+            slots: ConnectionSlots::new(limits(&config)),
             changes: Changes::default(),
             config,
         });
@@ -94,21 +94,21 @@ impl NfsServer {
     }
 
     /// Its slot, and whether any rule admits it. `None`: it is closed at once.
-    fn admit(&self, peer: SocketAddr) -> Option<(Slot, bool)> {
+    fn admit(&self, peer: SocketAddr) -> Option<(ConnectionSlot, bool)> {
         let export = self.shared.config.exports.group_of(peer);
-        let offenders = &self.shared.config.common.offenders;
+        let offenders = &self.shared.config.shared_budgets.offenders;
         if export.is_none() {
             offenders.note(FRONT, peer.ip(), Offence::NotAdmitted);
         }
         let group = group(&self.shared.config, export);
         match self.shared.slots.admit(peer.ip(), Some(group)) {
-            Admission::Taken { slot, closed } => {
+            SlotAdmission::Taken { slot, closed } => {
                 if let Some(client) = closed.filter(|_| export.is_some()) {
                     offenders.note(FRONT, client, Offence::TooManyConnections);
                 }
                 Some((slot, export.is_some()))
             }
-            Admission::Refused => {
+            SlotAdmission::Refused => {
                 offenders.note(FRONT, peer.ip(), Offence::TooManyConnections);
                 None
             }
@@ -119,17 +119,17 @@ impl NfsServer {
 /// The group of those that no rule admits; the others are the export rules.
 const STRANGERS: u64 = 0;
 
-fn limits(config: &Config) -> Limits {
-    Limits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
+fn limits(config: &Config) -> SlotLimits {
+    SlotLimits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
 }
 
 /// With whom a connection shares a bound. Where there are several export rules, as they are now, the clients of none of them
 /// get all connections.
-fn group(config: &Config, export: Option<u64>) -> Group {
+fn group(config: &Config, export: Option<u64>) -> SlotGroup {
     let all = config.connections_max.max(1);
     match export {
-        None => Group { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
-        Some(id) if config.exports.count() > 1 => Group { id, max: all - all / 4 },
-        Some(id) => Group { id, max: all },
+        None => SlotGroup { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
+        Some(id) if config.exports.count() > 1 => SlotGroup { id, max: all - all / 4 },
+        Some(id) => SlotGroup { id, max: all },
     }
 }

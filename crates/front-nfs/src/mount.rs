@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::MemoryPermit;
 use rpc_nfs3::mount::{self, Export, Mount, MountResult, MountStatus, Mounted, procedure};
 use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
 use rpc_nfs3::{Decoder, WireError};
@@ -66,7 +66,7 @@ pub async fn answer(call: &Call, xid: u32, mut arguments: Decoder) -> Reply {
 async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
     let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
     let mut e = success(xid);
-    let mut room = Room::default();
+    let mut permit = MemoryPermit::default();
     let mounts = &call.shared.mounts;
     match call.procedure {
         procedure::NULL => {}
@@ -86,7 +86,7 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
         procedure::DUMP if call.is_admitted() => {
             let all = mounts.all();
             let bytes = all.iter().map(|mount| mount.host.len() + mount.path.len() + MOUNT_BYTES).sum();
-            room = call.peer.replies.take(bytes).await;
+            permit = call.peer.replies.acquire(bytes).await;
             mount::encode_mounts(&mut e, &all);
         }
         procedure::DUMP => mount::encode_mounts(&mut e, &[]),
@@ -98,7 +98,7 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
         procedure::EXPORT => mount::encode_exports(&mut e, &exports(call)),
         _ => return Ok(plain(xid, ReplyStatus::ProcedureUnavailable)),
     }
-    Ok(Reply { room, ..Reply::new(e.finish()) })
+    Ok(Reply { permit, ..Reply::new(e.finish()) })
 }
 
 /// Of an entry of DUMP, besides its host and path.

@@ -6,37 +6,37 @@ use md5::{Digest, Md5};
 use s3s::crypto::{self, Checksum, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::{S3Error, S3ErrorCode};
 
-use crate::body::Trailer;
-use crate::errors::{self, Result};
-use crate::facts::Headers;
-use crate::partsums::Algorithm;
+use crate::checked_body::Trailer;
+use crate::errors::{self, S3Result};
+use crate::metadata_store::Headers;
+use crate::part_checksums::Algorithm;
 
 /// Computed while the bytes pass.
-pub struct Sums {
+pub struct BodyChecksums {
     md5: Md5,
     expected_md5: Option<String>,
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedChecksum>,
     trailer: Trailer,
 }
 
-struct Expected {
+struct ExpectedChecksum {
     /// Of the header or the line of the trailer.
     name: String,
     /// Base64; `None`: the trailer will say, or nobody if it is only computed.
     value: Option<String>,
     /// Nobody may say it: it is for the object that the part will be in.
     is_own: bool,
-    hasher: Box<dyn Hasher>,
+    hasher: Box<dyn ChecksumHasher>,
 }
 
 /// Of all the bytes, which are what the client said they would be.
-pub struct Summed {
+pub struct ComputedChecksums {
     pub md5: [u8; 16],
     /// Of the algorithms that the client used: headers, to be kept and told.
     pub checksums: Headers,
 }
 
-impl Summed {
+impl ComputedChecksums {
     pub fn headers(&self) -> HeaderMap {
         let pairs = self.checksums.iter().filter_map(|(name, value)| {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
@@ -45,37 +45,37 @@ impl Summed {
     }
 }
 
-impl Sums {
+impl BodyChecksums {
     /// Of a body of which nothing but `Content-MD5` is said: what else is in the headers is of something else.
-    pub fn of_md5_alone(headers: &HeaderMap) -> Result<Sums> {
+    pub fn of_md5_alone(headers: &HeaderMap) -> S3Result<BodyChecksums> {
         let expected_md5 = text(headers, "content-md5")?.map(str::to_owned);
-        Ok(Sums { md5: Md5::new(), expected_md5, expected: Vec::new(), trailer: Trailer::default() })
+        Ok(BodyChecksums { md5: Md5::new(), expected_md5, expected: Vec::new(), trailer: Trailer::default() })
     }
 
     /// What cannot be computed is refused: nobody shall take it for checked.
-    pub fn new(headers: &HeaderMap, trailer: Trailer) -> Result<Sums> {
+    pub fn new(headers: &HeaderMap, trailer: Trailer) -> S3Result<BodyChecksums> {
         let announced = text(headers, "x-amz-trailer")?.unwrap_or_default().to_ascii_lowercase();
         let announced = announced.split(',').map(str::trim);
         let names = headers.keys().map(HeaderName::as_str).chain(announced);
-        let mut expected: Vec<Expected> = Vec::new();
+        let mut expected: Vec<ExpectedChecksum> = Vec::new();
         for name in names.filter(|name| is_checksum(name)) {
             if expected.iter().any(|known| known.name == name) {
                 continue;
             }
             let hasher = hasher(name).ok_or_else(|| errors::header_not_offered(name))?;
             let value = text(headers, name)?.map(str::to_owned);
-            expected.push(Expected { name: name.to_owned(), value, is_own: false, hasher });
+            expected.push(ExpectedChecksum { name: name.to_owned(), value, is_own: false, hasher });
         }
-        Ok(Sums { expected, trailer, ..Sums::of_md5_alone(headers)? })
+        Ok(BodyChecksums { expected, trailer, ..BodyChecksums::of_md5_alone(headers)? })
     }
 
     /// By this algorithm too, whether its sum is sent or not.
-    pub fn with(mut self, algorithm: Option<Algorithm>) -> Sums {
+    pub fn with(mut self, algorithm: Option<Algorithm>) -> BodyChecksums {
         if let Some(name) = algorithm.map(Algorithm::header)
             && !self.expected.iter().any(|known| known.name == name)
             && let Some(hasher) = hasher(name)
         {
-            self.expected.push(Expected { name: name.to_owned(), value: None, is_own: true, hasher });
+            self.expected.push(ExpectedChecksum { name: name.to_owned(), value: None, is_own: true, hasher });
         }
         self
     }
@@ -86,7 +86,7 @@ impl Sums {
     }
 
     /// The body has come to its end.
-    pub fn check(self) -> Result<Summed> {
+    pub fn check(self) -> S3Result<ComputedChecksums> {
         let md5: [u8; 16] = self.md5.finalize().into();
         if let Some(expected) = &self.expected_md5 {
             if expected.len() != 24 {
@@ -97,7 +97,7 @@ impl Sums {
             }
         }
         let mut checksums = Headers::new();
-        for Expected { name, value, is_own, hasher } in self.expected {
+        for ExpectedChecksum { name, value, is_own, hasher } in self.expected {
             let expected = value.or_else(|| self.trailer.get(&name));
             if expected.is_none() && !is_own {
                 return Err(S3Error::with_message(
@@ -117,7 +117,7 @@ impl Sums {
             let message = "the trailer has a checksum that x-amz-trailer did not announce";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
-        Ok(Summed { md5, checksums })
+        Ok(ComputedChecksums { md5, checksums })
     }
 }
 
@@ -128,7 +128,7 @@ pub fn is_checksum(header: &str) -> bool {
 }
 
 /// All that the SDKs know but XXHash, which takes a package of its own and which none of them uses by itself.
-fn hasher(header: &str) -> Option<Box<dyn Hasher>> {
+fn hasher(header: &str) -> Option<Box<dyn ChecksumHasher>> {
     Some(match header.strip_prefix("x-amz-checksum-")? {
         "crc32" => Box::new(Crc32::new()),
         "crc32c" => Box::new(Crc32c::new()),
@@ -141,13 +141,13 @@ fn hasher(header: &str) -> Option<Box<dyn Hasher>> {
     })
 }
 
-trait Hasher: Send {
+trait ChecksumHasher: Send {
     fn update(&mut self, data: &[u8]);
     /// In base64.
     fn finish(self: Box<Self>) -> String;
 }
 
-impl<T: Checksum + Send> Hasher for T {
+impl<T: Checksum + Send> ChecksumHasher for T {
     fn update(&mut self, data: &[u8]) {
         Checksum::update(self, data);
     }
@@ -176,7 +176,7 @@ impl Checksum for Sha512 {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'a str>> {
     let value = headers.get(name).map(|value| value.to_str());
     value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())
 }
@@ -252,7 +252,7 @@ mod tests {
             let check = |value: &str, body: &'static [u8]| {
                 let name: http::HeaderName = name.parse().expect("a name");
                 let headers = HeaderMap::from_iter([(name, value.parse().expect("a value"))]);
-                let mut sums = Sums::new(&headers, Trailer::default()).expect("understood");
+                let mut sums = BodyChecksums::new(&headers, Trailer::default()).expect("understood");
                 sums.update(&Bytes::from_static(body));
                 sums.check()
             };

@@ -15,14 +15,14 @@ pub struct MethodLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StatusLabels {
+pub struct HttpStatusLabels {
     pub status: u16,
 }
 
 pub struct Metrics {
     /// Until the head of the answer.
     pub seconds: Family<MethodLabels, Histogram>,
-    pub failures: Family<StatusLabels, Counter>,
+    pub failures: Family<HttpStatusLabels, Counter>,
     /// Of answers to GET, as promised in their heads.
     pub read_bytes: Counter,
     /// Of these, sent by the kernel from the cached file.

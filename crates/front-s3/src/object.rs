@@ -8,28 +8,28 @@ use s3s::dto::{ETag, ETagCondition, Timestamp};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use vfs::{Node, Vfs, WritePolicy};
 
-use crate::errors::{Result, invalid};
-use crate::facts::{Facts, Headers, Known};
-use crate::verify::hex;
+use crate::errors::{S3Result, invalid};
+use crate::metadata_store::{Headers, MetadataStore, ObjectMetadata};
+use crate::sigv4::hex;
 
 /// 9999-12-31T23:59:59Z: what comes after has no name in HTTP.
 const SECONDS_MAX: i64 = 253_402_300_799;
 
 #[derive(Clone, Debug)]
-pub struct Object {
+pub struct S3Object {
     pub node: Node,
     /// Without quotes.
     pub etag: String,
     pub headers: Headers,
 }
 
-impl Object {
-    pub fn of(node: Node, vfs: &Vfs, facts: &Facts) -> Object {
+impl S3Object {
+    pub fn of(node: Node, vfs: &Vfs, store: &MetadataStore) -> S3Object {
         let by_content = vfs.write_policy(node.junction) == WritePolicy::Back;
-        let Known { etag, headers } = facts
+        let ObjectMetadata { etag, headers } = store
             .get(&node, by_content)
-            .unwrap_or_else(|| Known { etag: opaque_etag(&node), headers: Vec::new() });
-        Object { node, etag, headers }
+            .unwrap_or_else(|| ObjectMetadata { etag: opaque_etag(&node), headers: Vec::new() });
+        S3Object { node, etag, headers }
     }
 
     pub fn etag(&self) -> ETag {
@@ -69,7 +69,7 @@ pub struct Conditions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionOutcome {
     Proceed,
     NotModified,
     Failed,
@@ -77,7 +77,7 @@ pub enum Verdict {
 
 impl Conditions {
     /// Of a request that writes or removes: on what has the key's name now.
-    pub fn of_headers(headers: &HeaderMap) -> Result<Conditions> {
+    pub fn of_headers(headers: &HeaderMap) -> S3Result<Conditions> {
         let condition = |name: HeaderName| {
             let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
             parsed.transpose().map_err(|_| invalid("a condition is no ETag"))
@@ -115,7 +115,7 @@ impl Conditions {
     }
 
     /// RFC 9110, 13.2.2: ETags before times, and of each what would fail before what would save the bytes.
-    pub fn judge(&self, object: &Object) -> Verdict {
+    pub fn judge(&self, object: &S3Object) -> ConditionOutcome {
         let is = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,
             ETagCondition::ETag(wanted) => wanted.value() == object.etag,
@@ -123,17 +123,17 @@ impl Conditions {
         let modified = &object.last_modified();
         let has_size = self.if_size.is_none_or(|size| u64::try_from(size) == Ok(object.node.attr.size));
         if !has_size || self.if_modified_at.as_ref().is_some_and(|time| time != modified) {
-            return Verdict::Failed;
+            return ConditionOutcome::Failed;
         }
         match (&self.if_match, &self.if_unmodified_since) {
-            (Some(condition), _) if !is(condition) => return Verdict::Failed,
-            (None, Some(since)) if modified > since => return Verdict::Failed,
+            (Some(condition), _) if !is(condition) => return ConditionOutcome::Failed,
+            (None, Some(since)) if modified > since => return ConditionOutcome::Failed,
             _ => {}
         }
         match (&self.if_none_match, &self.if_modified_since) {
-            (Some(condition), _) if is(condition) => Verdict::NotModified,
-            (None, Some(since)) if modified <= since => Verdict::NotModified,
-            _ => Verdict::Proceed,
+            (Some(condition), _) if is(condition) => ConditionOutcome::NotModified,
+            (None, Some(since)) if modified <= since => ConditionOutcome::NotModified,
+            _ => ConditionOutcome::Proceed,
         }
     }
 }

@@ -45,7 +45,7 @@ impl CopyRangeFault {
 }
 
 /// Of a copy both ends must be said, and be in the object: a part that is shorter than asked would make another object.
-pub fn of_copy(header: &str, size: u64) -> Result<Range<u64>, CopyRangeFault> {
+pub fn for_copy(header: &str, size: u64) -> Result<Range<u64>, CopyRangeFault> {
     match parse(header) {
         Some(dto::Range::Int { first, last: Some(last) }) if last < size => Ok(first..last + 1),
         Some(dto::Range::Int { last: Some(_), .. }) => Err(CopyRangeFault::BeyondTheEnd),
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn a_copy_says_both_ends_and_they_are_in_the_object() {
-        assert_eq!(of_copy("bytes=0-9", 10), Ok(0..10));
-        assert_eq!(of_copy("bytes=3-3", 10), Ok(3..4));
+        assert_eq!(for_copy("bytes=0-9", 10), Ok(0..10));
+        assert_eq!(for_copy("bytes=3-3", 10), Ok(3..4));
         for text in ["bytes=0-10", "bytes=10-10", "bytes=0-18446744073709551615"] {
-            assert_eq!(of_copy(text, 10), Err(CopyRangeFault::BeyondTheEnd), "{text}");
+            assert_eq!(for_copy(text, 10), Err(CopyRangeFault::BeyondTheEnd), "{text}");
         }
         for text in ["bytes=-3", "bytes=2-", "bytes=4-2", "0-3", "bytes=a-b"] {
-            assert_eq!(of_copy(text, 10), Err(CopyRangeFault::Form), "{text}");
+            assert_eq!(for_copy(text, 10), Err(CopyRangeFault::Form), "{text}");
         }
     }
 }

@@ -11,16 +11,16 @@ use crate::{READ_MAX, WRITE_MAX};
 
 pub async fn fsstat(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
-    let room = call.shared.vfs.statfs(id).await?;
+    let space = call.shared.vfs.statfs(id).await?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = FsstatOk {
         attr: Some(fattr3(&node.attr)),
-        bytes_total: room.bytes_total,
-        bytes_free: room.bytes_free,
-        bytes_available: room.bytes_available,
-        files_total: room.files_total,
-        files_free: room.files_free,
-        files_available: room.files_free,
+        bytes_total: space.bytes_total,
+        bytes_free: space.bytes_free,
+        bytes_available: space.bytes_available,
+        files_total: space.files_total,
+        files_free: space.files_free,
+        files_available: space.files_free,
         invariant_seconds: 0,
     };
     fs::encode_fsstat(e, &Ok(ok));

@@ -30,7 +30,7 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> D
     // An entry takes at least this much, so no more can fit.
     let entry_min = if plus { 160 } else { 28 };
     let items_max = (result_max / entry_min).clamp(3, ITEMS_MAX);
-    let mut room = call.peer.replies.take(COPIES * result_max).await;
+    let mut permit = call.peer.replies.acquire(COPIES * result_max).await;
     let mut listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, items_max).await?;
     if listing.dir.junction == JunctionId::VIRTUAL {
         // Few, and all of them: what is left out must not be a page without a name.
@@ -58,8 +58,8 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> D
         return Err(Failure::Status(Status::TOOSMALL));
     }
     readdir::encode_end(e, listing.eof && fitted == listing.items.len());
-    room.keep(e.len());
-    Ok(Payload { room, ..Payload::default() })
+    permit.shrink_to(e.len());
+    Ok(Payload { permit, ..Payload::default() })
 }
 
 fn is_dot(name: &[u8]) -> bool {

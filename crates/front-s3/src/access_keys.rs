@@ -34,21 +34,21 @@ impl fmt::Debug for Secret {
 
 /// Names of buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Buckets {
+pub enum BucketSet {
     All,
     These(Vec<String>),
 }
 
-impl Buckets {
+impl BucketSet {
     /// `*` among the names is all.
-    pub fn of(names: Vec<String>) -> Buckets {
-        if names.iter().any(|name| name == "*") { Buckets::All } else { Buckets::These(names) }
+    pub fn of(names: Vec<String>) -> BucketSet {
+        if names.iter().any(|name| name == "*") { BucketSet::All } else { BucketSet::These(names) }
     }
 
     pub fn contains(&self, bucket: &str) -> bool {
         match self {
-            Buckets::All => true,
-            Buckets::These(names) => names.iter().any(|name| name == bucket),
+            BucketSet::All => true,
+            BucketSet::These(names) => names.iter().any(|name| name == bucket),
         }
     }
 }
@@ -64,9 +64,9 @@ pub enum Right {
 pub struct AccessKey {
     pub id: String,
     pub secret: Secret,
-    pub read: Buckets,
+    pub read: BucketSet,
     /// Writing does not include reading: a key may be made for uploads alone.
-    pub write: Buckets,
+    pub write: BucketSet,
     /// As whom it acts in the tree: the mode bits count for it, and what it makes is its.
     pub caller: Caller,
 }
@@ -87,16 +87,16 @@ impl AccessKey {
 
 /// All keys, by their ids. Clones are the same keys: what replaces them counts for all, from the next request on.
 #[derive(Clone, Debug, Default)]
-pub struct Keys(Arc<ArcSwap<HashMap<String, Arc<AccessKey>>>>);
+pub struct AccessKeys(Arc<ArcSwap<HashMap<String, Arc<AccessKey>>>>);
 
-impl Keys {
-    pub fn new(keys: Vec<AccessKey>) -> Keys {
+impl AccessKeys {
+    pub fn new(keys: Vec<AccessKey>) -> AccessKeys {
         let keys = keys.into_iter().map(|key| (key.id.clone(), Arc::new(key)));
-        Keys(Arc::new(ArcSwap::from_pointee(keys.collect())))
+        AccessKeys(Arc::new(ArcSwap::from_pointee(keys.collect())))
     }
 
     /// By those of `other`. False: they are the same.
-    pub fn replace(&self, other: &Keys) -> bool {
+    pub fn replace(&self, other: &AccessKeys) -> bool {
         let (new, old) = (other.0.load_full(), self.0.load_full());
         self.0.store(new.clone());
         new != old
@@ -120,15 +120,15 @@ mod tests {
         let key = |id: &str, secret: &str| AccessKey {
             id: id.to_owned(),
             secret: Secret::new(secret.to_owned()),
-            read: Buckets::All,
-            write: Buckets::All,
+            read: BucketSet::All,
+            write: BucketSet::All,
             caller: Caller::root(),
         };
-        let keys = Keys::new(vec![key("A", "one")]);
+        let keys = AccessKeys::new(vec![key("A", "one")]);
         let served = keys.clone();
-        assert!(!keys.replace(&Keys::new(vec![key("A", "one")])), "the same");
-        assert!(keys.replace(&Keys::new(vec![key("A", "two")])), "another secret");
-        assert!(keys.replace(&Keys::new(vec![key("B", "two")])));
+        assert!(!keys.replace(&AccessKeys::new(vec![key("A", "one")])), "the same");
+        assert!(keys.replace(&AccessKeys::new(vec![key("A", "two")])), "another secret");
+        assert!(keys.replace(&AccessKeys::new(vec![key("B", "two")])));
         assert!(served.get("A").is_none() && served.get("B").is_some());
     }
 
@@ -137,12 +137,12 @@ mod tests {
         let key = AccessKey {
             id: "id".into(),
             secret: Secret::new("do not show".into()),
-            read: Buckets::of(vec!["*".into()]),
-            write: Buckets::of(vec!["scratch".into()]),
+            read: BucketSet::of(vec!["*".into()]),
+            write: BucketSet::of(vec!["scratch".into()]),
             caller: Caller::root(),
         };
         assert!(key.may(Right::Read, "show") && !key.may(Right::Write, "show"));
         assert!(key.may(Right::Write, "scratch") && key.sees("show"));
-        assert!(!format!("{:?}", Keys::new(vec![key])).contains("do not show"));
+        assert!(!format!("{:?}", AccessKeys::new(vec![key])).contains("do not show"));
     }
 }

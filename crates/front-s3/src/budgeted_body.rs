@@ -4,24 +4,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::MemoryPermit;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::peer::held;
+use crate::peer::with_permit;
 
-pub struct Listed<B> {
+pub struct BudgetedBody<B> {
     inner: B,
     /// Goes with the first piece, which is the whole of what is made.
-    room: Option<Room>,
+    permit: Option<MemoryPermit>,
 }
 
-impl<B> Listed<B> {
-    pub fn new(inner: B, room: Room) -> Listed<B> {
-        Listed { inner, room: Some(room) }
+impl<B> BudgetedBody<B> {
+    pub fn new(inner: B, permit: MemoryPermit) -> BudgetedBody<B> {
+        BudgetedBody { inner, permit: Some(permit) }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Listed<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for BudgetedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -32,8 +32,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Listed<B> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
         Poll::Ready(frame.map(|frame| {
             frame.map(|frame| {
-                frame.map_data(|data| match self.room.take() {
-                    Some(room) => held(data, room),
+                frame.map_data(|data| match self.permit.take() {
+                    Some(permit) => with_permit(data, permit),
                     None => data,
                 })
             })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::Share;
+use crate::ClientBudget;
 
 /// Who is slower than this for long does not work but hold on to what others need.
 const RATE_LEAST: u64 = 4 << 10;
@@ -21,23 +21,23 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// How much came or was taken, and how long we waited for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct PeerPace {
     pub waited: Duration,
     /// Since the last byte.
     pub idle: Duration,
     pub bytes: u64,
 }
 
-impl Pace {
+impl PeerPace {
     /// `stall`: so long nothing need happen. `pressed`: others wait for what is held meanwhile.
-    pub fn is_late(&self, stall: Duration, pressed: bool) -> bool {
+    pub fn is_too_slow(&self, stall: Duration, contended: bool) -> bool {
         let at = |rate: u64| Duration::from_millis(self.bytes.saturating_mul(1000) / rate);
         self.idle >= stall
             || self.waited > stall + at(RATE_LEAST)
-            || pressed && self.waited > GRACE + at(RATE_PRESSED)
+            || contended && self.waited > GRACE + at(RATE_PRESSED)
     }
 
-    pub fn took(&mut self, bytes: u64) {
+    pub fn progressed(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.idle = Duration::ZERO;
     }
@@ -45,22 +45,22 @@ impl Pace {
 
 /// How long to wait for the other end.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct StallPolicy<'a> {
     pub stall: Duration,
     /// Of a budget in which room is held meanwhile.
-    pub share: Option<&'a Share>,
+    pub share: Option<&'a ClientBudget>,
 }
 
-impl Patience<'_> {
+impl StallPolicy<'_> {
     /// `work` to its end; `None`: the other end is too slow. What is there at once costs no look at the clock.
-    pub async fn wait<T>(&self, pace: &mut Pace, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn wait<T>(&self, pace: &mut PeerPace, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             return Some(done);
         }
         let tick = TICK.min(self.stall);
         loop {
-            if pace.is_late(self.stall, self.share.is_some_and(Share::is_pressed)) {
+            if pace.is_too_slow(self.stall, self.share.is_some_and(ClientBudget::is_contended)) {
                 return None;
             }
             let begun = Instant::now();
@@ -79,8 +79,8 @@ impl Patience<'_> {
 }
 
 /// The same for who is polled: asked each time that the other end has done nothing yet.
-pub struct Waiting {
-    pace: Pace,
+pub struct StallTimer {
+    pace: PeerPace,
     stall: Duration,
     tick: Pin<Box<Sleep>>,
     /// When the wait began that goes on.
@@ -89,14 +89,14 @@ pub struct Waiting {
     counted: Duration,
 }
 
-impl Waiting {
-    pub fn new(stall: Duration) -> Waiting {
+impl StallTimer {
+    pub fn new(stall: Duration) -> StallTimer {
         let tick = Box::pin(sleep(TICK.min(stall)));
-        Waiting { pace: Pace::default(), stall, tick, since: None, counted: Duration::ZERO }
+        StallTimer { pace: PeerPace::default(), stall, tick, since: None, counted: Duration::ZERO }
     }
 
     /// Ready: the other end is too slow.
-    pub fn poll_late(&mut self, cx: &mut Context<'_>, is_pressed: bool) -> Poll<()> {
+    pub fn poll_too_slow(&mut self, cx: &mut Context<'_>, is_contended: bool) -> Poll<()> {
         let since = match self.since {
             Some(since) => since,
             None => {
@@ -108,7 +108,7 @@ impl Waiting {
         };
         while self.tick.as_mut().poll(cx).is_ready() {
             self.count(since);
-            if self.pace.is_late(self.stall, is_pressed) {
+            if self.pace.is_too_slow(self.stall, is_contended) {
                 return Poll::Ready(());
             }
             let next = Instant::now() + TICK.min(self.stall);
@@ -124,16 +124,16 @@ impl Waiting {
     }
 
     /// It has done something.
-    pub fn took(&mut self, bytes: u64) {
+    pub fn progressed(&mut self, bytes: u64) {
         if let Some(since) = self.since.take() {
             self.count(since);
         }
-        self.pace.took(bytes);
+        self.pace.progressed(bytes);
     }
 
     /// Nothing is waited for any more: what follows is judged anew.
-    pub fn over(&mut self) {
-        (self.pace, self.since) = (Pace::default(), None);
+    pub fn restart(&mut self) {
+        (self.pace, self.since) = (PeerPace::default(), None);
     }
 }
 
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn who_is_late_depends_on_bytes_time_and_whether_others_wait() {
         let stall = Duration::from_secs(30);
-        let late = |waited: u64, idle: u64, bytes: u64, pressed: bool| {
+        let late = |waited: u64, idle: u64, bytes: u64, contended: bool| {
             let (waited, idle) = (Duration::from_secs(waited), Duration::from_secs(idle));
-            Pace { waited, idle, bytes }.is_late(stall, pressed)
+            PeerPace { waited, idle, bytes }.is_too_slow(stall, contended)
         };
         assert!(!late(29, 29, 0, false), "one may hesitate");
         assert!(late(30, 30, 0, false), "and not for ever");
@@ -158,27 +158,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_with_the_work_or_with_patience() {
-        let patience = Patience { stall: Duration::from_secs(3), share: None };
-        assert_eq!(patience.wait(&mut Pace::default(), async { 7 }).await, Some(7));
-        let mut pace = Pace::default();
+        let patience = StallPolicy { stall: Duration::from_secs(3), share: None };
+        assert_eq!(patience.wait(&mut PeerPace::default(), async { 7 }).await, Some(7));
+        let mut pace = PeerPace::default();
         let slow = tokio::time::sleep(Duration::from_secs(2));
         assert_eq!(patience.wait(&mut pace, slow).await, Some(()));
         assert_eq!((pace.waited.as_secs(), pace.idle), (2, Duration::ZERO));
-        assert_eq!(patience.wait(&mut Pace::default(), std::future::pending::<()>()).await, None);
+        assert_eq!(patience.wait(&mut PeerPace::default(), std::future::pending::<()>()).await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_drips_is_late_and_who_goes_on_is_not() {
-        for (bytes, is_late) in [(100, true), (64 << 10, false)] {
-            let mut waiting = Waiting::new(Duration::from_secs(3));
+        for (bytes, is_too_slow) in [(100, true), (64 << 10, false)] {
+            let mut waiting = StallTimer::new(Duration::from_secs(3));
             let mut late = false;
             for _ in 0..20 {
                 let second = Instant::now() + Duration::from_secs(1);
-                let wait = poll_fn(|cx| waiting.poll_late(cx, false));
+                let wait = poll_fn(|cx| waiting.poll_too_slow(cx, false));
                 late |= tokio::time::timeout_at(second, wait).await.is_ok();
-                waiting.took(bytes);
+                waiting.progressed(bytes);
             }
-            assert_eq!(late, is_late, "{bytes} bytes a second");
+            assert_eq!(late, is_too_slow, "{bytes} bytes a second");
         }
     }
 }

@@ -68,15 +68,15 @@ impl fmt::Debug for AmzDate {
 
 /// `20130524/us-east-1/s3/aws4_request`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub struct CredentialScope {
     pub date: String,
     pub region: String,
     pub service: String,
 }
 
-impl Scope {
+impl CredentialScope {
     /// A credential is the key's id, which may have slashes, and the scope.
-    pub fn of_credential(credential: &str) -> Option<(String, Scope)> {
+    pub fn of_credential(credential: &str) -> Option<(String, CredentialScope)> {
         let mut parts = credential.rsplitn(5, '/');
         if parts.next()? != "aws4_request" {
             return None;
@@ -85,11 +85,11 @@ impl Scope {
         let region = parts.next()?.to_owned();
         let date = parts.next()?.to_owned();
         let id = parts.next()?.to_owned();
-        Some((id, Scope { date, region, service }))
+        Some((id, CredentialScope { date, region, service }))
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for CredentialScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/aws4_request", self.date, self.region, self.service)
     }

@@ -14,9 +14,9 @@ pub fn http_date(time: &Timestamp) -> Option<HeaderValue> {
 
 /// The time of an answer, written once a second for all of them.
 #[derive(Default)]
-pub struct Dates(Mutex<Option<(u64, HeaderValue)>>);
+pub struct DateCache(Mutex<Option<(u64, HeaderValue)>>);
 
-impl Dates {
+impl DateCache {
     pub fn now(&self) -> Option<HeaderValue> {
         self.at(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn each_second_has_its_date() {
-        let dates = Dates::default();
+        let dates = DateCache::default();
         for (second, date) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),

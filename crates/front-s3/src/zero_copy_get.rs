@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use fair::{Offence, Patience, Room};
+use fair::{MemoryPermit, Offence, StallPolicy};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HOST, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use send::Corked;
@@ -20,16 +20,18 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use vfs::{Lend, Piece};
 
-use crate::Shared;
-use crate::body::Trailer;
-use crate::date::http_date;
-use crate::gate;
-use crate::keys::Right;
+use crate::S3State;
+use crate::access_keys::Right;
+use crate::checked_body::Trailer;
+use crate::http_date::http_date;
 use crate::metrics::MethodLabels;
-use crate::object::Object;
-use crate::ops::{Asker, Reading, Work, content_range, headers_of, range_of, size_of};
-use crate::peer::Peer;
-use crate::verify::{Head, Payload, decode, is_auth_parameter};
+use crate::object::S3Object;
+use crate::ops::{
+    ObjectReader, RequestContext, Requester, content_range, headers_of, object_size, resolve_range,
+};
+use crate::peer::S3Peer;
+use crate::request_gate;
+use crate::sigv4::{PayloadSigning, RequestHead, decode, is_auth_parameter};
 
 /// A larger head is hyper's to judge.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -69,8 +71,8 @@ const UNDERSTOOD: [&str; 16] = [
 /// Serves as many requests as it can; what is left is for hyper, with the bytes that were read already. `None`: the
 /// connection is over.
 pub async fn serve(
-    shared: &Arc<Shared>,
-    peer: &Arc<Peer>,
+    shared: &Arc<S3State>,
+    peer: &Arc<S3Peer>,
     stream: TcpStream,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<(BytesMut, TcpStream)> {
@@ -84,13 +86,13 @@ pub async fn serve(
             _ = stop.wait_for(|stop| *stop) => return None,
         };
         let Some(length) = length else { return Some((buffer, stream)) };
-        peer.slot.is_active();
+        peer.slot.touch();
         wait = shared.config.head_timeout;
         let begun = Instant::now();
-        let Some(asked) = Asked::parse(&buffer[..length], shared.config.domain.as_deref()) else {
+        let Some(asked) = GetRequest::parse(&buffer[..length], shared.config.domain.as_deref()) else {
             return Some((buffer, stream));
         };
-        let Some(answer) = answer(shared, peer, &asked).await else { return Some((buffer, stream)) };
+        let Some(answer) = prepare(shared, peer, &asked).await else { return Some((buffer, stream)) };
         buffer.advance(length);
         let method = if asked.method == Method::HEAD { "HEAD" } else { "GET" };
         shared.metrics.seconds.get_or_create(&MethodLabels { method }).observe(begun.elapsed().as_secs_f64());
@@ -102,7 +104,7 @@ pub async fn serve(
 
 /// The length of the head that begins the buffer; `Some(None)`: it is too long for here.
 async fn read_head(
-    peer: &Peer,
+    peer: &S3Peer,
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
     wait: Duration,
@@ -128,7 +130,7 @@ async fn read_head(
         Ok(read) => read,
         Err(_) => {
             if !buffer.is_empty() {
-                peer.offends(Offence::Unfinished);
+                peer.record_offence(Offence::Unfinished);
             }
             None
         }
@@ -136,7 +138,7 @@ async fn read_head(
 }
 
 /// A request for the bytes of an object.
-struct Asked {
+struct GetRequest {
     method: Method,
     path: String,
     query: String,
@@ -145,9 +147,9 @@ struct Asked {
     key: String,
 }
 
-impl Asked {
+impl GetRequest {
     /// `None`: something else, or not understood.
-    fn parse(bytes: &[u8], domain: Option<&str>) -> Option<Asked> {
+    fn parse(bytes: &[u8], domain: Option<&str>) -> Option<GetRequest> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         // Bare line feeds may end it earlier: what comes behind is another request's, or a body.
@@ -192,7 +194,7 @@ impl Asked {
         let decoded = String::from_utf8(decode(&place)).ok()?;
         let (bucket, key) = decoded.strip_prefix('/')?.split_once('/')?;
         let is_object = !key.is_empty() && !key.ends_with('/') && crate::is_bucket_name(bucket);
-        is_object.then(|| Asked {
+        is_object.then(|| GetRequest {
             method,
             path: path.to_owned(),
             query: query.to_owned(),
@@ -203,58 +205,63 @@ impl Asked {
     }
 }
 
-struct Answer {
+struct GetResponse {
     head: Bytes,
     /// The first bytes of the range: with them it is known that the head says the truth.
     first: Vec<Piece>,
     /// Of what of it is in our memory.
-    room: Room,
-    reading: Reading,
+    permit: MemoryPermit,
+    reader: ObjectReader,
     range: Range<u64>,
 }
 
 /// `None`: nothing was found that can be answered here.
-async fn answer(shared: &Arc<Shared>, peer: &Arc<Peer>, asked: &Asked) -> Option<Answer> {
-    let head =
-        Head { method: &asked.method, path: &asked.path, query: &asked.query, headers: &asked.headers };
-    let verified = gate::look(shared, &head).ok()?;
+async fn prepare(shared: &Arc<S3State>, peer: &Arc<S3Peer>, asked: &GetRequest) -> Option<GetResponse> {
+    let head = RequestHead {
+        method: &asked.method,
+        path: &asked.path,
+        query: &asked.query,
+        headers: &asked.headers,
+    };
+    let verified = request_gate::verify_head(shared, &head).ok()?;
     let fits = match verified.payload {
-        Payload::Unsigned => true,
+        PayloadSigning::Unsigned => true,
         // There is no body.
-        Payload::Sha256(hash) => crate::verify::hex(&hash) == crate::verify::EMPTY_SHA256,
+        PayloadSigning::Sha256(hash) => crate::sigv4::hex(&hash) == crate::sigv4::EMPTY_SHA256,
         _ => false,
     };
     if !fits {
         return None;
     }
-    let asker = Asker { key: verified.key, trailer: Trailer::default(), peer: peer.clone(), _room: None };
-    let work = Work { shared: shared.clone(), asker };
-    let bucket = work.bucket(&asked.bucket, Right::Read).await.ok()?;
-    let object = work.object(&bucket, &asked.key).await.ok()?;
-    let size = size_of(&object);
+    let requester =
+        Requester { key: verified.key, trailer: Trailer::default(), peer: peer.clone(), _permit: None };
+    let context = RequestContext { shared: shared.clone(), requester };
+    let bucket = context.bucket(&asked.bucket, Right::Read).await.ok()?;
+    let object = context.object(&bucket, &asked.key).await.ok()?;
+    let size = object_size(&object);
     let range = match asked.headers.get(RANGE) {
         Some(range) => Some(crate::range::parse(range.to_str().ok()?)?),
         None => None,
     };
-    let range = range_of(range.as_ref(), size).ok()?;
+    let range = resolve_range(range.as_ref(), size).ok()?;
     let with_checksums = asked.headers.contains_key("x-amz-checksum-mode") && range.is_none();
     let head = head_of(shared, &object, range.as_ref(), with_checksums)?;
     let range = if asked.method == Method::HEAD { 0..0 } else { range.unwrap_or(0..size) };
-    let mut reading = work.reading(object.node);
-    let part = part_of(&range, PART);
-    let mut room = peer.replies.take(part as usize).await;
-    let first = reading.read(range.start, part, LEND).await.ok()?;
-    room.keep(in_memory(&first));
-    Some(Answer { head, first, room, reading, range })
+    let mut reader = context.reader(object.node);
+    let part = next_chunk(&range, PART);
+    let mut permit = peer.replies.acquire(part as usize).await;
+    let first = reader.read(range.start, part, LEND).await.ok()?;
+    permit.shrink_to(in_memory(&first));
+    Some(GetResponse { head, first, permit, reader, range })
 }
 
 fn head_of(
-    shared: &Shared,
-    object: &Object,
+    shared: &S3State,
+    object: &S3Object,
     range: Option<&Range<u64>>,
     with_checksums: bool,
 ) -> Option<Bytes> {
-    let size = size_of(object);
+    let size = object_size(object);
     let mut headers = headers_of(object, &[], with_checksums);
     let value = |text: String| HeaderValue::try_from(text).ok();
     let length = range.map_or(size, |range| range.end - range.start);
@@ -263,7 +270,7 @@ fn head_of(
     headers.insert(LAST_MODIFIED, http_date(&object.last_modified())?);
     headers.insert(DATE, shared.dates.now()?);
     headers.insert("accept-ranges", HeaderValue::from_static("bytes"));
-    headers.insert("x-amz-request-id", value(shared.unique.next())?);
+    headers.insert("x-amz-request-id", value(shared.ids.next())?);
     let status = match range {
         Some(range) => {
             headers.insert(CONTENT_RANGE, value(content_range(range, size))?);
@@ -285,8 +292,13 @@ fn head_of(
     Some(head.freeze())
 }
 
-async fn send(shared: &Shared, peer: &Peer, stream: &TcpStream, answer: Answer) -> std::io::Result<()> {
-    let Answer { head, first, mut room, mut reading, range } = answer;
+async fn send(
+    shared: &S3State,
+    peer: &S3Peer,
+    stream: &TcpStream,
+    answer: GetResponse,
+) -> std::io::Result<()> {
+    let GetResponse { head, first, mut permit, mut reader, range } = answer;
     let stall = shared.config.stall_timeout;
     shared.metrics.read_bytes.inc_by(range.end - range.start);
     let _corked = (range.end - range.start > PART).then(|| Corked::new(stream));
@@ -299,28 +311,28 @@ async fn send(shared: &Shared, peer: &Peer, stream: &TcpStream, answer: Answer) 
         shared.metrics.lent_bytes.inc_by(lent);
         left.start += length;
         pieces.append(&mut read);
-        let patience = Patience { stall, share: (lent < length).then_some(&peer.replies) };
+        let patience = StallPolicy { stall, share: (lent < length).then_some(&peer.replies) };
         let sent = send::write_all(stream, std::mem::take(&mut pieces), patience).await;
         if let Err(e) = &sent
             && e.kind() == std::io::ErrorKind::TimedOut
         {
-            peer.offends(Offence::SlowReader);
+            peer.record_offence(Offence::SlowReader);
         }
         sent?;
-        peer.slot.is_active();
-        drop(std::mem::take(&mut room)); // before room for the next part: nobody waits for it who holds any
+        peer.slot.touch();
+        drop(std::mem::take(&mut permit)); // before room for the next part: nobody waits for it who holds any
         if left.is_empty() {
             return Ok(());
         }
         let part = if lent == length { PART_LENT } else { PART };
-        let part = part_of(&left, part);
-        room = peer.replies.take(part as usize).await;
-        read = reading.read(left.start, part, LEND).await.map_err(|e| {
+        let part = next_chunk(&left, part);
+        permit = peer.replies.acquire(part as usize).await;
+        read = reader.read(left.start, part, LEND).await.map_err(|e| {
             shared.metrics.aborted.inc();
             tracing::debug!("an answer is cut short: {e}");
             std::io::Error::other("the object could not be read on")
         })?;
-        room.keep(in_memory(&read));
+        permit.shrink_to(in_memory(&read));
     }
 }
 
@@ -332,6 +344,6 @@ fn in_memory(pieces: &[Piece]) -> usize {
 }
 
 /// No more than `part` bytes of what is left.
-fn part_of(left: &Range<u64>, part: u64) -> u32 {
+fn next_chunk(left: &Range<u64>, part: u64) -> u32 {
     u32::try_from((left.end - left.start).min(part)).unwrap_or(u32::MAX)
 }

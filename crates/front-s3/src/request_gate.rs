@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::MemoryPermit;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HOST,
     RANGE, TRANSFER_ENCODING,
@@ -17,21 +17,24 @@ use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode};
 use tracing::debug;
 
-use crate::body::{BodyError, CheckedBody, Trailer};
-use crate::checksums::{self, Sums};
-use crate::errors::{self, Result, not_offered};
-use crate::explained::explain;
-use crate::intake::Intake;
-use crate::keys::{AccessKey, Right};
-use crate::listed::Listed;
-use crate::metrics::{MethodLabels, StatusLabels};
-use crate::ops::Asker;
-use crate::peer::{FRONT, Peer};
-use crate::rest;
-use crate::route::{self, Judged, Level, Unset};
-use crate::verify::{Expected, Head, Payload, Query, Refusal, Verified, decode, is_auth_parameter, verify};
-use crate::{Config, Shared};
-use crate::{range, tree, vhost};
+use crate::access_keys::{AccessKey, Right};
+use crate::body_drain;
+use crate::body_intake::BodyIntake;
+use crate::budgeted_body::BudgetedBody;
+use crate::checked_body::{BodyError, CheckedBody, Trailer};
+use crate::checksums::{self, BodyChecksums};
+use crate::errors::{self, S3Result, not_offered};
+use crate::metrics::{HttpStatusLabels, MethodLabels};
+use crate::ops::Requester;
+use crate::peer::{FRONT, S3Peer};
+use crate::response_xml::finish_xml;
+use crate::route::{self, MissingSetting, ResourceLevel, RouteVerdict};
+use crate::sigv4::{
+    ExpectedScope, PayloadSigning, Query, RequestHead, SignatureError, VerifiedRequest, decode,
+    is_auth_parameter, verify,
+};
+use crate::{Config, S3State};
+use crate::{range, resolve, vhost};
 
 /// Of a request whose body is XML: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
@@ -42,7 +45,7 @@ const LISTING_BYTES: usize = 512 << 10;
 const GATHERED_BYTES: u64 = 1 << 20;
 
 /// Belong to the signature or the transport, and are nobody's business behind the gate.
-const TAKEN_AWAY: [&str; 6] = [
+const STRIPPED_HEADERS: [&str; 6] = [
     "authorization",
     "x-amz-date",
     "x-amz-content-sha256",
@@ -52,28 +55,28 @@ const TAKEN_AWAY: [&str; 6] = [
 ];
 
 /// Answers any request.
-pub async fn answer<B>(
-    shared: &Arc<Shared>,
-    peer: &Arc<Peer>,
+pub async fn handle<B>(
+    shared: &Arc<S3State>,
+    peer: &Arc<S3Peer>,
     protocol: &S3Service,
     request: Request<B>,
 ) -> Response<Body>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
-    peer.slot.is_active();
+    peer.slot.touch();
     let begun = Instant::now();
     // An answer that is made as a whole takes room before it is.
-    let path = addressed(&shared.config, request.headers(), request.uri());
-    let room = match is_listing(&request, &path) {
-        true => peer.replies.take(LISTING_BYTES).await,
-        false => Room::default(),
+    let path = path_with_bucket(&shared.config, request.headers(), request.uri());
+    let permit = match is_listing(&request, &path) {
+        true => peer.replies.acquire(LISTING_BYTES).await,
+        false => MemoryPermit::default(),
     };
     let method = method_label(request.method());
-    let waits = request.headers().contains_key(EXPECT);
+    let expects_continue = request.headers().contains_key(EXPECT);
     let has_no_body = request.body().is_end_stream();
     let (parts, body) = request.into_parts();
-    let (body, rest) = rest::lend(body, waits);
+    let (body, rest) = body_drain::loan(body, expects_continue);
     let admitted = admit(shared, peer, Request::from_parts(parts, body), &path).await;
     let answered = match admitted {
         Ok(request) => protocol.call(request).await.map_err(|e| {
@@ -82,36 +85,36 @@ where
         }),
         Err(refused) => Err(refused),
     };
-    let mut response = answered.unwrap_or_else(|error| refusal(shared, error));
+    let mut response = answered.unwrap_or_else(|error| error_response(shared, error));
     // The protocol crate answers a HEAD of a range with 200, and S3 as a GET of it.
     if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
-    let id = HeaderValue::try_from(shared.unique.next()).expect("hexadecimal digits");
-    response = explain(response, &id, method == "HEAD");
+    let id = HeaderValue::try_from(shared.ids.next()).expect("hexadecimal digits");
+    response = finish_xml(response, &id, method == "HEAD");
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
-    let is_taken_in = rest.take_in().await;
+    let is_drained = rest.drain().await;
     // With no body there is nothing to go on with, and the answer comes at once. On a connection that has answered so, some
     // botocores take its status for that of the next answer too, and wait for its end until the connection is closed.
-    let is_early = waits && has_no_body;
-    if is_early || !is_taken_in || peer.is_cut() {
+    let is_early = expects_continue && has_no_body;
+    if is_early || !is_drained || peer.is_cut() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    match room.is_empty() {
+    match permit.is_empty() {
         true => response,
-        false => response.map(|body| Body::http_body_unsync(Listed::new(body, room))),
+        false => response.map(|body| Body::http_body_unsync(BudgetedBody::new(body, permit))),
     }
 }
 
 /// Of what is not an object: names of buckets, keys, uploads or parts.
 fn is_listing<B>(request: &Request<B>, path: &str) -> bool {
     let is_of_parts = || Query::parse(request.uri().query().unwrap_or_default()).has("uploadId");
-    *request.method() == Method::GET && (Level::of(path) != Level::Object || is_of_parts())
+    *request.method() == Method::GET && (ResourceLevel::of(path) != ResourceLevel::Object || is_of_parts())
 }
 
 /// The path, with the bucket also where the host names it.
-fn addressed(config: &Config, headers: &HeaderMap, uri: &Uri) -> String {
+fn path_with_bucket(config: &Config, headers: &HeaderMap, uri: &Uri) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     match vhost::bucket_of(host, config.domain.as_deref()) {
         Some(bucket) => vhost::with_bucket(&bucket, uri.path()),
@@ -119,7 +122,7 @@ fn addressed(config: &Config, headers: &HeaderMap, uri: &Uri) -> String {
     }
 }
 
-fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
+fn error_response(shared: &S3State, error: S3Error) -> Response<Body> {
     let mut response = error.to_http_response().unwrap_or_else(|_| {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -132,12 +135,12 @@ fn refusal(shared: &Shared, error: S3Error) -> Response<Body> {
     response
 }
 
-fn count(shared: &Shared, method: &'static str, response: &Response<Body>, time: Duration) {
+fn count(shared: &S3State, method: &'static str, response: &Response<Body>, time: Duration) {
     let metrics = &shared.metrics;
     metrics.seconds.get_or_create(&MethodLabels { method }).observe(time.as_secs_f64());
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
-        metrics.failures.get_or_create(&StatusLabels { status: status.as_u16() }).inc();
+        metrics.failures.get_or_create(&HttpStatusLabels { status: status.as_u16() }).inc();
     }
 }
 
@@ -153,48 +156,51 @@ fn method_label(method: &Method) -> &'static str {
 }
 
 /// Who asks, if the signature says so. Who is refused is counted, and named in the log.
-fn verified(shared: &Shared, peer: &Peer, head: &Head<'_>) -> Result<Verified> {
-    look(shared, head).map_err(|refused| {
+fn verified(shared: &S3State, peer: &S3Peer, head: &RequestHead<'_>) -> S3Result<VerifiedRequest> {
+    verify_head(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
         shared.refusals.note(FRONT, peer.address, refused.offence());
-        errors::refusal(&refused)
+        errors::signature_error(&refused)
     })
 }
 
-pub fn look(shared: &Shared, head: &Head<'_>) -> std::result::Result<Verified, Refusal> {
+pub fn verify_head(
+    shared: &S3State,
+    head: &RequestHead<'_>,
+) -> std::result::Result<VerifiedRequest, SignatureError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let expected = Expected { region: shared.config.region.clone() };
+    let expected = ExpectedScope { region: shared.config.region.clone() };
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
 /// `path`: where it goes; what is signed is the path as it was sent.
 async fn admit<B>(
-    shared: &Arc<Shared>,
-    peer: &Arc<Peer>,
+    shared: &Arc<S3State>,
+    peer: &Arc<S3Peer>,
     request: Request<B>,
     path: &str,
-) -> Result<Request<Body>>
+) -> S3Result<Request<Body>>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
     let (mut parts, body) = request.into_parts();
     refuse_forms(&parts.method, &parts.headers)?;
     let query = parts.uri.query().unwrap_or_default();
-    let head = Head { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers };
+    let head = RequestHead { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers };
     let verified = verified(shared, peer, &head)?;
     let query = Query::parse(query);
-    take_headers(&query, &mut parts.headers)?;
-    refuse_wishes(&parts.headers)?;
-    demand_owner(&parts.headers, &verified.key)?;
-    let level = Level::of(path);
+    promote_query_headers(&query, &mut parts.headers)?;
+    refuse_unsupported_headers(&parts.headers)?;
+    require_bucket_owner(&parts.headers, &verified.key)?;
+    let level = ResourceLevel::of(path);
     match route::judge(&parts.method, level, &query) {
-        Judged::Offered => {}
-        Judged::Unset(unset) => return Err(is_unset(shared, &verified.key, path, unset).await),
-        Judged::Twice(name) => {
+        RouteVerdict::Offered => {}
+        RouteVerdict::Unset(unset) => return Err(missing_setting(shared, &verified.key, path, unset).await),
+        RouteVerdict::Twice(name) => {
             let message = format!("the parameter {name} is there twice");
             return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, message));
         }
-        Judged::NotOffered(what) => {
+        RouteVerdict::NotOffered(what) => {
             let message = format!("not offered here: {what}");
             return Err(S3Error::with_message(S3ErrorCode::NotImplemented, message));
         }
@@ -206,36 +212,36 @@ where
     }
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
     let is_object =
-        parts.method == Method::PUT && !is_copy && level == Level::Object && !query.has("tagging");
+        parts.method == Method::PUT && !is_copy && level == ResourceLevel::Object && !query.has("tagging");
     if is_object && length.is_none() {
         return Err(S3ErrorCode::MissingContentLength.into());
     }
     let length = length.unwrap_or(0);
     let trailer = Trailer::default();
     let held_max = if is_object { GATHERED_BYTES } else { XML_BYTES_MAX as u64 };
-    let intake = Intake::new(peer.clone(), length.min(held_max), shared.config.stall_timeout);
+    let intake = BodyIntake::new(peer.clone(), length.min(held_max), shared.config.stall_timeout);
     let checked = CheckedBody::new(body, length, verified.payload, trailer.clone(), intake);
-    let (body, room) = if is_object {
+    let (body, permit) = if is_object {
         (Body::http_body_unsync(checked), None)
     } else {
         // With the end of an upload in parts, checksums are of the object that it makes.
         let is_end = parts.method == Method::POST && query.has("uploadId");
         let sums = if is_end {
-            Sums::of_md5_alone(&parts.headers)?
+            BodyChecksums::of_md5_alone(&parts.headers)?
         } else {
-            Sums::new(&parts.headers, trailer.clone())?
+            BodyChecksums::new(&parts.headers, trailer.clone())?
         };
-        let (bytes, room) = whole(checked, length, sums).await?;
-        (Body::from(bytes), Some(Arc::new(room)))
+        let (bytes, permit) = read_whole(checked, length, sums).await?;
+        (Body::from(bytes), Some(Arc::new(permit)))
     };
     parts.uri = without_signature(path, &query)?;
-    strip(&mut parts.headers, length);
-    parts.extensions.insert(Asker { key: verified.key, trailer, peer: peer.clone(), _room: room });
+    strip_signature_headers(&mut parts.headers, length);
+    parts.extensions.insert(Requester { key: verified.key, trailer, peer: peer.clone(), _permit: permit });
     Ok(Request::from_parts(parts, body))
 }
 
 /// Uploads by HTML forms carry their signature in their body: they are not offered.
-fn refuse_forms(method: &Method, headers: &HeaderMap) -> Result<()> {
+fn refuse_forms(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let form = b"multipart/form-data";
     let is_form = kind.len() >= form.len() && kind[..form.len()].eq_ignore_ascii_case(form);
@@ -246,7 +252,7 @@ fn refuse_forms(method: &Method, headers: &HeaderMap) -> Result<()> {
 }
 
 /// Of the body as its operation sees it; `None`: the request does not say.
-fn decoded_length(headers: &HeaderMap, payload: &Payload) -> Result<Option<u64>> {
+fn decoded_length(headers: &HeaderMap, payload: &PayloadSigning) -> S3Result<Option<u64>> {
     let number = |name: &str| {
         let mut values = headers.get_all(name).iter();
         let Some(value) = values.next() else { return Ok(None) };
@@ -255,7 +261,7 @@ fn decoded_length(headers: &HeaderMap, payload: &Payload) -> Result<Option<u64>>
         number.map(Some).ok_or_else(|| errors::invalid("a length in the head is no number"))
     };
     match payload {
-        Payload::Chunks { .. } | Payload::UnsignedChunks => {
+        PayloadSigning::Chunks { .. } | PayloadSigning::UnsignedChunks => {
             let length = number("x-amz-decoded-content-length")?;
             length.map(Some).ok_or_else(|| S3ErrorCode::MissingContentLength.into())
         }
@@ -266,7 +272,7 @@ fn decoded_length(headers: &HeaderMap, payload: &Payload) -> Result<Option<u64>>
 
 /// Clients move headers into the query of a URL that they presign. They count as headers, as at S3; the query is signed
 /// as a whole.
-fn take_headers(query: &Query, headers: &mut HeaderMap) -> Result<()> {
+fn promote_query_headers(query: &Query, headers: &mut HeaderMap) -> S3Result<()> {
     let unclear = || errors::invalid("a header in the query is none, or is there twice");
     for (name, value) in query.0.iter().filter(|(name, _)| is_header(name)) {
         let name = HeaderName::from_bytes(name).map_err(|_| unclear())?;
@@ -290,7 +296,7 @@ fn is_header(parameter: &[u8]) -> bool {
 
 /// Headers that ask for what a client would believe to have, if they were not looked at: a secret, an object that nobody
 /// can remove, bytes behind those that there are.
-fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
+fn refuse_unsupported_headers(headers: &HeaderMap) -> S3Result<()> {
     let is_wish = |name: &&str| {
         *name == "x-amz-write-offset-bytes"
             || name.starts_with("x-amz-object-lock-")
@@ -308,7 +314,7 @@ fn refuse_wishes(headers: &HeaderMap) -> Result<()> {
 }
 
 /// Who says whose bucket it must be. All buckets are owned by who asks, as listings tell: by the id of the access key.
-fn demand_owner(headers: &HeaderMap, key: &AccessKey) -> Result<()> {
+fn require_bucket_owner(headers: &HeaderMap, key: &AccessKey) -> S3Result<()> {
     let names = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
     let mut expected = names.iter().flat_map(|name| headers.get_all(*name));
     if expected.any(|owner| owner.as_bytes() != key.id.as_bytes()) {
@@ -320,10 +326,10 @@ fn demand_owner(headers: &HeaderMap, key: &AccessKey) -> Result<()> {
 }
 
 /// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
-async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) -> S3Error {
+async fn missing_setting(shared: &S3State, key: &AccessKey, path: &str, unset: MissingSetting) -> S3Error {
     let path = String::from_utf8_lossy(&decode(path)).into_owned();
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    let found = tree::bucket(&shared.vfs, &shared.config.buckets, key, name, Right::Read).await;
+    let found = resolve::bucket(&shared.vfs, &shared.config.buckets, key, name, Right::Read).await;
     if let Err(error) = found {
         return error;
     }
@@ -332,7 +338,11 @@ async fn is_unset(shared: &Shared, key: &AccessKey, path: &str, unset: Unset) ->
     error
 }
 
-async fn whole<B>(mut body: CheckedBody<B>, length: u64, mut sums: Sums) -> Result<(Bytes, Room)>
+async fn read_whole<B>(
+    mut body: CheckedBody<B>,
+    length: u64,
+    mut sums: BodyChecksums,
+) -> S3Result<(Bytes, MemoryPermit)>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -343,24 +353,24 @@ where
     // Room is taken, in our memory and in the budget, as bytes arrive: what is only announced holds nothing.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let data = frame.map_err(|e: BodyError| errors::body(e))?.into_data().unwrap_or_default();
+        let data = frame.map_err(|e: BodyError| errors::body_error(e))?.into_data().unwrap_or_default();
         sums.update(&data);
         bytes.extend_from_slice(&data);
     }
     if !bytes.is_empty() {
         sums.check()?;
     }
-    Ok((bytes.into(), body.take_room()))
+    Ok((bytes.into(), body.take_permit()))
 }
 
-fn without_signature(path: &str, query: &Query) -> Result<Uri> {
+fn without_signature(path: &str, query: &Query) -> S3Result<Uri> {
     let kept = query.without(|name| is_auth_parameter(name) || is_header(name));
     let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") };
     Uri::try_from(text).map_err(|_| S3ErrorCode::InvalidURI.into())
 }
 
-fn strip(headers: &mut HeaderMap, length: u64) {
-    for name in TAKEN_AWAY {
+fn strip_signature_headers(headers: &mut HeaderMap, length: u64) {
+    for name in STRIPPED_HEADERS {
         headers.remove(name);
     }
     debug_assert!(!headers.contains_key(AUTHORIZATION));

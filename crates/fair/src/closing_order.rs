@@ -9,12 +9,12 @@ pub type Id = u64;
 
 /// By when they were active last, as far as it was looked at.
 #[derive(Debug, Default)]
-struct Order {
+struct ActivityOrder {
     by_time: BTreeSet<(u64, Id)>,
     noted: HashMap<Id, u64>,
 }
 
-impl Order {
+impl ActivityOrder {
     fn insert(&mut self, id: Id, active_ms: u64) {
         self.noted.insert(id, active_ms);
         self.by_time.insert((active_ms, id));
@@ -45,22 +45,22 @@ impl Order {
 }
 
 #[derive(Debug, Default)]
-pub struct Pool {
-    all: Order,
-    clients: HashMap<IpAddr, Order>,
+pub struct ClosingOrder {
+    all: ActivityOrder,
+    clients: HashMap<IpAddr, ActivityOrder>,
     by_count: BTreeSet<(usize, IpAddr)>,
 }
 
 /// A connection that may be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct ClosingCandidate {
     pub id: Id,
     pub active_ms: u64,
     /// Connections of its client.
     pub of_client: usize,
 }
 
-impl Pool {
+impl ClosingOrder {
     pub fn insert(&mut self, client: IpAddr, id: Id, active_ms: u64) {
         self.all.insert(id, active_ms);
         let own = self.clients.entry(client).or_default();
@@ -86,25 +86,25 @@ impl Pool {
     }
 
     pub fn of_client(&self, client: IpAddr) -> usize {
-        self.clients.get(&client).map_or(0, Order::len)
+        self.clients.get(&client).map_or(0, ActivityOrder::len)
     }
 
     /// The one that has asked for nothing for longest: of the client that has most connections, if that is more than an even
     /// part, else of all.
-    pub fn first_to_close(&mut self, active_ms: impl Fn(Id) -> u64) -> Option<Candidate> {
+    pub fn first_to_close(&mut self, active_ms: impl Fn(Id) -> u64) -> Option<ClosingCandidate> {
         let (most, client) = *self.by_count.last()?;
         if most * self.clients.len() > self.all.len() {
             return self.first_of(client, active_ms);
         }
         let (active_ms, id) = self.all.least_active(active_ms)?;
-        Some(Candidate { id, active_ms, of_client: most })
+        Some(ClosingCandidate { id, active_ms, of_client: most })
     }
 
     /// Of one client.
-    pub fn first_of(&mut self, client: IpAddr, active_ms: impl Fn(Id) -> u64) -> Option<Candidate> {
+    pub fn first_of(&mut self, client: IpAddr, active_ms: impl Fn(Id) -> u64) -> Option<ClosingCandidate> {
         let own = self.clients.get_mut(&client)?;
         let (active_ms, id) = own.least_active(active_ms)?;
-        Some(Candidate { id, active_ms, of_client: own.len() })
+        Some(ClosingCandidate { id, active_ms, of_client: own.len() })
     }
 }
 
@@ -129,14 +129,14 @@ mod tests {
             (&[(1, 50), (1, 60), (2, 90), (2, 80), (2, 95), (3, 5)], 3, "of who has most"),
             (&[(1, 7), (1, 3)], 1, "of one alone"),
         ] {
-            let mut pool = Pool::default();
+            let mut pool = ClosingOrder::default();
             for (id, (of, _)) in open.iter().enumerate() {
                 pool.insert(client(*of), id as Id, 0);
             }
             let found = pool.first_to_close(|id| open[id as usize].1);
             assert_eq!(found.map(|c| c.id), Some(closed), "{why}");
         }
-        assert!(Pool::default().first_to_close(|_| 0).is_none());
+        assert!(ClosingOrder::default().first_to_close(|_| 0).is_none());
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
             state ^= state << 17;
             state % end
         };
-        let mut pool = Pool::default();
+        let mut pool = ClosingOrder::default();
         let mut open: HashMap<Id, (IpAddr, u64)> = HashMap::new();
         for now in 0..5000 {
             match below(5) {

@@ -85,54 +85,59 @@ impl Algorithm {
 
 /// Of what the sum of an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChecksumKind {
     /// Of the sums of the parts.
     Composite,
     /// Of the bytes.
     FullObject,
 }
 
-impl Kind {
+impl ChecksumKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Composite => "COMPOSITE",
-            Kind::FullObject => "FULL_OBJECT",
+            ChecksumKind::Composite => "COMPOSITE",
+            ChecksumKind::FullObject => "FULL_OBJECT",
         }
     }
 }
 
 /// What an upload in parts is summed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summing {
+pub struct UploadChecksum {
     pub algorithm: Algorithm,
-    pub kind: Kind,
+    pub kind: ChecksumKind,
 }
 
-impl Summing {
+impl UploadChecksum {
     /// With S3's defaults. The error says what cannot be.
-    pub fn new(algorithm: Algorithm, kind: Option<&str>) -> Result<Summing, &'static str> {
+    pub fn new(algorithm: Algorithm, kind: Option<&str>) -> Result<UploadChecksum, &'static str> {
         let kind = match kind {
-            None if algorithm == Algorithm::Crc64Nvme => Kind::FullObject,
-            None | Some("COMPOSITE") => Kind::Composite,
-            Some("FULL_OBJECT") => Kind::FullObject,
+            None if algorithm == Algorithm::Crc64Nvme => ChecksumKind::FullObject,
+            None | Some("COMPOSITE") => ChecksumKind::Composite,
+            Some("FULL_OBJECT") => ChecksumKind::FullObject,
             Some(_) => return Err("x-amz-checksum-type is COMPOSITE or FULL_OBJECT"),
         };
         match (kind, algorithm) {
-            (Kind::FullObject, _) if algorithm.crc().is_none() => {
+            (ChecksumKind::FullObject, _) if algorithm.crc().is_none() => {
                 Err("of SHA-1 and SHA-256 there is no FULL_OBJECT checksum of an upload in parts")
             }
-            (Kind::Composite, Algorithm::Crc64Nvme) => Err("of CRC64NVME there is no COMPOSITE checksum"),
-            _ => Ok(Summing { algorithm, kind }),
+            (ChecksumKind::Composite, Algorithm::Crc64Nvme) => {
+                Err("of CRC64NVME there is no COMPOSITE checksum")
+            }
+            _ => Ok(UploadChecksum { algorithm, kind }),
         }
     }
 
     /// Of the object, in base64. `None` if a part has no sum of this algorithm.
-    pub fn of_parts<'a>(self, parts: impl Iterator<Item = (Option<&'a PartSum>, u64)>) -> Option<String> {
-        let own = |sum: Option<&'a PartSum>| {
+    pub fn of_parts<'a>(
+        self,
+        parts: impl Iterator<Item = (Option<&'a PartChecksum>, u64)>,
+    ) -> Option<String> {
+        let own = |sum: Option<&'a PartChecksum>| {
             sum.filter(|sum| sum.algorithm == self.algorithm).map(|sum| sum.value.as_slice())
         };
         match self.kind {
-            Kind::Composite => {
+            ChecksumKind::Composite => {
                 let (mut all, mut count) = (Vec::new(), 0);
                 for (sum, _) in parts {
                     all.extend_from_slice(own(sum)?);
@@ -140,7 +145,7 @@ impl Summing {
                 }
                 Some(format!("{}-{count}", base64(&self.algorithm.sum(&all))))
             }
-            Kind::FullObject => {
+            ChecksumKind::FullObject => {
                 let crc = self.algorithm.crc()?;
                 let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
                 let mut whole = None;
@@ -157,21 +162,21 @@ impl Summing {
 
 /// Of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartSum {
+pub struct PartChecksum {
     pub algorithm: Algorithm,
     pub value: Vec<u8>,
 }
 
-impl PartSum {
-    pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<PartSum> {
-        (value.len() == algorithm.bytes()).then_some(PartSum { algorithm, value })
+impl PartChecksum {
+    pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<PartChecksum> {
+        (value.len() == algorithm.bytes()).then_some(PartChecksum { algorithm, value })
     }
 
     /// The one to keep of those that were computed: that of the upload, else the first.
-    pub fn of(headers: &[(String, String)], wanted: Option<Algorithm>) -> Option<PartSum> {
+    pub fn of(headers: &[(String, String)], wanted: Option<Algorithm>) -> Option<PartChecksum> {
         let mut known = headers
             .iter()
-            .filter_map(|(name, value)| PartSum::new(Algorithm::of_header(name)?, unbase64(value)?));
+            .filter_map(|(name, value)| PartChecksum::new(Algorithm::of_header(name)?, unbase64(value)?));
         match wanted {
             Some(wanted) => known.find(|sum| sum.algorithm == wanted),
             None => known.next(),
@@ -185,7 +190,7 @@ impl PartSum {
 
 /// A checksum in the fields of the protocol's answers.
 #[derive(Clone, Debug, Default)]
-pub struct SumFields {
+pub struct ChecksumFields {
     pub crc32: Option<String>,
     pub crc32c: Option<String>,
     pub crc64nvme: Option<String>,
@@ -193,9 +198,9 @@ pub struct SumFields {
     pub sha256: Option<String>,
 }
 
-impl SumFields {
-    pub fn of(algorithm: Algorithm, value: String) -> SumFields {
-        let mut fields = SumFields::default();
+impl ChecksumFields {
+    pub fn of(algorithm: Algorithm, value: String) -> ChecksumFields {
+        let mut fields = ChecksumFields::default();
         fields.put(algorithm, value);
         fields
     }
@@ -211,8 +216,8 @@ impl SumFields {
         *field = Some(value);
     }
 
-    pub fn of_headers(headers: &[(String, String)]) -> SumFields {
-        let mut fields = SumFields::default();
+    pub fn of_headers(headers: &[(String, String)]) -> ChecksumFields {
+        let mut fields = ChecksumFields::default();
         for (name, value) in headers {
             if let Some(algorithm) = Algorithm::of_header(name) {
                 fields.put(algorithm, value.clone());
@@ -234,14 +239,14 @@ mod tests {
 
     const PARTS: [&[u8]; 3] = [b"hello ", b"", b"world"];
 
-    fn sums(algorithm: Algorithm) -> Vec<(PartSum, u64)> {
-        let sum = |part: &&[u8]| (PartSum { algorithm, value: algorithm.sum(part) }, part.len() as u64);
+    fn sums(algorithm: Algorithm) -> Vec<(PartChecksum, u64)> {
+        let sum = |part: &&[u8]| (PartChecksum { algorithm, value: algorithm.sum(part) }, part.len() as u64);
         PARTS.iter().map(sum).collect()
     }
 
     fn of(algorithm: Algorithm, kind: &str) -> Option<String> {
-        let summing = Summing::new(algorithm, Some(kind)).expect("can be");
-        summing.of_parts(sums(algorithm).iter().map(|(sum, size)| (Some(sum), *size)))
+        let checksum = UploadChecksum::new(algorithm, Some(kind)).expect("can be");
+        checksum.of_parts(sums(algorithm).iter().map(|(sum, size)| (Some(sum), *size)))
     }
 
     #[test]
@@ -264,13 +269,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_and_what_is_not_known_is_not_told() {
-        assert!(Summing::new(Algorithm::Sha256, Some("FULL_OBJECT")).is_err());
-        assert!(Summing::new(Algorithm::Crc64Nvme, Some("COMPOSITE")).is_err());
-        assert!(Summing::new(Algorithm::Crc32, Some("WHATEVER")).is_err());
-        assert_eq!(Summing::new(Algorithm::Crc64Nvme, None).expect("can be").kind, Kind::FullObject);
-        let summing = Summing::new(Algorithm::Crc32, None).expect("can be");
-        assert_eq!(summing.of_parts([(None, 5)].into_iter()), None);
-        let other = PartSum { algorithm: Algorithm::Crc32c, value: vec![0; 4] };
-        assert_eq!(summing.of_parts([(Some(&other), 5)].into_iter()), None);
+        assert!(UploadChecksum::new(Algorithm::Sha256, Some("FULL_OBJECT")).is_err());
+        assert!(UploadChecksum::new(Algorithm::Crc64Nvme, Some("COMPOSITE")).is_err());
+        assert!(UploadChecksum::new(Algorithm::Crc32, Some("WHATEVER")).is_err());
+        assert_eq!(
+            UploadChecksum::new(Algorithm::Crc64Nvme, None).expect("can be").kind,
+            ChecksumKind::FullObject
+        );
+        let checksum = UploadChecksum::new(Algorithm::Crc32, None).expect("can be");
+        assert_eq!(checksum.of_parts([(None, 5)].into_iter()), None);
+        let other = PartChecksum { algorithm: Algorithm::Crc32c, value: vec![0; 4] };
+        assert_eq!(checksum.of_parts([(Some(&other), 5)].into_iter()), None);
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use types::{Caller, Error, ErrorKind, FileId, Name};
 use vfs::{Node, Vfs};
 
-use crate::key::{KEY_MAX, is_hidden};
-use crate::tree::is_gone;
+use crate::object_key::{KEY_MAX, is_hidden};
+use crate::resolve::is_gone;
 
 /// Names taken from a directory in one pass, at most.
 const BATCH_MAX: usize = 1024;
@@ -19,7 +19,7 @@ const ITEMS: usize = 1024;
 
 /// What is to be listed.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct KeyQuery {
     pub prefix: Vec<u8>,
     /// Empty: none.
     pub delimiter: Vec<u8>,
@@ -31,23 +31,23 @@ pub struct Wanted {
 }
 
 #[derive(Clone, Debug)]
-pub enum Listed {
+pub enum ListedKey {
     Object { key: String, node: Node },
     CommonPrefix(String),
 }
 
-impl Listed {
+impl ListedKey {
     pub fn text(&self) -> &str {
         match self {
-            Listed::Object { key, .. } => key,
-            Listed::CommonPrefix(prefix) => prefix,
+            ListedKey::Object { key, .. } => key,
+            ListedKey::CommonPrefix(prefix) => prefix,
         }
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Page {
-    pub items: Vec<Listed>,
+pub struct KeyPage {
+    pub items: Vec<ListedKey>,
     /// Where the next page begins; absent at the end.
     pub next: Option<Vec<u8>>,
     /// Names that cannot be told as keys, or never be reached.
@@ -56,37 +56,37 @@ pub struct Page {
 
 /// One name of a directory; ordered by how its keys are.
 #[derive(Clone, Debug)]
-struct Entry {
+struct SortedName {
     /// The name, of a directory with the slash.
     sort: Vec<u8>,
     node: Node,
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for SortedName {
+    fn eq(&self, other: &SortedName) -> bool {
         self.sort == other.sort
     }
 }
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+impl Eq for SortedName {}
+impl PartialOrd for SortedName {
+    fn partial_cmp(&self, other: &SortedName) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+impl Ord for SortedName {
+    fn cmp(&self, other: &SortedName) -> std::cmp::Ordering {
         self.sort.cmp(&other.sort)
     }
 }
 
 /// A directory that is being walked.
-struct Frame {
+struct DirFrame {
     node: Node,
     /// Of all keys in it, with the slash at its end.
     path: Vec<u8>,
     /// Only names that begin so.
     filter: Vec<u8>,
-    batch: VecDeque<Entry>,
+    batch: VecDeque<SortedName>,
     /// Where the next batch begins.
     from: Vec<u8>,
     is_over: bool,
@@ -94,17 +94,17 @@ struct Frame {
     has_names: bool,
 }
 
-pub struct Walk<'a> {
+pub struct KeyListing<'a> {
     pub vfs: &'a Vfs,
     pub caller: &'a Caller,
-    pub wanted: Wanted,
+    pub query: KeyQuery,
 }
 
-impl Walk<'_> {
+impl KeyListing<'_> {
     /// `root`: the bucket's directory.
-    pub async fn page(&self, root: &Node) -> types::Result<Page> {
-        let mut page = Page::default();
-        if self.wanted.max == 0 {
+    pub async fn page(&self, root: &Node) -> types::Result<KeyPage> {
+        let mut page = KeyPage::default();
+        if self.query.max == 0 {
             return Ok(page);
         }
         let Some(top) = self.top(root).await? else { return Ok(page) };
@@ -113,8 +113,8 @@ impl Walk<'_> {
             let is_top = frames.len() == 1;
             let Some(frame) = frames.last_mut() else { break };
             if frame.batch.is_empty() && !frame.is_over {
-                let room = self.wanted.max + 1 - page.items.len();
-                match self.fill(frame, room.min(BATCH_MAX), &mut page.skipped).await {
+                let capacity = self.query.max + 1 - page.items.len();
+                match self.fill(frame, capacity.min(BATCH_MAX), &mut page.skipped).await {
                     // Removed while we walk.
                     Err(e) if is_gone(&e) && !is_top => {
                         frames.pop();
@@ -127,15 +127,15 @@ impl Walk<'_> {
                 Some(entry) => self.enter(frame, entry),
                 None => {
                     let done = frames.pop();
-                    done.and_then(|frame| self.left(frame)).map(Step::Tell)
+                    done.and_then(|frame| self.empty_directory_key(frame)).map(ListingStep::Tell)
                 }
             };
             let is_full = match next {
-                Some(Step::Descend(frame)) => {
+                Some(ListingStep::Descend(frame)) => {
                     frames.push(frame);
                     false
                 }
-                Some(Step::Tell(item)) => self.tell(&mut page, item),
+                Some(ListingStep::Tell(item)) => self.emit(&mut page, item),
                 None => false,
             };
             if is_full {
@@ -146,8 +146,8 @@ impl Walk<'_> {
     }
 
     /// The directory that the prefix leads to.
-    async fn top(&self, root: &Node) -> types::Result<Option<Frame>> {
-        let prefix = &self.wanted.prefix;
+    async fn top(&self, root: &Node) -> types::Result<Option<DirFrame>> {
+        let prefix = &self.query.prefix;
         let split = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let (path, filter) = prefix.split_at(split);
         let mut node = root.clone();
@@ -167,16 +167,16 @@ impl Walk<'_> {
         Ok(Some(self.frame(node, path.to_vec(), filter.to_vec())))
     }
 
-    fn frame(&self, node: Node, path: Vec<u8>, filter: Vec<u8>) -> Frame {
+    fn frame(&self, node: Node, path: Vec<u8>, filter: Vec<u8>) -> DirFrame {
         // Below this directory the walk begins where `from` says, if that is a place in it.
-        let from = self.wanted.from.strip_prefix(path.as_slice()).unwrap_or_default().to_vec();
-        let is_over = self.wanted.from > path && !self.wanted.from.starts_with(&path);
-        Frame { node, path, filter, batch: VecDeque::new(), from, is_over, has_names: is_over }
+        let from = self.query.from.strip_prefix(path.as_slice()).unwrap_or_default().to_vec();
+        let is_over = self.query.from > path && !self.query.from.starts_with(&path);
+        DirFrame { node, path, filter, batch: VecDeque::new(), from, is_over, has_names: is_over }
     }
 
     /// The next names, in order.
-    async fn fill(&self, frame: &mut Frame, room: usize, skipped: &mut u64) -> types::Result<()> {
-        let mut smallest: BinaryHeap<Entry> = BinaryHeap::with_capacity(room + 1);
+    async fn fill(&self, frame: &mut DirFrame, capacity: usize, skipped: &mut u64) -> types::Result<()> {
+        let mut smallest: BinaryHeap<SortedName> = BinaryHeap::with_capacity(capacity + 1);
         let mut is_whole = true;
         let mut cookie = 0;
         loop {
@@ -195,7 +195,7 @@ impl Walk<'_> {
                     continue;
                 }
                 frame.has_names = true;
-                if !can_be_told(&item.name, self.wanted.as_xml) {
+                if !can_be_listed(&item.name, self.query.as_xml) {
                     *skipped += 1;
                     continue;
                 }
@@ -213,8 +213,8 @@ impl Walk<'_> {
                 if is_before || !sort.starts_with(&frame.filter) {
                     continue;
                 }
-                smallest.push(Entry { sort, node });
-                if smallest.len() > room {
+                smallest.push(SortedName { sort, node });
+                if smallest.len() > capacity {
                     smallest.pop();
                     is_whole = false;
                 }
@@ -261,50 +261,48 @@ impl Walk<'_> {
         }
     }
 
-    fn enter(&self, frame: &Frame, entry: Entry) -> Option<Step> {
+    fn enter(&self, frame: &DirFrame, entry: SortedName) -> Option<ListingStep> {
         let path = [frame.path.as_slice(), &entry.sort].concat();
-        if let Some(common) = self.rolled_up(&path) {
-            return Some(Step::Tell((common, None)));
+        if let Some(common) = self.rolled_up_prefix(&path) {
+            return Some(ListingStep::Tell((common, None)));
         }
         if entry.node.attr.is_dir() {
-            return Some(Step::Descend(self.frame(entry.node, path, Vec::new())));
+            return Some(ListingStep::Descend(self.frame(entry.node, path, Vec::new())));
         }
-        Some(Step::Tell((path, Some(entry.node))))
+        Some(ListingStep::Tell((path, Some(entry.node))))
     }
 
     /// An empty directory is an object of no bytes, with a slash at the end of its key.
-    fn left(&self, frame: Frame) -> Option<Item> {
-        let is_key =
-            !frame.path.is_empty() && !frame.has_names && frame.path.starts_with(&self.wanted.prefix);
+    fn empty_directory_key(&self, frame: DirFrame) -> Option<Item> {
+        let is_key = !frame.path.is_empty() && !frame.has_names && frame.path.starts_with(&self.query.prefix);
         is_key.then_some((frame.path, Some(frame.node)))
     }
 
     /// The common prefix that stands for this key.
-    fn rolled_up(&self, key: &[u8]) -> Option<Vec<u8>> {
-        common_prefix(key, &self.wanted.prefix, &self.wanted.delimiter)
+    fn rolled_up_prefix(&self, key: &[u8]) -> Option<Vec<u8>> {
+        common_prefix(key, &self.query.prefix, &self.query.delimiter)
     }
 
     /// True when the page is full.
-    fn tell(&self, page: &mut Page, (path, node): Item) -> bool {
-        let from = &self.wanted.from;
+    fn emit(&self, page: &mut KeyPage, (path, node): Item) -> bool {
+        let from = &self.query.from;
         // A common prefix stands also for the keys that come after a place in it.
         let reaches_on = node.is_none() && from.starts_with(&path);
         if path < *from && !reaches_on {
             return false;
         }
         let text = String::from_utf8(path).expect("every name in it was looked at");
-        let is_told =
-            matches!((page.items.last(), &node), (Some(Listed::CommonPrefix(last)), None) if *last == text);
-        if is_told {
+        let is_repeated = matches!((page.items.last(), &node), (Some(ListedKey::CommonPrefix(last)), None) if *last == text);
+        if is_repeated {
             return false;
         }
-        if page.items.len() == self.wanted.max {
+        if page.items.len() == self.query.max {
             page.next = Some(text.into_bytes());
             return true;
         }
         page.items.push(match node {
-            Some(node) => Listed::Object { key: text, node },
-            None => Listed::CommonPrefix(text),
+            Some(node) => ListedKey::Object { key: text, node },
+            None => ListedKey::CommonPrefix(text),
         });
         false
     }
@@ -313,9 +311,9 @@ impl Walk<'_> {
 /// A key with its file, or a common prefix.
 type Item = (Vec<u8>, Option<Node>);
 
-enum Step {
+enum ListingStep {
     Tell(Item),
-    Descend(Frame),
+    Descend(DirFrame),
 }
 
 /// What stands for `key` in a listing with a delimiter.
@@ -351,7 +349,7 @@ fn is_never_reached(kind: ErrorKind) -> bool {
 }
 
 /// Keys are UTF-8, and in XML without control characters, but for tab, line feed and carriage return.
-fn can_be_told(name: &[u8], as_xml: bool) -> bool {
+fn can_be_listed(name: &[u8], as_xml: bool) -> bool {
     let has_no_way =
         |c: char| matches!(c, '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}') && !matches!(c, '\t' | '\n' | '\r');
     std::str::from_utf8(name).is_ok_and(|name| !as_xml || !name.contains(has_no_way))
@@ -366,10 +364,10 @@ mod tests {
         for (name, in_xml) in
             [("a\tb\nc\rd", true), ("a\x1fb", false), ("a\x0bb", false), ("a\u{ffff}", false)]
         {
-            assert_eq!(can_be_told(name.as_bytes(), true), in_xml, "{name:?}");
-            assert!(can_be_told(name.as_bytes(), false), "{name:?}");
+            assert_eq!(can_be_listed(name.as_bytes(), true), in_xml, "{name:?}");
+            assert!(can_be_listed(name.as_bytes(), false), "{name:?}");
         }
-        assert!(!can_be_told(b"\xff", false));
+        assert!(!can_be_listed(b"\xff", false));
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fair::{Offence, Room};
+use fair::{MemoryPermit, Offence};
 use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest, Sha256};
 
-use crate::chunked::Decoder;
-use crate::intake::Intake;
-use crate::verify::Payload;
+use crate::aws_chunked::AwsChunkedDecoder;
+use crate::body_intake::BodyIntake;
+use crate::sigv4::PayloadSigning;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
@@ -79,7 +79,7 @@ pub struct CheckedBody<B> {
     /// Came, and is not decoded yet.
     raw: Bytes,
     trailer: Trailer,
-    intake: Intake,
+    intake: BodyIntake,
     /// Came, and waits for room.
     before_room: Option<Bytes>,
     is_over: bool,
@@ -88,19 +88,25 @@ pub struct CheckedBody<B> {
 enum Check {
     Nothing,
     Sha256 { so_far: Sha256, expected: [u8; 32] },
-    Chunks(Box<Decoder>),
+    Chunks(Box<AwsChunkedDecoder>),
 }
 
 impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
     /// `length`: of the decoded body.
-    pub fn new(inner: B, length: u64, payload: Payload, trailer: Trailer, intake: Intake) -> CheckedBody<B> {
+    pub fn new(
+        inner: B,
+        length: u64,
+        payload: PayloadSigning,
+        trailer: Trailer,
+        intake: BodyIntake,
+    ) -> CheckedBody<B> {
         let check = match payload {
-            Payload::Unsigned => Check::Nothing,
-            Payload::Sha256(expected) => Check::Sha256 { so_far: Sha256::new(), expected },
-            Payload::Chunks { signer, trailer } => {
-                Check::Chunks(Box::new(Decoder::new(Some(signer), trailer)))
+            PayloadSigning::Unsigned => Check::Nothing,
+            PayloadSigning::Sha256(expected) => Check::Sha256 { so_far: Sha256::new(), expected },
+            PayloadSigning::Chunks { signer, trailer } => {
+                Check::Chunks(Box::new(AwsChunkedDecoder::new(Some(signer), trailer)))
             }
-            Payload::UnsignedChunks => Check::Chunks(Box::new(Decoder::new(None, true))),
+            PayloadSigning::UnsignedChunks => Check::Chunks(Box::new(AwsChunkedDecoder::new(None, true))),
         };
         CheckedBody {
             inner,
@@ -118,7 +124,7 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
         loop {
             if let Some(data) = &self.before_room {
                 let data = data.clone();
-                if let Err(e) = ready!(self.intake.poll_room(cx)) {
+                if let Err(e) = ready!(self.intake.poll_permit(cx)) {
                     return Poll::Ready(Some(Err(e)));
                 }
                 self.before_room = None;
@@ -143,7 +149,7 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
                 Check::Chunks(decoder) => match decoder.next(&mut self.raw) {
                     Err(e) => {
                         if e == BodyError::TinyChunks {
-                            self.intake.offends(Offence::Malformed);
+                            self.intake.record_offence(Offence::Malformed);
                         }
                         return Poll::Ready(Some(Err(e)));
                     }
@@ -168,8 +174,8 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
     }
 
     /// The room of what it has given out.
-    pub fn take_room(&mut self) -> Room {
-        self.intake.take_room()
+    pub fn take_permit(&mut self) -> MemoryPermit {
+        self.intake.take_permit()
     }
 
     fn end(&mut self) -> Result<(), BodyError> {

@@ -34,7 +34,7 @@ const SYNC_EVERY: Duration = Duration::from_secs(5);
 pub type Headers = Vec<(String, String)>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ObjectMetadata {
     /// Without quotes.
     pub etag: String,
     pub headers: Headers,
@@ -43,9 +43,9 @@ pub struct Known {
 /// A database that failed is opened again this often at most.
 const REOPEN_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) type Outcome<T> = std::result::Result<T, redb::Error>;
+pub(crate) type DbResult<T> = std::result::Result<T, redb::Error>;
 
-pub struct Facts {
+pub struct MetadataStore {
     path: PathBuf,
     health: Arc<Health>,
     /// `None`: it failed, and could not be opened again yet.
@@ -53,51 +53,51 @@ pub struct Facts {
     /// When it was last opened.
     opened: Mutex<Instant>,
     /// What was asked for or noted lately; of files of which nothing is known, that.
-    lately: Cache<FileId, Lately, Weigher>,
+    recent: Cache<FileId, RecentEntry, EntryWeigher>,
     /// Held while something is noted, in the database and then in memory.
-    noting: Mutex<()>,
+    write_lock: Mutex<()>,
     synced: Mutex<Instant>,
 }
 
-type Lately = Option<Arc<(Stamp, Known)>>;
+type RecentEntry = Option<Arc<(StateStamp, ObjectMetadata)>>;
 
 #[derive(Clone)]
-struct Weigher;
+struct EntryWeigher;
 
-impl Weighter<FileId, Lately> for Weigher {
-    fn weight(&self, _: &FileId, lately: &Lately) -> u64 {
-        let Some(noted) = lately else { return ENTRY_BYTES };
+impl Weighter<FileId, RecentEntry> for EntryWeigher {
+    fn weight(&self, _: &FileId, recent: &RecentEntry) -> u64 {
+        let Some(noted) = recent else { return ENTRY_BYTES };
         let texts = noted.1.headers.iter().flat_map(|(name, value)| [name, value]);
         let texts = texts.chain([&noted.1.etag]);
         texts.map(|text| TEXT_BYTES + text.len() as u64).sum::<u64>() + ENTRY_BYTES
     }
 }
 
-impl Facts {
+impl MetadataStore {
     /// A database that cannot be read is set aside and begun anew: what was in it is not worth a tier that does not start.
-    pub fn open(path: &Path) -> Result<Facts> {
+    pub fn open(path: &Path) -> Result<MetadataStore> {
         let health = Arc::new(Health::default());
         let opened = open_database(path, &health).or_else(|e| {
-            tell_lost(path, &e);
+            report_damage(path, &e);
             pagefile::set_aside(path)?;
             health.mended();
             open_database(path, &health)
         });
         let failed = |e| Error::new(ErrorKind::Io, "open", path.display()).with_source(e);
-        Ok(Facts {
+        Ok(MetadataStore {
             path: path.to_owned(),
             health,
             database: RwLock::new(Some(opened.map_err(failed)?)),
             opened: Mutex::new(Instant::now()),
-            lately: Cache::with_weighter((IN_MEMORY / ENTRY_BYTES) as usize, IN_MEMORY, Weigher),
-            noting: Mutex::default(),
+            recent: Cache::with_weighter((IN_MEMORY / ENTRY_BYTES) as usize, IN_MEMORY, EntryWeigher),
+            write_lock: Mutex::default(),
             synced: Mutex::new(Instant::now()),
         })
     }
 
     /// A call of the database. redb refuses everything after one that failed, so it is opened again then; one that is
     /// damaged is set aside and begun anew.
-    pub(crate) fn call<T>(&self, call: impl FnOnce(&Database) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn call<T>(&self, call: impl FnOnce(&Database) -> DbResult<T>) -> DbResult<T> {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let done = match &*database {
             Some(database) => checked(|| call(database)),
@@ -125,7 +125,7 @@ impl Facts {
         let before = database.take();
         let _ = contained(|| drop(before));
         if is_damaged {
-            tell_lost(&self.path, e);
+            report_damage(&self.path, e);
             if let Err(e) = pagefile::set_aside(&self.path) {
                 tracing::warn!("set aside {}: {e}", self.path.display());
                 return;
@@ -140,18 +140,18 @@ impl Facts {
 
     /// What was noted of this state of the file. `by_content`: the version may have moved on by itself, while size and
     /// time stay (what is written back gets the origin's version when it is flushed).
-    pub fn get(&self, node: &Node, by_content: bool) -> Option<Known> {
+    pub fn get(&self, node: &Node, by_content: bool) -> Option<ObjectMetadata> {
         let read = |database: &Database| {
             let transaction = database.begin_read()?;
             let table = transaction.open_table(TABLE)?;
             let found = table.get(node.id.0)?.and_then(|bytes| decode(bytes.value()));
             Ok(found.map(Arc::new))
         };
-        match self.lately.get_or_insert_with(&node.id, || self.call(read)) {
+        match self.recent.get_or_insert_with(&node.id, || self.call(read)) {
             Ok(found) => {
                 let found = found?;
                 let (stamp, known) = &*found;
-                stamp.is_of(node, by_content).then(|| known.clone())
+                stamp.matches_node(node, by_content).then(|| known.clone())
             }
             Err(e) => {
                 tracing::warn!("read what is known of {}: {e}", node.id);
@@ -160,29 +160,29 @@ impl Facts {
         }
     }
 
-    pub fn put(&self, node: &Node, known: &Known) {
-        let stamp = Stamp::of(node);
+    pub fn put(&self, node: &Node, known: &ObjectMetadata) {
+        let stamp = StateStamp::of(node);
         let bytes = encode(&stamp, known);
         let noted = Some(Arc::new((stamp, known.clone())));
-        self.logged(node.id, noted, |table| table.insert(node.id.0, bytes.as_slice()).map(|_| ()));
+        self.apply(node.id, noted, |table| table.insert(node.id.0, bytes.as_slice()).map(|_| ()));
     }
 
     pub fn forget(&self, id: FileId) {
-        self.logged(id, None, |table| table.remove(id.0).map(|_| ()));
+        self.apply(id, None, |table| table.remove(id.0).map(|_| ()));
     }
 
-    fn logged(
+    fn apply(
         &self,
         id: FileId,
-        noted: Lately,
+        noted: RecentEntry,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) {
         // One after the other, and memory last: who read the database before it changed has his answer replaced.
-        let _alone = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         match self.write(change) {
-            Ok(()) => self.lately.insert(id, noted),
+            Ok(()) => self.recent.insert(id, noted),
             Err(e) => {
-                self.lately.remove(&id);
+                self.recent.remove(&id);
                 tracing::warn!("note what is known of {id}: {e}");
             }
         }
@@ -199,7 +199,7 @@ impl Facts {
         &self,
         database: &Database,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
-    ) -> Outcome<()> {
+    ) -> DbResult<()> {
         let mut transaction = database.begin_write()?;
         let is_due = {
             let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +236,7 @@ impl Facts {
     }
 }
 
-fn open_database(path: &Path, health: &Arc<Health>) -> Outcome<Database> {
+fn open_database(path: &Path, health: &Arc<Health>) -> DbResult<Database> {
     checked(|| {
         let file = PageFile::open(path, "s3", Patience::Fail, health.clone())?;
         let database = Database::builder().create_with_backend(file)?;
@@ -248,11 +248,11 @@ fn open_database(path: &Path, health: &Arc<Health>) -> Outcome<Database> {
 }
 
 /// A panic in the database is damage.
-fn checked<T>(call: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+fn checked<T>(call: impl FnOnce() -> DbResult<T>) -> DbResult<T> {
     contained(call).unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)))
 }
 
-fn tell_lost(path: &Path, e: &redb::Error) {
+fn report_damage(path: &Path, e: &redb::Error) {
     tracing::error!(
         "{} is damaged ({e}), set aside and begun anew. Lost: ETags and stored headers of objects; they get others when they \
          are asked for",
@@ -261,26 +261,26 @@ fn tell_lost(path: &Path, e: &redb::Error) {
 }
 
 /// The state of a file.
-struct Stamp {
+struct StateStamp {
     version: Version,
     size: u64,
     mtime: (i64, u32),
 }
 
-impl Stamp {
-    fn of(node: &Node) -> Stamp {
+impl StateStamp {
+    fn of(node: &Node) -> StateStamp {
         let mtime = (node.attr.mtime.seconds, node.attr.mtime.nanos);
-        Stamp { version: node.version, size: node.attr.size, mtime }
+        StateStamp { version: node.version, size: node.attr.size, mtime }
     }
 
-    fn is_of(&self, node: &Node, by_content: bool) -> bool {
-        let now = Stamp::of(node);
+    fn matches_node(&self, node: &Node, by_content: bool) -> bool {
+        let now = StateStamp::of(node);
         self.version == now.version || by_content && (self.size, self.mtime) == (now.size, now.mtime)
     }
 }
 
 /// Version, size, mtime; then strings, each after its length (two bytes, little-endian): the ETag, names and values.
-fn encode(stamp: &Stamp, known: &Known) -> Vec<u8> {
+fn encode(stamp: &StateStamp, known: &ObjectMetadata) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     bytes.extend_from_slice(&stamp.version.0);
     bytes.extend_from_slice(&stamp.size.to_le_bytes());
@@ -291,16 +291,16 @@ fn encode(stamp: &Stamp, known: &Known) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<(Stamp, Known)> {
+fn decode(bytes: &[u8]) -> Option<(StateStamp, ObjectMetadata)> {
     let (version, rest) = bytes.split_first_chunk::<16>()?;
     let (size, rest) = rest.split_first_chunk::<8>()?;
     let (seconds, rest) = rest.split_first_chunk::<8>()?;
     let (nanos, rest) = rest.split_first_chunk::<4>()?;
     let mtime = (i64::from_le_bytes(*seconds), u32::from_le_bytes(*nanos));
-    let stamp = Stamp { version: Version(*version), size: u64::from_le_bytes(*size), mtime };
+    let stamp = StateStamp { version: Version(*version), size: u64::from_le_bytes(*size), mtime };
     let mut texts = decode_texts(rest)?.into_iter();
     let etag = texts.next()?;
-    Some((stamp, Known { etag, headers: pairs(texts)? }))
+    Some((stamp, ObjectMetadata { etag, headers: pairs(texts)? }))
 }
 
 pub fn pairs(mut texts: impl Iterator<Item = String>) -> Option<Headers> {
@@ -361,31 +361,31 @@ mod tests {
         Node { id: FileId([id; 16]), junction: JunctionId(1), attr, version: Version(of) }
     }
 
-    fn known(n: u64, header: usize) -> Known {
-        Known { etag: n.to_string(), headers: vec![("x".into(), "y".repeat(header))] }
+    fn known(n: u64, header: usize) -> ObjectMetadata {
+        ObjectMetadata { etag: n.to_string(), headers: vec![("x".into(), "y".repeat(header))] }
     }
 
     /// Readers put what the database has in memory while it changes.
     #[test]
     fn what_was_noted_last_is_what_is_read_whoever_reads_meanwhile() {
         let dir = tempfile::tempdir().expect("a directory");
-        let facts = Facts::open(&dir.path().join("facts")).expect("opened");
+        let store = MetadataStore::open(&dir.path().join("facts")).expect("opened");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
-                        facts.get(&node(1, 0), true);
-                        facts.lately.remove(&FileId([1; 16]));
+                        store.get(&node(1, 0), true);
+                        store.recent.remove(&FileId([1; 16]));
                     }
                 });
             }
             let wrong = (1..2000).find(|n| {
-                facts.put(&node(1, *n), &known(*n, 1));
-                facts.get(&node(1, *n), false) != Some(known(*n, 1))
+                store.put(&node(1, *n), &known(*n, 1));
+                store.get(&node(1, *n), false) != Some(known(*n, 1))
             });
-            facts.forget(FileId([1; 16]));
-            let forgotten = facts.get(&node(1, 1999), false);
+            store.forget(FileId([1; 16]));
+            let forgotten = store.get(&node(1, 1999), false);
             over.store(true, Ordering::Relaxed);
             assert_eq!((wrong, forgotten), (None, None));
         });
@@ -395,25 +395,25 @@ mod tests {
     fn a_damaged_database_is_set_aside_and_the_next_one_is_used_at_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("facts");
-        let facts = Facts::open(&path).expect("opened");
-        (0..100).for_each(|n| facts.put(&node(n, 1), &known(u64::from(n), 500)));
-        facts.sync();
-        drop(facts);
+        let store = MetadataStore::open(&path).expect("opened");
+        (0..100).for_each(|n| store.put(&node(n, 1), &known(u64::from(n), 500)));
+        store.sync();
+        drop(store);
         let bytes = std::fs::read(&path).expect("there");
         // The database's own header, and every page but the first ones: at a start and while it is used.
         for (from, to) in [(512, 600), (64 << 10, bytes.len())] {
             let mut damaged = bytes.clone();
             damaged[from..to].iter_mut().for_each(|byte| *byte ^= 4);
             std::fs::write(&path, damaged).expect("written");
-            let facts = Facts::open(&path).expect("opened");
+            let store = MetadataStore::open(&path).expect("opened");
             for n in 0..100 {
-                let found = facts.get(&node(n, 1), false);
+                let found = store.get(&node(n, 1), false);
                 assert!(found.is_none() || found == Some(known(u64::from(n), 500)), "another fact");
             }
-            facts.put(&node(1, 2), &known(7, 1));
-            assert_eq!(facts.get(&node(1, 2), false), Some(known(7, 1)));
+            store.put(&node(1, 2), &known(7, 1));
+            assert_eq!(store.get(&node(1, 2), false), Some(known(7, 1)));
             assert!(dir.path().join("facts.damaged").exists());
-            drop(facts);
+            drop(store);
             std::fs::remove_file(dir.path().join("facts.damaged")).expect("removed");
         }
     }
@@ -423,10 +423,10 @@ mod tests {
     fn a_flipped_bit_of_what_is_known_of_objects_is_never_another_fact() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("facts");
-        let facts = Facts::open(&path).expect("opened");
-        (0..100).for_each(|n| facts.put(&node(n, 1), &known(u64::from(n), 100 + 10 * usize::from(n))));
-        facts.sync();
-        drop(facts);
+        let store = MetadataStore::open(&path).expect("opened");
+        (0..100).for_each(|n| store.put(&node(n, 1), &known(u64::from(n), 100 + 10 * usize::from(n))));
+        store.sync();
+        drop(store);
         let whole = std::fs::read(&path).expect("there");
         let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
         let flips = std::env::var("FOREBAY_FLIPS").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
@@ -437,15 +437,15 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << (flip % 8);
             std::fs::write(&path, bytes).expect("written");
-            let facts = Facts::open(&path).expect("opened");
+            let store = MetadataStore::open(&path).expect("opened");
             for n in 0..100 {
-                let fact = facts.get(&node(n, 1), false);
+                let fact = store.get(&node(n, 1), false);
                 let right = known(u64::from(n), 100 + 10 * usize::from(n));
                 assert!(fact.is_none_or(|fact| fact == right), "byte {at}: another fact of {n}");
             }
-            facts.put(&node(1, 2), &known(7, 1));
-            assert_eq!(facts.get(&node(1, 2), false), Some(known(7, 1)), "byte {at}: it takes nothing");
-            drop(facts);
+            store.put(&node(1, 2), &known(7, 1));
+            assert_eq!(store.get(&node(1, 2), false), Some(known(7, 1)), "byte {at}: it takes nothing");
+            drop(store);
             let aside = dir.path().join("facts.damaged");
             found += usize::from(aside.exists());
             let _ = std::fs::remove_file(aside);
@@ -457,20 +457,20 @@ mod tests {
     #[test]
     fn what_is_kept_in_memory_is_bounded_by_its_bytes() {
         let dir = tempfile::tempdir().expect("a directory");
-        let facts = Facts::open(&dir.path().join("facts")).expect("opened");
+        let store = MetadataStore::open(&dir.path().join("facts")).expect("opened");
         for n in 0..200 {
-            facts.put(&node(n, 1), &known(1, 60_000));
+            store.put(&node(n, 1), &known(1, 60_000));
         }
-        assert!(facts.lately.weight() <= IN_MEMORY, "{} bytes", facts.lately.weight());
-        assert!(facts.lately.len() > 50, "{}", facts.lately.len());
-        assert!((0..200).all(|n| facts.get(&node(n, 1), false).is_some()), "the database has all");
+        assert!(store.recent.weight() <= IN_MEMORY, "{} bytes", store.recent.weight());
+        assert!(store.recent.len() > 50, "{}", store.recent.len());
+        assert!((0..200).all(|n| store.get(&node(n, 1), false).is_some()), "the database has all");
     }
 
     #[test]
     fn what_was_noted_is_read_back_and_what_is_damaged_is_nothing() {
-        let stamp = Stamp { version: Version([7; 16]), size: 5, mtime: (-3, 999) };
+        let stamp = StateStamp { version: Version([7; 16]), size: 5, mtime: (-3, 999) };
         let header = ("content-type".to_owned(), "text/plain".to_owned());
-        let known = Known { etag: "abc".to_owned(), headers: vec![header] };
+        let known = ObjectMetadata { etag: "abc".to_owned(), headers: vec![header] };
         let bytes = encode(&stamp, &known);
         let (read, again) = decode(&bytes).expect("whole");
         assert_eq!((read.version, read.size, read.mtime, again), (stamp.version, 5, (-3, 999), known));

@@ -9,7 +9,7 @@ const ERROR_START: &str = "<Error>";
 const ERROR_END: &str = "</Error>";
 
 /// `id`: of the request. `is_head`: its answer has no body, so the code goes into a header, where MinIO's clients look for it.
-pub fn explain(mut response: Response<Body>, id: &HeaderValue, is_head: bool) -> Response<Body> {
+pub fn finish_xml(mut response: Response<Body>, id: &HeaderValue, is_head: bool) -> Response<Body> {
     // Bodies that are made as a whole are XML; those of objects are not here yet.
     let Some(whole) = response.body().bytes().filter(|bytes| !bytes.is_empty()) else { return response };
     let Ok(text) = std::str::from_utf8(&whole) else { return response };
@@ -17,7 +17,7 @@ pub fn explain(mut response: Response<Body>, id: &HeaderValue, is_head: bool) ->
         return response;
     }
     let is_error = response.status().is_client_error() || response.status().is_server_error();
-    let told = match is_error.then(|| of_error(text, id.to_str().unwrap_or_default())).flatten() {
+    let told = match is_error.then(|| complete_error(text, id.to_str().unwrap_or_default())).flatten() {
         Some((code, message, told)) => {
             if is_head {
                 put_header(&mut response, "x-minio-error-code", &code);
@@ -40,7 +40,7 @@ fn put_header(response: &mut Response<Body>, name: &'static str, text: &str) {
 }
 
 /// Code, message, and all of it with both and the request's id. `None`: it is no error.
-fn of_error(text: &str, id: &str) -> Option<(String, String, String)> {
+fn complete_error(text: &str, id: &str) -> Option<(String, String, String)> {
     let (head, rest) = text.split_once(ERROR_START)?;
     let (fields, tail) = rest.rsplit_once(ERROR_END)?;
     let field = |name: &str| {
@@ -111,7 +111,7 @@ mod tests {
     fn explained(status: u16, text: &str, is_head: bool) -> (Response<Body>, String) {
         let mut response = Response::new(Body::from(text.to_owned()));
         *response.status_mut() = StatusCode::from_u16(status).expect("a status");
-        let response = explain(response, &HeaderValue::from_static("0a1b"), is_head);
+        let response = finish_xml(response, &HeaderValue::from_static("0a1b"), is_head);
         let text = String::from_utf8(response.body().bytes().expect("whole").to_vec()).expect("text");
         (response, text)
     }

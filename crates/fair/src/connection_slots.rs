@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::client_of;
-use crate::pool::{Candidate, Id, Pool};
+use crate::closing_order::{ClosingCandidate, ClosingOrder, Id};
 
 /// A connection that asked for something so lately is not closed for a client that has too many itself.
-const LATELY: Duration = Duration::from_secs(1);
+const RECENTLY_ACTIVE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SlotLimits {
     pub all: usize,
     /// Of one client.
     pub client: usize,
@@ -25,14 +25,14 @@ pub struct Limits {
 
 /// Clients that have a bound together, such as those of one export rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub struct SlotGroup {
     pub id: u64,
     /// Connections of all of them, as it is now.
     pub max: usize,
 }
 
-pub struct Slots {
-    limits: Limits,
+pub struct ConnectionSlots {
+    limits: SlotLimits,
     begun: Instant,
     state: Mutex<State>,
 }
@@ -40,12 +40,12 @@ pub struct Slots {
 #[derive(Default)]
 struct State {
     next: Id,
-    open: HashMap<Id, Open>,
-    all: Pool,
-    groups: HashMap<u64, Pool>,
+    open: HashMap<Id, OpenConnection>,
+    all: ClosingOrder,
+    groups: HashMap<u64, ClosingOrder>,
 }
 
-struct Open {
+struct OpenConnection {
     client: IpAddr,
     group: Option<u64>,
     shared: Arc<Activity>,
@@ -59,15 +59,15 @@ struct Activity {
 }
 
 /// A connection's place, given back when it is dropped.
-pub struct Slot {
-    slots: Arc<Slots>,
+pub struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     id: Id,
     shared: Arc<Activity>,
 }
 
-pub enum Admission {
+pub enum SlotAdmission {
     Taken {
-        slot: Slot,
+        slot: ConnectionSlot,
         /// Whose connection is closed for it.
         closed: Option<IpAddr>,
     },
@@ -75,12 +75,12 @@ pub enum Admission {
     Refused,
 }
 
-impl Slots {
-    pub fn new(limits: Limits) -> Arc<Slots> {
-        Arc::new(Slots { limits, begun: Instant::now(), state: Mutex::default() })
+impl ConnectionSlots {
+    pub fn new(limits: SlotLimits) -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots { limits, begun: Instant::now(), state: Mutex::default() })
     }
 
-    pub fn admit(self: &Arc<Slots>, address: IpAddr, group: Option<Group>) -> Admission {
+    pub fn admit(self: &Arc<ConnectionSlots>, address: IpAddr, group: Option<SlotGroup>) -> SlotAdmission {
         self.admit_at(address, group, self.now())
     }
 
@@ -88,10 +88,17 @@ impl Slots {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn admit_at(self: &Arc<Slots>, address: IpAddr, group: Option<Group>, now: u64) -> Admission {
+    fn admit_at(
+        self: &Arc<ConnectionSlots>,
+        address: IpAddr,
+        group: Option<SlotGroup>,
+        now: u64,
+    ) -> SlotAdmission {
         let client = client_of(address);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(closing) = state.make_room(self.limits, client, group, now) else { return Admission::Refused };
+        let Ok(closing) = state.find_place(self.limits, client, group, now) else {
+            return SlotAdmission::Refused;
+        };
         let closed = closing.and_then(|id| {
             let open = state.remove(id)?;
             open.shared.close.notify_one();
@@ -105,24 +112,25 @@ impl Slots {
             state.groups.entry(group.id).or_default().insert(client, id, now);
         }
         let group = group.map(|group| group.id);
-        state.open.insert(id, Open { client, group, shared: shared.clone() });
-        Admission::Taken { slot: Slot { slots: self.clone(), id, shared }, closed }
+        state.open.insert(id, OpenConnection { client, group, shared: shared.clone() });
+        SlotAdmission::Taken { slot: ConnectionSlot { slots: self.clone(), id, shared }, closed }
     }
 }
 
 impl State {
     /// Which one is to be closed: none, while there is room. `Err`: the new one must not be taken.
-    fn make_room(
+    fn find_place(
         &mut self,
-        limits: Limits,
+        limits: SlotLimits,
         client: IpAddr,
-        group: Option<Group>,
+        group: Option<SlotGroup>,
         now: u64,
     ) -> Result<Option<Id>, ()> {
         let State { open, all, groups, .. } = self;
         let active_ms =
             |id: Id| open.get(&id).map_or(0, |open| open.shared.active_ms.load(Ordering::Relaxed));
-        let lately = |c: &Candidate| now.saturating_sub(c.active_ms) < LATELY.as_millis() as u64;
+        let lately =
+            |c: &ClosingCandidate| now.saturating_sub(c.active_ms) < RECENTLY_ACTIVE.as_millis() as u64;
         if all.of_client(client) >= limits.client {
             return match all.first_of(client, active_ms) {
                 Some(c) if !lately(&c) => Ok(Some(c.id)),
@@ -141,7 +149,7 @@ impl State {
         }
     }
 
-    fn remove(&mut self, id: Id) -> Option<Open> {
+    fn remove(&mut self, id: Id) -> Option<OpenConnection> {
         let open = self.open.remove(&id)?;
         self.all.remove(open.client, id);
         if let Some(group) = open.group
@@ -156,9 +164,9 @@ impl State {
     }
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Its client asks for something, or has taken what it asked for.
-    pub fn is_active(&self) {
+    pub fn touch(&self) {
         self.shared.active_ms.store(self.slots.now(), Ordering::Relaxed);
     }
 
@@ -168,7 +176,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots.state.lock().unwrap_or_else(PoisonError::into_inner).remove(self.id);
     }
@@ -182,16 +190,16 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn taken(admission: Admission) -> Option<(Slot, Option<IpAddr>)> {
+    fn taken(admission: SlotAdmission) -> Option<(ConnectionSlot, Option<IpAddr>)> {
         match admission {
-            Admission::Taken { slot, closed } => Some((slot, closed)),
-            Admission::Refused => None,
+            SlotAdmission::Taken { slot, closed } => Some((slot, closed)),
+            SlotAdmission::Refused => None,
         }
     }
 
     #[test]
     fn who_opens_thousands_loses_its_own_and_a_newcomer_has_a_place() {
-        let slots = Slots::new(Limits { all: 8, client: 8 });
+        let slots = ConnectionSlots::new(SlotLimits { all: 8, client: 8 });
         let mut held: Vec<_> = (0..8).filter_map(|at| taken(slots.admit_at(client(1), None, at))).collect();
         assert!(held.iter().all(|(_, closed)| closed.is_none()));
         let (honest, closed) = taken(slots.admit_at(client(2), None, 5000)).expect("a place");
@@ -216,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_client_at_its_limit_gets_a_place_of_its_own_that_is_idle_or_none() {
-        let slots = Slots::new(Limits { all: 100, client: 2 });
+        let slots = ConnectionSlots::new(SlotLimits { all: 100, client: 2 });
         let _one = taken(slots.admit_at(client(1), None, 0)).expect("a place");
         let _two = taken(slots.admit_at(client(1), None, 2000)).expect("a place");
         let (_three, closed) = taken(slots.admit_at(client(1), None, 2500)).expect("a place");
@@ -227,13 +235,13 @@ mod tests {
 
     #[test]
     fn a_group_that_is_full_closes_its_own() {
-        let slots = Slots::new(Limits { all: 100, client: 100 });
-        let (two, many) = (Some(Group { id: 0, max: 2 }), Some(Group { id: 1, max: 50 }));
+        let slots = ConnectionSlots::new(SlotLimits { all: 100, client: 100 });
+        let (two, many) = (Some(SlotGroup { id: 0, max: 2 }), Some(SlotGroup { id: 1, max: 50 }));
         let _other = taken(slots.admit_at(client(9), many, 0)).expect("a place");
         let held: Vec<_> = (1..=2).filter_map(|c| taken(slots.admit_at(client(c), two, 10))).collect();
         let (slot, closed) = taken(slots.admit_at(client(3), two, 20)).expect("a place");
         assert_eq!(closed, Some(client(1)), "not the one of the other group, which is older");
-        let less = Some(Group { id: 1, max: 1 });
+        let less = Some(SlotGroup { id: 1, max: 1 });
         let (_slot, closed) = taken(slots.admit_at(client(8), less, 2000)).expect("a place");
         assert_eq!(closed, Some(client(9)), "a bound counts as it is now");
         drop((held, slot));

@@ -1,22 +1,18 @@
 //! An object that is being written: a file under a hidden name in its directory, which takes the key's name when all
 //! of it is stored. So a reader sees all of the old object or all of the new one, and nobody sees a part.
 
-use std::hash::Hasher as _;
-use std::io::Read as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use siphasher::sip128::{Hasher128, SipHasher13};
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::{
     ByteRange, Caller, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, WriteVerifier,
 };
 use vfs::{Node, Vfs};
 
-use crate::tree::{is_gone, make_dirs, name_of};
-use crate::verify::hex;
+use crate::resolve::{is_gone, make_dirs, name_of};
+use crate::unique_ids::UniqueIds;
+use crate::write_fence::WriteFence;
 
 /// Bytes given to the file system at once.
 const PART: usize = 1 << 20;
@@ -24,71 +20,15 @@ const PART: usize = 1 << 20;
 /// Between looks at what was published.
 const PUBLISHED_PAUSES_MS: [u64; 4] = [50, 200, 800, 3200];
 
-/// Names that nobody has or guesses.
-pub struct Unique {
-    key: [u8; 16],
-    count: AtomicU64,
-    /// Of the last that was made to be in order.
-    last: AtomicU64,
-}
-
-impl Unique {
-    pub fn new() -> Result<Unique> {
-        let mut key = [0; 16];
-        let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key));
-        read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
-        Ok(Unique { key, count: AtomicU64::new(0), last: AtomicU64::new(0) })
-    }
-
-    /// 32 hexadecimal digits.
-    pub fn next(&self) -> String {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
-        hex(&hasher.finish128().as_bytes())
-    }
-
-    /// The same, in the order in which they are made, at this time (nanoseconds since 1970) and those after.
-    pub fn next_in_order(&self, now: u64) -> String {
-        let next = |last: u64| Some(now.max(last.saturating_add(1)));
-        let (Ok(last) | Err(last)) = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        let rest = self.next();
-        format!("{:016x}{}", now.max(last.saturating_add(1)), &rest[..16])
-    }
-}
-
-/// Since 1970.
-pub fn now_nanos() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// In which way a draft takes its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Publish {
+pub enum PublishMode {
     Replace,
     /// `Exists` if the name is taken.
     IfAbsent,
 }
 
-/// The end of a file that several drafts write to: each does so for a moment at a time, and none after the end.
-#[derive(Default)]
-pub struct Ending(RwLock<bool>);
-
-impl Ending {
-    /// As long as this is held it does not end. `None`: it has ended.
-    pub async fn not_yet(&self) -> Option<RwLockReadGuard<'_, bool>> {
-        let has_ended = self.0.read().await;
-        (!*has_ended).then_some(has_ended)
-    }
-
-    /// As long as this is held nobody else writes, or ends it; made true, it has ended. `None`: it has already.
-    pub async fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
-        let has_ended = self.0.write().await;
-        (!*has_ended).then_some(has_ended)
-    }
-}
-
-pub struct Draft {
+pub struct StagedObject {
     vfs: Arc<Vfs>,
     caller: Caller,
     dir: FileId,
@@ -100,22 +40,22 @@ pub struct Draft {
     gathered: BytesMut,
     verifier: Option<WriteVerifier>,
     /// Absent: nobody else writes to the file, or ends it.
-    ending: Option<Arc<Ending>>,
+    fence: Option<Arc<WriteFence>>,
 }
 
-impl Draft {
+impl StagedObject {
     /// In the directory at the end of `dirs`, below `root`; missing ones are made.
     pub async fn begin(
         vfs: &Arc<Vfs>,
         caller: &Caller,
         (root, dirs): (FileId, &[Name]),
-        unique: &Unique,
-    ) -> Result<Draft> {
+        ids: &UniqueIds,
+    ) -> Result<StagedObject> {
         let mut is_first = true;
         loop {
             let dir = make_dirs(vfs, caller, root, dirs).await?;
-            let temporary = name_of(format!(".forebay-put-{}", unique.next()));
-            match Draft::create(vfs, caller, dir, temporary).await {
+            let temporary = name_of(format!(".forebay-put-{}", ids.next()));
+            match StagedObject::create(vfs, caller, dir, temporary).await {
                 // The directory went with its last object.
                 Err(e) if is_gone(&e) && is_first => is_first = false,
                 other => return other,
@@ -124,21 +64,26 @@ impl Draft {
     }
 
     /// In `dir`, under this name of ours.
-    pub async fn create(vfs: &Arc<Vfs>, caller: &Caller, dir: FileId, temporary: Name) -> Result<Draft> {
+    pub async fn create(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        dir: FileId,
+        temporary: Name,
+    ) -> Result<StagedObject> {
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         let made = vfs.create(caller, dir, &temporary, CreateHow::Guarded, set).await?;
-        Ok(Draft::part(vfs, caller, (dir, temporary), made.node.id, 0))
+        Ok(StagedObject::at_offset(vfs, caller, (dir, temporary), made.node.id, 0))
     }
 
     /// Of a file that is there: what is appended goes to `start` and behind it.
-    pub fn part(
+    pub fn at_offset(
         vfs: &Arc<Vfs>,
         caller: &Caller,
         (dir, temporary): (FileId, Name),
         id: FileId,
         start: u64,
-    ) -> Draft {
-        Draft {
+    ) -> StagedObject {
+        StagedObject {
             vfs: vfs.clone(),
             caller: caller.clone(),
             dir,
@@ -148,13 +93,13 @@ impl Draft {
             end: start,
             gathered: BytesMut::new(),
             verifier: None,
-            ending: None,
+            fence: None,
         }
     }
 
     /// After this end, it fails.
-    pub fn until(self, ending: &Arc<Ending>) -> Draft {
-        Draft { ending: Some(ending.clone()), ..self }
+    pub fn fenced_by(self, fence: &Arc<WriteFence>) -> StagedObject {
+        StagedObject { fence: Some(fence.clone()), ..self }
     }
 
     pub async fn append(&mut self, data: Bytes) -> Result<()> {
@@ -175,15 +120,15 @@ impl Draft {
             let length = part.len() as u64;
             let verifier = self.write_once(part).await?;
             self.end += length;
-            self.note(verifier)?;
+            self.check_verifier(verifier)?;
         }
         Ok(())
     }
 
     async fn write_once(&self, data: Bytes) -> Result<WriteVerifier> {
-        let _not_ended = match &self.ending {
+        let _not_ended = match &self.fence {
             None => None,
-            Some(ending) => match ending.not_yet().await {
+            Some(fence) => match fence.enter().await {
                 None => return Err(Error::new(ErrorKind::Stale, "write a file that has ended,", self.id)),
                 not_ended => not_ended,
             },
@@ -192,7 +137,7 @@ impl Draft {
         Ok(out.verifier)
     }
 
-    fn note(&mut self, verifier: WriteVerifier) -> Result<()> {
+    fn check_verifier(&mut self, verifier: WriteVerifier) -> Result<()> {
         match self.verifier.replace(verifier) {
             Some(before) if before != verifier => Err(Error::new(
                 ErrorKind::Unavailable,
@@ -212,16 +157,16 @@ impl Draft {
         }
         let written = ByteRange::new(self.start, self.length());
         let out = self.vfs.commit(&self.caller, self.id, written).await?;
-        self.note(out.verifier)?;
+        self.check_verifier(out.verifier)?;
         Ok(out.node)
     }
 
     /// After `store`. What had the name is gone then. If it fails, so is the draft. `None`: see [`published`].
-    pub async fn publish(self, name: &Name, how: Publish) -> Result<Option<Node>> {
+    pub async fn publish(self, name: &Name, how: PublishMode) -> Result<Option<Node>> {
         let (vfs, caller, dir) = (&self.vfs, &self.caller, self.dir);
         let named = match how {
-            Publish::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
-            Publish::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
+            PublishMode::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
+            PublishMode::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
                 // Where there are no links: a look, and a hope. Our own requests come one after the other.
                 Err(e) if e.kind() == ErrorKind::NotSupported => self.publish_if_unseen(name).await,
                 other => other.map(|_| true),
@@ -236,7 +181,7 @@ impl Draft {
                 return Err(e);
             }
         }
-        Ok(published(&self.vfs, self.id).await)
+        Ok(published_node(&self.vfs, self.id).await)
     }
 
     async fn publish_if_unseen(&self, name: &Name) -> Result<bool> {
@@ -278,7 +223,7 @@ impl Draft {
 
 /// The state of what was published. `None`: somebody has removed it since, or the origin does not tell for some seconds. It
 /// was there all the same, and its client is told so; what came with it is not kept then.
-pub async fn published(vfs: &Vfs, id: FileId) -> Option<Node> {
+pub async fn published_node(vfs: &Vfs, id: FileId) -> Option<Node> {
     let mut pauses = PUBLISHED_PAUSES_MS.into_iter().map(Duration::from_millis);
     loop {
         let error = match vfs.getattr_after_change(id).await {

@@ -6,8 +6,8 @@
 use bytes::{Buf, Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 
-use crate::body::BodyError;
-use crate::verify::ChunkSigner;
+use crate::checked_body::BodyError;
+use crate::sigv4::ChunkSigner;
 
 /// Of a chunk's head, or a line of the trailer.
 const LINE_MAX: usize = 1024;
@@ -19,7 +19,7 @@ const CHUNK_MAX: u64 = 5 << 30;
 const CHUNK_SMALL: u64 = 1 << 10;
 const CHUNKS_SMALL_MAX: u32 = 1024;
 
-pub struct Decoder {
+pub struct AwsChunkedDecoder {
     /// Absent: chunks are not signed.
     signer: Option<ChunkSigner>,
     has_trailer: bool,
@@ -49,9 +49,9 @@ enum State {
     End,
 }
 
-impl Decoder {
-    pub fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Decoder {
-        Decoder {
+impl AwsChunkedDecoder {
+    pub fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> AwsChunkedDecoder {
+        AwsChunkedDecoder {
             signer,
             has_trailer,
             state: State::Head,

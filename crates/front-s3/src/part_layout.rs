@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::partsums::{Algorithm, PartSum};
-use crate::verify::{hex, unhex};
+use crate::part_checksums::{Algorithm, PartChecksum};
+use crate::sigv4::{hex, unhex};
 
 /// S3's own.
 pub const NUMBER_MAX: u32 = 10_000;
@@ -15,7 +15,7 @@ pub const NUMBER_MAX: u32 = 10_000;
 pub const PART_BYTES_MIN: u64 = 5 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PartPlace {
     /// In the common file, from this offset on.
     Slot(u64),
     /// In a file of its own.
@@ -25,22 +25,22 @@ pub enum Place {
 /// A part that is stored. Its mark is the name of an empty file, made when the bytes are stored: so a part is there as
 /// a whole or not at all, and no record is rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct StoredPart {
     pub number: u32,
     /// Later ones of the same number have larger ones.
     pub sequence: u64,
     pub size: u64,
     pub md5: [u8; 16],
-    pub place: Place,
+    pub place: PartPlace,
     /// That its object's may be made of.
-    pub sum: Option<PartSum>,
+    pub sum: Option<PartChecksum>,
 }
 
-impl Part {
+impl StoredPart {
     pub fn mark(&self) -> String {
         let place = match self.place {
-            Place::Slot(offset) => format!("s{offset:x}"),
-            Place::Own => "o".to_owned(),
+            PartPlace::Slot(offset) => format!("s{offset:x}"),
+            PartPlace::Own => "o".to_owned(),
         };
         let sum = self.sum.as_ref().map(|sum| format!(".{}-{}", sum.algorithm.name(), hex(&sum.value)));
         format!(
@@ -53,21 +53,21 @@ impl Part {
         )
     }
 
-    pub fn parse(mark: &[u8]) -> Option<Part> {
+    pub fn parse(mark: &[u8]) -> Option<StoredPart> {
         let mut fields = std::str::from_utf8(mark).ok()?.strip_prefix("p.")?.split('.');
         let number = fields.next()?.parse().ok()?;
         let sequence = u64::from_str_radix(fields.next()?, 16).ok()?;
         let size = u64::from_str_radix(fields.next()?, 16).ok()?;
         let md5 = unhex(fields.next()?)?;
         let place = match fields.next()? {
-            "o" => Place::Own,
-            slot => Place::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
+            "o" => PartPlace::Own,
+            slot => PartPlace::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
         };
         let sum = match fields.next() {
             None => None,
             Some(sum) => Some(parse_sum(sum)?),
         };
-        fields.next().is_none().then_some(Part { number, sequence, size, md5, place, sum })
+        fields.next().is_none().then_some(StoredPart { number, sequence, size, md5, place, sum })
     }
 
     /// Name of the file with its bytes, if it has one of its own.
@@ -76,7 +76,7 @@ impl Part {
     }
 }
 
-fn parse_sum(text: &str) -> Option<PartSum> {
+fn parse_sum(text: &str) -> Option<PartChecksum> {
     let (algorithm, digits) = text.split_once('-')?;
     let value = match digits.len() {
         8 => unhex::<4>(digits)?.to_vec(),
@@ -85,12 +85,12 @@ fn parse_sum(text: &str) -> Option<PartSum> {
         64 => unhex::<32>(digits)?.to_vec(),
         _ => return None,
     };
-    PartSum::new(Algorithm::parse(algorithm)?, value)
+    PartChecksum::new(Algorithm::parse(algorithm)?, value)
 }
 
 /// The parts that count, by their numbers.
-pub fn newest(parts: impl Iterator<Item = Part>) -> BTreeMap<u32, Part> {
-    let mut newest: BTreeMap<u32, Part> = BTreeMap::new();
+pub fn newest_by_number(parts: impl Iterator<Item = StoredPart>) -> BTreeMap<u32, StoredPart> {
+    let mut newest: BTreeMap<u32, StoredPart> = BTreeMap::new();
     for part in parts {
         let known = newest.get(&part.number);
         if known.is_none_or(|known| known.sequence < part.sequence) {
@@ -102,7 +102,7 @@ pub fn newest(parts: impl Iterator<Item = Part>) -> BTreeMap<u32, Part> {
 
 /// The common file of one upload.
 #[derive(Debug, Default)]
-pub struct Layout {
+pub struct PartLayout {
     /// The size of a slot: of the first part that came.
     stride: Option<u64>,
     /// Numbers whose slots are stored or being written.
@@ -111,13 +111,13 @@ pub struct Layout {
     last_sequence: u64,
 }
 
-impl Layout {
+impl PartLayout {
     /// With what is stored already.
-    pub fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Layout {
-        let mut layout = Layout::default();
+    pub fn of<'a>(parts: impl Iterator<Item = &'a StoredPart>) -> PartLayout {
+        let mut layout = PartLayout::default();
         for part in parts {
             layout.last_sequence = layout.last_sequence.max(part.sequence);
-            let Place::Slot(offset) = part.place else { continue };
+            let PartPlace::Slot(offset) = part.place else { continue };
             layout.taken.insert(part.number);
             match part.number.checked_sub(1) {
                 Some(before) if before > 0 => layout.stride = Some(offset / u64::from(before)),
@@ -128,12 +128,12 @@ impl Layout {
     }
 
     /// A place for a part that is about to come; no other one gets it.
-    pub fn place(&mut self, number: u32, length: u64) -> Place {
+    pub fn place(&mut self, number: u32, length: u64) -> PartPlace {
         let stride = *self.stride.get_or_insert(length);
         if length > stride || stride == 0 || !self.taken.insert(number) {
-            return Place::Own;
+            return PartPlace::Own;
         }
-        Place::Slot(stride * u64::from(number.saturating_sub(1)))
+        PartPlace::Slot(stride * u64::from(number.saturating_sub(1)))
     }
 
     /// Higher than those of all parts before, also if the clock was set back since: the last that comes under a number
@@ -144,16 +144,16 @@ impl Layout {
     }
 
     /// It did not come.
-    pub fn give_back(&mut self, number: u32) {
+    pub fn release_slot(&mut self, number: u32) {
         self.taken.remove(&number);
     }
 }
 
 /// Do these parts, one after the other, lie in the common file as the object has them?
-pub fn is_in_place<'a>(parts: impl Iterator<Item = &'a Part>) -> bool {
+pub fn is_in_place<'a>(parts: impl Iterator<Item = &'a StoredPart>) -> bool {
     let mut end = 0;
     for part in parts {
-        if part.place != Place::Slot(end) {
+        if part.place != PartPlace::Slot(end) {
             return false;
         }
         end += part.size;
@@ -165,31 +165,32 @@ pub fn is_in_place<'a>(parts: impl Iterator<Item = &'a Part>) -> bool {
 mod tests {
     use super::*;
 
-    fn part(number: u32, size: u64, place: Place) -> Part {
-        Part { number, sequence: 1, size, md5: [number as u8; 16], place, sum: None }
+    fn part(number: u32, size: u64, place: PartPlace) -> StoredPart {
+        StoredPart { number, sequence: 1, size, md5: [number as u8; 16], place, sum: None }
     }
 
     #[test]
     fn a_mark_is_read_back_and_other_names_are_none() {
-        for place in [Place::Slot(0), Place::Slot(u64::MAX), Place::Own] {
-            let part = Part { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
-            assert_eq!(Part::parse(part.mark().as_bytes()), Some(part.clone()));
+        for place in [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own] {
+            let part = StoredPart { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
+            assert_eq!(StoredPart::parse(part.mark().as_bytes()), Some(part.clone()));
             for (algorithm, length) in
                 [(Algorithm::Crc32c, 4), (Algorithm::Crc64Nvme, 8), (Algorithm::Sha256, 32)]
             {
-                let part = Part { sum: PartSum::new(algorithm, vec![0xab; length]), ..part.clone() };
+                let part =
+                    StoredPart { sum: PartChecksum::new(algorithm, vec![0xab; length]), ..part.clone() };
                 assert!(part.mark().len() < 255, "a name of a file");
-                assert_eq!(Part::parse(part.mark().as_bytes()), Some(part));
+                assert_eq!(StoredPart::parse(part.mark().as_bytes()), Some(part));
             }
         }
         for name in ["upload", "data", "p.", "p.1.2.3", "f.00001.0000000000000001", "p.1.1.1.zz.o"] {
-            assert_eq!(Part::parse(name.as_bytes()), None);
+            assert_eq!(StoredPart::parse(name.as_bytes()), None);
         }
     }
 
     #[test]
     fn equal_parts_lie_as_the_object_has_them_in_whatever_order_they_come() {
-        let mut layout = Layout::default();
+        let mut layout = PartLayout::default();
         let mut parts: Vec<_> = [3_u32, 1, 4, 2]
             .into_iter()
             .map(|number| {
@@ -199,38 +200,43 @@ mod tests {
             .collect();
         parts.sort_by_key(|part| part.number);
         assert!(is_in_place(parts.iter()));
-        assert_eq!(parts[3].place, Place::Slot(30));
+        assert_eq!(parts[3].place, PartPlace::Slot(30));
         // After a restart the rest goes on.
-        let mut again = Layout::of(parts[2..].iter());
-        assert_eq!((again.place(1, 10), again.place(2, 10)), (Place::Slot(0), Place::Slot(10)));
+        let mut again = PartLayout::of(parts[2..].iter());
+        assert_eq!((again.place(1, 10), again.place(2, 10)), (PartPlace::Slot(0), PartPlace::Slot(10)));
     }
 
     #[test]
     fn what_does_not_fit_lies_by_itself() {
-        let mut layout = Layout::default();
+        let mut layout = PartLayout::default();
         // The last one came first.
-        assert_eq!(layout.place(3, 4), Place::Slot(8));
-        assert_eq!(layout.place(1, 10), Place::Own);
-        let mut layout = Layout::default();
-        assert_eq!(layout.place(1, 10), Place::Slot(0));
-        assert_eq!(layout.place(1, 10), Place::Own, "the first one may be the one that counts in the end");
-        layout.give_back(1);
-        assert_eq!(layout.place(1, 10), Place::Slot(0));
-        assert!(!is_in_place([part(1, 10, Place::Slot(0)), part(2, 10, Place::Own)].iter()));
-        assert!(!is_in_place([part(2, 10, Place::Slot(10))].iter()), "there is a hole in front");
-        assert!(!is_in_place([part(1, 9, Place::Slot(0)), part(2, 10, Place::Slot(10))].iter()));
+        assert_eq!(layout.place(3, 4), PartPlace::Slot(8));
+        assert_eq!(layout.place(1, 10), PartPlace::Own);
+        let mut layout = PartLayout::default();
+        assert_eq!(layout.place(1, 10), PartPlace::Slot(0));
+        assert_eq!(
+            layout.place(1, 10),
+            PartPlace::Own,
+            "the first one may be the one that counts in the end"
+        );
+        layout.release_slot(1);
+        assert_eq!(layout.place(1, 10), PartPlace::Slot(0));
+        assert!(!is_in_place([part(1, 10, PartPlace::Slot(0)), part(2, 10, PartPlace::Own)].iter()));
+        assert!(!is_in_place([part(2, 10, PartPlace::Slot(10))].iter()), "there is a hole in front");
+        assert!(!is_in_place([part(1, 9, PartPlace::Slot(0)), part(2, 10, PartPlace::Slot(10))].iter()));
     }
 
     #[test]
     fn the_newest_of_a_number_counts() {
-        let old = part(1, 10, Place::Slot(0));
-        let new = Part { sequence: 2, ..part(1, 12, Place::Own) };
-        assert_eq!(newest([new.clone(), old].into_iter()).get(&1), Some(&new));
+        let old = part(1, 10, PartPlace::Slot(0));
+        let new = StoredPart { sequence: 2, ..part(1, 12, PartPlace::Own) };
+        assert_eq!(newest_by_number([new.clone(), old].into_iter()).get(&1), Some(&new));
     }
 
     #[test]
     fn the_part_that_comes_last_counts_though_the_clock_was_set_back() {
-        let mut layout = Layout::of([Part { sequence: 1000, ..part(1, 10, Place::Slot(0)) }].iter());
+        let mut layout =
+            PartLayout::of([StoredPart { sequence: 1000, ..part(1, 10, PartPlace::Slot(0)) }].iter());
         let later: Vec<u64> = [2000, 500, 2001, 0].into_iter().map(|now| layout.sequence(now)).collect();
         assert_eq!(later, [2000, 2001, 2002, 2003]);
         assert_eq!(layout.sequence(3000), 3000);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::client_of;
-use crate::ledger::{Account, Ledger, Ticket};
+use crate::ledger::{Ledger, LedgerAccount, QueueTicket};
 
 /// Clients that are remembered; each connection of more has a share of its own.
 const CLIENTS_MAX: usize = 4096;
@@ -18,50 +18,50 @@ const PROBATION: Duration = Duration::from_secs(60);
 
 /// Over all connections.
 #[derive(Debug)]
-pub struct Budget {
-    desk: Arc<Desk>,
-    clients: Mutex<HashMap<IpAddr, Share>>,
+pub struct MemoryBudget {
+    desk: Arc<LockedLedger>,
+    clients: Mutex<HashMap<IpAddr, ClientBudget>>,
 }
 
 /// What one client may take of a budget. All of its connections have the same.
 #[derive(Clone, Debug)]
-pub struct Share(Arc<Own>);
+pub struct ClientBudget(Arc<ClientAccount>);
 
 #[derive(Debug)]
-struct Own {
-    desk: Arc<Desk>,
-    account: Account,
+struct ClientAccount {
+    desk: Arc<LockedLedger>,
+    account: LedgerAccount,
 }
 
 /// Given back when it is dropped.
 #[derive(Debug, Default)]
-pub struct Room(Option<Held>);
+pub struct MemoryPermit(Option<HeldMemory>);
 
 #[derive(Debug)]
-struct Held {
-    own: Arc<Own>,
+struct HeldMemory {
+    account: Arc<ClientAccount>,
     kib: usize,
 }
 
 #[derive(Debug)]
-struct Desk(Mutex<State>);
+struct LockedLedger(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     ledger: Ledger,
-    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+    waiting: HashMap<QueueTicket, oneshot::Sender<()>>,
     /// Until when, in this order.
-    on_probation: VecDeque<(Instant, Account)>,
+    on_probation: VecDeque<(Instant, LedgerAccount)>,
 }
 
-impl Desk {
+impl LockedLedger {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn serve(&mut self, served: Vec<Ticket>) {
+    fn serve(&mut self, served: Vec<QueueTicket>) {
         for ticket in served {
             if let Some(waits) = self.waiting.remove(&ticket) {
                 let _ = waits.send(()); // who has given up meanwhile gives it back
@@ -81,23 +81,23 @@ impl State {
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     /// `largest`: bytes that are taken at once, at most; a budget has room for that.
-    pub fn new(bytes: usize, largest: usize) -> Budget {
+    pub fn new(bytes: usize, largest: usize) -> MemoryBudget {
         let ledger = Ledger::new(bytes / 1024, largest.div_ceil(1024));
         let state = State { ledger, waiting: HashMap::new(), on_probation: VecDeque::new() };
-        Budget { desk: Arc::new(Desk(Mutex::new(state))), clients: Mutex::default() }
+        MemoryBudget { desk: Arc::new(LockedLedger(Mutex::new(state))), clients: Mutex::default() }
     }
 
     /// The share of the client at this address.
-    pub fn share(&self, address: IpAddr) -> Share {
+    pub fn share(&self, address: IpAddr) -> ClientBudget {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = client_of(address);
         if let Some(share) = clients.get(&client) {
             return share.clone();
         }
         let account = self.desk.lock().ledger.open();
-        let share = Share(Arc::new(Own { desk: self.desk.clone(), account }));
+        let share = ClientBudget(Arc::new(ClientAccount { desk: self.desk.clone(), account }));
         if clients.len() >= CLIENTS_MAX {
             clients.retain(|_, share| Arc::strong_count(&share.0) > 1 || share.is_on_probation());
         }
@@ -113,37 +113,39 @@ impl Budget {
     }
 }
 
-impl Share {
+impl ClientBudget {
     /// Waits for its own, and for what others have.
-    pub async fn take(&self, bytes: usize) -> Room {
-        let (asked, told) = {
+    pub async fn acquire(&self, bytes: usize) -> MemoryPermit {
+        let (request, told) = {
             let mut state = self.0.desk.lock();
             state.end_probations();
             let kib = kib(bytes, &state.ledger);
-            let held = Held { own: self.0.clone(), kib };
-            let Some(ticket) = state.ledger.ask(self.0.account, kib) else { return Room(Some(held)) };
+            let held = HeldMemory { account: self.0.clone(), kib };
+            let Some(ticket) = state.ledger.request(self.0.account, kib) else {
+                return MemoryPermit(Some(held));
+            };
             let (tell, told) = oneshot::channel();
             state.waiting.insert(ticket, tell);
-            (Asked { ticket, held: Some(held) }, told)
+            (QueuedRequest { ticket, held: Some(held) }, told)
         };
         let _ = told.await;
-        asked.into_room()
+        request.into_permit()
     }
 
     /// As `take`, where one must not wait because one holds something already.
-    pub fn try_take(&self, bytes: usize) -> Option<Room> {
+    pub fn try_acquire(&self, bytes: usize) -> Option<MemoryPermit> {
         let mut state = self.0.desk.lock();
         state.end_probations();
         let kib = kib(bytes, &state.ledger);
-        let is_given = state.ledger.try_ask(self.0.account, kib);
-        is_given.then(|| Room(Some(Held { own: self.0.clone(), kib })))
+        let is_given = state.ledger.try_request(self.0.account, kib);
+        is_given.then(|| MemoryPermit(Some(HeldMemory { account: self.0.clone(), kib })))
     }
 
     /// Another one waits, who would not have much more than this one has.
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_contended(&self) -> bool {
         let mut state = self.0.desk.lock();
         state.end_probations();
-        state.ledger.is_pressed(self.0.account)
+        state.ledger.is_contended(self.0.account)
     }
 
     /// It held room for which others waited, and did not go on.
@@ -166,7 +168,7 @@ fn kib(bytes: usize, ledger: &Ledger) -> usize {
     bytes.div_ceil(1024).min(ledger.client_max())
 }
 
-impl Drop for Own {
+impl Drop for ClientAccount {
     /// Nobody holds anything of it, or waits.
     fn drop(&mut self) {
         let mut state = self.desk.lock();
@@ -176,25 +178,25 @@ impl Drop for Own {
 }
 
 /// Waits; who gives up is not in line any more, and gives back what came meanwhile.
-struct Asked {
-    ticket: Ticket,
-    held: Option<Held>,
+struct QueuedRequest {
+    ticket: QueueTicket,
+    held: Option<HeldMemory>,
 }
 
-impl Asked {
-    fn into_room(mut self) -> Room {
-        Room(self.held.take())
+impl QueuedRequest {
+    fn into_permit(mut self) -> MemoryPermit {
+        MemoryPermit(self.held.take())
     }
 }
 
-impl Drop for Asked {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         let Some(mut held) = self.held.take() else { return };
-        let own = held.own.clone();
-        let mut state = own.desk.lock();
+        let account = held.account.clone();
+        let mut state = account.desk.lock();
         if state.waiting.remove(&self.ticket).is_some() {
             held.kib = 0; // it was not given yet
-            let served = state.ledger.give_up(own.account, self.ticket);
+            let served = state.ledger.cancel(account.account, self.ticket);
             state.serve(served);
         }
         drop(state);
@@ -202,34 +204,34 @@ impl Drop for Asked {
     }
 }
 
-impl Held {
-    fn give_back(&mut self, kib: usize) {
+impl HeldMemory {
+    fn release(&mut self, kib: usize) {
         let kib = kib.min(self.kib);
         if kib > 0 {
             self.kib -= kib;
-            let mut state = self.own.desk.lock();
-            let served = state.ledger.give(self.own.account, kib);
+            let mut state = self.account.desk.lock();
+            let served = state.ledger.release(self.account.account, kib);
             state.serve(served);
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
-        self.give_back(self.kib);
+        self.release(self.kib);
     }
 }
 
-impl Room {
+impl MemoryPermit {
     /// Of what was taken so much is needed; the rest is given back.
-    pub fn keep(&mut self, bytes: usize) {
+    pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(held) = &mut self.0 {
-            held.give_back(held.kib.saturating_sub(bytes.div_ceil(1024)));
+            held.release(held.kib.saturating_sub(bytes.div_ceil(1024)));
         }
     }
 
     /// Both together, which are of one share.
-    pub fn add(&mut self, more: Room) {
+    pub fn merge(&mut self, more: MemoryPermit) {
         match (&mut self.0, more.0) {
             (Some(held), Some(mut more)) => held.kib += std::mem::take(&mut more.kib),
             (None, more) => self.0 = more,
@@ -259,8 +261,8 @@ mod tests {
         }
     }
 
-    fn poll_take(share: &Share, bytes: usize) -> Option<Room> {
-        poll(pin!(share.take(bytes)))
+    fn poll_take(share: &ClientBudget, bytes: usize) -> Option<MemoryPermit> {
+        poll(pin!(share.acquire(bytes)))
     }
 
     fn client(last: u8) -> IpAddr {
@@ -269,7 +271,7 @@ mod tests {
 
     #[test]
     fn all_connections_of_a_client_have_one_share() {
-        let budget = Budget::new(8 * MIB, MIB);
+        let budget = MemoryBudget::new(8 * MIB, MIB);
         let shares = [budget.share(client(0)), budget.share(client(0))];
         let taken = [poll_take(&shares[0], MIB), poll_take(&shares[1], MIB)];
         assert!(taken.iter().all(Option::is_some));
@@ -283,41 +285,41 @@ mod tests {
 
     #[test]
     fn a_budget_has_room_for_the_largest_whatever_was_configured() {
-        let budget = Budget::new(0, MIB + 5);
+        let budget = MemoryBudget::new(0, MIB + 5);
         assert!(poll_take(&budget.share(client(0)), MIB + 5).is_some());
         assert!(poll_take(&budget.share(client(0)), usize::MAX).is_some(), "and takes it for more than that");
     }
 
     #[test]
     fn what_is_not_needed_is_given_back_at_once_and_more_can_be_added() {
-        let budget = Budget::new(8 * MIB, MIB);
+        let budget = MemoryBudget::new(8 * MIB, MIB);
         let share = budget.share(client(0));
-        let mut room = poll_take(&share, MIB).expect("room");
-        room.keep(3 << 10);
+        let mut permit = poll_take(&share, MIB).expect("room");
+        permit.shrink_to(3 << 10);
         assert_eq!(budget.used(), 3 << 10);
-        room.add(share.try_take(5 << 10).expect("room"));
+        permit.merge(share.try_acquire(5 << 10).expect("room"));
         assert_eq!(budget.used(), 8 << 10);
-        room.keep(0);
-        assert!(room.is_empty());
-        drop(room);
+        permit.shrink_to(0);
+        assert!(permit.is_empty());
+        drop(permit);
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn who_waits_has_what_is_given_back_and_who_gives_up_leaves_nothing_behind() {
-        let budget = Budget::new(4 * MIB, MIB);
+        let budget = MemoryBudget::new(4 * MIB, MIB);
         let shares: Vec<_> = (0..6).map(|last| budget.share(client(last))).collect();
         let mut held: Vec<_> = shares[..4].iter().map(|share| poll_take(share, MIB)).collect();
-        assert!(held.iter().all(Option::is_some) && !shares[0].is_pressed());
-        let mut first = Box::pin(shares[4].take(MIB));
-        let mut second = Box::pin(shares[5].take(MIB));
+        assert!(held.iter().all(Option::is_some) && !shares[0].is_contended());
+        let mut first = Box::pin(shares[4].acquire(MIB));
+        let mut second = Box::pin(shares[5].acquire(MIB));
         assert!(poll(first.as_mut()).is_none() && poll(second.as_mut()).is_none());
-        assert!(shares[0].is_pressed());
+        assert!(shares[0].is_contended());
         held.pop();
         drop(first); // it was its turn
-        assert!(poll(second.as_mut()).is_some_and(|room| !room.is_empty()), "so it is the next one's");
+        assert!(poll(second.as_mut()).is_some_and(|permit| !permit.is_empty()), "so it is the next one's");
         drop(second);
-        assert!(!shares[0].is_pressed());
+        assert!(!shares[0].is_contended());
         assert_eq!(budget.used(), 3 * MIB);
         held.clear();
         assert_eq!(budget.used(), 0);
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn probation_outlives_the_connections_of_a_client() {
-        let budget = Budget::new(64 * MIB, MIB);
+        let budget = MemoryBudget::new(64 * MIB, MIB);
         budget.share(client(0)).put_on_probation();
         let share = budget.share(client(0));
         let first = poll_take(&share, 1);

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use http::HeaderMap;
 
-use super::Head;
-use super::request::{Claim, is_signature_parameter};
+use super::RequestHead;
+use super::request::{SignatureClaim, is_signature_parameter};
 
 /// The parameters of a query, decoded, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,12 @@ pub enum Blanks {
 }
 
 /// `None` if a signed header is not there.
-pub fn request(head: &Head<'_>, query: &Query, claim: &Claim, blanks: Blanks) -> Option<String> {
+pub fn request(
+    head: &RequestHead<'_>,
+    query: &Query,
+    claim: &SignatureClaim,
+    blanks: Blanks,
+) -> Option<String> {
     let mut text = String::with_capacity(1024);
     text.push_str(head.method.as_str());
     text.push('\n');

@@ -4,14 +4,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use types::Caller;
 
 use super::*;
-use crate::keys::Buckets;
+use crate::access_keys::BucketSet;
 
-fn keys() -> Keys {
-    Keys::new(vec![AccessKey {
+fn keys() -> AccessKeys {
+    AccessKeys::new(vec![AccessKey {
         id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
         secret: Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
-        read: Buckets::All,
-        write: Buckets::All,
+        read: BucketSet::All,
+        write: BucketSet::All,
         caller: Caller::root(),
     }])
 }
@@ -29,10 +29,10 @@ fn check(
     query: &str,
     headers: &HeaderMap,
     now: &str,
-) -> Result<Verified, Refusal> {
-    let head = Head { method: &method, path, query, headers };
+) -> Result<VerifiedRequest, SignatureError> {
+    let head = RequestHead { method: &method, path, query, headers };
     let now = AmzDate::parse(now).expect("a date").seconds();
-    verify(&head, &keys(), &Expected { region: "us-east-1".to_owned() }, now)
+    verify(&head, &keys(), &ExpectedScope { region: "us-east-1".to_owned() }, now)
 }
 
 const DATE: &str = "20130524T000000Z";
@@ -57,7 +57,7 @@ fn get_example() -> HeaderMap {
 #[test]
 fn amazons_examples_are_verified() {
     let get = check(Method::GET, "/test.txt", "", &get_example(), DATE).expect("right");
-    assert!(matches!(get.payload, Payload::Sha256(_)));
+    assert!(matches!(get.payload, PayloadSigning::Sha256(_)));
     let put = format!(
         "{CREDENTIAL}SignedHeaders=date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class,\
          Signature=98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"
@@ -94,11 +94,11 @@ fn amazons_presigned_example_is_verified_until_it_expires() {
     let at = |now: &str| check(Method::GET, "/test.txt", query, &host, now).map(|_| ());
     assert_eq!(at(DATE), Ok(()));
     assert_eq!(at("20130524T235959Z"), Ok(()));
-    assert_eq!(at("20130525T000001Z"), Err(Refusal::Expired));
-    assert_eq!(at("20130523T230000Z"), Err(Refusal::Skewed));
+    assert_eq!(at("20130525T000001Z"), Err(SignatureError::Expired));
+    assert_eq!(at("20130523T230000Z"), Err(SignatureError::Skewed));
     let longer = query.replace("86400", "604801");
     let refused = check(Method::GET, "/test.txt", &longer, &host, DATE).map(|_| ());
-    assert_eq!(refused, Err(Refusal::Malformed("X-Amz-Expires is not between 1 and 604800 seconds")));
+    assert_eq!(refused, Err(SignatureError::Malformed("X-Amz-Expires is not between 1 and 604800 seconds")));
 }
 
 /// "Example: signature calculations for chunked uploads".
@@ -120,7 +120,7 @@ fn amazons_chunks_are_verified_in_their_order() {
         ("authorization", &authorization),
     ]);
     let verified = check(Method::PUT, "/examplebucket/chunkObject.txt", "", &headers, DATE).expect("right");
-    let Payload::Chunks { signer, trailer: false } = verified.payload else { panic!("in chunks") };
+    let PayloadSigning::Chunks { signer, trailer: false } = verified.payload else { panic!("in chunks") };
     let chunks = [
         (65536, "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648"),
         (1024, "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497"),
@@ -140,37 +140,37 @@ fn what_is_altered_is_refused() {
     let refused = |method, path, query, headers: &HeaderMap, now| {
         check(method, path, query, headers, now).map(|_| ()).expect_err("refused")
     };
-    assert_eq!(refused(Method::HEAD, "/test.txt", "", &right, DATE), Refusal::WrongSignature);
-    assert_eq!(refused(Method::GET, "/test.txt2", "", &right, DATE), Refusal::WrongSignature);
-    assert_eq!(refused(Method::GET, "/./test.txt", "", &right, DATE), Refusal::WrongSignature);
-    assert_eq!(refused(Method::GET, "/test.txt", "acl", &right, DATE), Refusal::WrongSignature);
-    assert_eq!(refused(Method::GET, "/test.txt", "", &right, "20130524T001501Z"), Refusal::Skewed);
+    assert_eq!(refused(Method::HEAD, "/test.txt", "", &right, DATE), SignatureError::WrongSignature);
+    assert_eq!(refused(Method::GET, "/test.txt2", "", &right, DATE), SignatureError::WrongSignature);
+    assert_eq!(refused(Method::GET, "/./test.txt", "", &right, DATE), SignatureError::WrongSignature);
+    assert_eq!(refused(Method::GET, "/test.txt", "acl", &right, DATE), SignatureError::WrongSignature);
+    assert_eq!(refused(Method::GET, "/test.txt", "", &right, "20130524T001501Z"), SignatureError::Skewed);
     let with = |name: &'static str, value: &str| {
         let mut headers = right.clone();
         headers.insert(name, HeaderValue::from_str(value).expect("a value"));
         refused(Method::GET, "/test.txt", "", &headers, DATE)
     };
-    assert_eq!(with("range", "bytes=0-99"), Refusal::WrongSignature);
-    assert_eq!(with("host", "other.s3.amazonaws.com"), Refusal::WrongSignature);
-    assert_eq!(with("x-amz-date", "20130524T000001Z"), Refusal::WrongSignature);
-    assert_eq!(with("x-amz-copy-source", "/a/b"), Refusal::UnsignedHeader("x-amz-copy-source".into()));
-    assert_eq!(with("authorization", "AWS AKIA:abc"), Refusal::OldVersion);
+    assert_eq!(with("range", "bytes=0-99"), SignatureError::WrongSignature);
+    assert_eq!(with("host", "other.s3.amazonaws.com"), SignatureError::WrongSignature);
+    assert_eq!(with("x-amz-date", "20130524T000001Z"), SignatureError::WrongSignature);
+    assert_eq!(with("x-amz-copy-source", "/a/b"), SignatureError::UnsignedHeader("x-amz-copy-source".into()));
+    assert_eq!(with("authorization", "AWS AKIA:abc"), SignatureError::OldVersion);
     assert_eq!(
         with("authorization", "Bearer x"),
-        Refusal::Malformed("Authorization is not AWS4-HMAC-SHA256")
+        SignatureError::Malformed("Authorization is not AWS4-HMAC-SHA256")
     );
     let authorization = right["authorization"].to_str().expect("text");
     let other = |from, to| with("authorization", &authorization.replace(from, to));
-    assert_eq!(other("us-east-1", "eu-west-1"), Refusal::WrongRegion { expected: "us-east-1".into() });
-    assert_eq!(other("AKIAIO", "AKIAXX"), Refusal::UnknownKey);
-    assert_eq!(other("host;", ""), Refusal::UnsignedHeader("host".into()));
-    assert_eq!(other("range;", ""), Refusal::WrongSignature);
-    assert_eq!(other("/s3/", "/iam/"), Refusal::Malformed("the credential's service is not s3"));
-    assert!(matches!(other("20130524/", "20130525/"), Refusal::Malformed(_)));
+    assert_eq!(other("us-east-1", "eu-west-1"), SignatureError::WrongRegion { expected: "us-east-1".into() });
+    assert_eq!(other("AKIAIO", "AKIAXX"), SignatureError::UnknownKey);
+    assert_eq!(other("host;", ""), SignatureError::UnsignedHeader("host".into()));
+    assert_eq!(other("range;", ""), SignatureError::WrongSignature);
+    assert_eq!(other("/s3/", "/iam/"), SignatureError::Malformed("the credential's service is not s3"));
+    assert!(matches!(other("20130524/", "20130525/"), SignatureError::Malformed(_)));
     let nothing = headers(&[("host", "examplebucket.s3.amazonaws.com")]);
-    assert_eq!(refused(Method::GET, "/test.txt", "", &nothing, DATE), Refusal::Anonymous);
+    assert_eq!(refused(Method::GET, "/test.txt", "", &nothing, DATE), SignatureError::Anonymous);
     let both = check(Method::GET, "/test.txt", "X-Amz-Signature=1", &right, DATE).map(|_| ());
-    assert_eq!(both, Err(Refusal::Malformed("it is signed more than once")));
+    assert_eq!(both, Err(SignatureError::Malformed("it is signed more than once")));
 }
 
 #[test]

@@ -7,9 +7,9 @@ use s3s::{S3Error, S3ErrorCode};
 use types::{Caller, ErrorKind, FileId, Name, SetAttr};
 use vfs::{Node, Vfs};
 
-use crate::errors::{self, Result, s3};
-use crate::key::Key;
-use crate::keys::{AccessKey, Right};
+use crate::access_keys::{AccessKey, Right};
+use crate::errors::{self, S3Result, s3_error};
+use crate::object_key::ObjectKey;
 
 /// Directories that come and go while a key is put below them: tried so often.
 pub const TRIES_MAX: usize = 4;
@@ -24,7 +24,7 @@ pub enum BucketMap {
 }
 
 #[derive(Clone, Debug)]
-pub struct Bucket {
+pub struct OpenBucket {
     pub name: String,
     pub root: Node,
 }
@@ -35,7 +35,13 @@ pub fn is_bucket_name(name: &str) -> bool {
 }
 
 /// Opens the bucket for `key`, if it may.
-pub async fn bucket(vfs: &Vfs, map: &BucketMap, key: &AccessKey, name: &str, right: Right) -> Result<Bucket> {
+pub async fn bucket(
+    vfs: &Vfs,
+    map: &BucketMap,
+    key: &AccessKey,
+    name: &str,
+    right: Right,
+) -> S3Result<OpenBucket> {
     if !is_bucket_name(name) {
         return Err(S3ErrorCode::InvalidBucketName.into());
     }
@@ -50,26 +56,26 @@ pub async fn bucket(vfs: &Vfs, map: &BucketMap, key: &AccessKey, name: &str, rig
     if !root.attr.is_dir() {
         return Err(S3ErrorCode::NoSuchBucket.into());
     }
-    Ok(Bucket { name: name.to_owned(), root })
+    Ok(OpenBucket { name: name.to_owned(), root })
 }
 
 fn bucket_error(error: types::Error) -> S3Error {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory => S3ErrorCode::NoSuchBucket.into(),
-        _ => s3(error),
+        _ => s3_error(error),
     }
 }
 
 /// Which buckets are listed.
 #[derive(Clone, Debug)]
-pub struct WantedBuckets {
+pub struct BucketQuery {
     pub prefix: String,
     /// The first name that may be told.
     pub from: Vec<u8>,
     pub max: usize,
 }
 
-impl WantedBuckets {
+impl BucketQuery {
     fn has(&self, name: &str) -> bool {
         name.starts_with(&self.prefix) && name.as_bytes() >= self.from.as_slice()
     }
@@ -81,8 +87,8 @@ pub async fn buckets(
     vfs: &Vfs,
     map: &BucketMap,
     key: &AccessKey,
-    wanted: &WantedBuckets,
-) -> Result<Vec<Bucket>> {
+    wanted: &BucketQuery,
+) -> S3Result<Vec<OpenBucket>> {
     let mut found = BTreeMap::new();
     match map {
         BucketMap::Named(named) => {
@@ -100,7 +106,8 @@ pub async fn buckets(
         BucketMap::Top => {
             let mut cookie = 0;
             loop {
-                let listing = vfs.readdir(&Caller::root(), vfs.root(), cookie, 1024).await.map_err(s3)?;
+                let listing =
+                    vfs.readdir(&Caller::root(), vfs.root(), cookie, 1024).await.map_err(s3_error)?;
                 for item in &listing.items {
                     cookie = item.cookie;
                     if let Ok(name) = std::str::from_utf8(&item.name)
@@ -123,16 +130,16 @@ pub async fn buckets(
             }
         }
     }
-    Ok(found.into_iter().map(|(name, root)| Bucket { name, root }).collect())
+    Ok(found.into_iter().map(|(name, root)| OpenBucket { name, root }).collect())
 }
 
-pub fn parse_key(text: &str) -> Result<Key> {
-    Key::parse(text.as_bytes()).map_err(errors::unfit)
+pub fn parse_key(text: &str) -> S3Result<ObjectKey> {
+    ObjectKey::parse(text.as_bytes()).map_err(errors::key_error)
 }
 
 /// The file or directory that `key` stands for; `NoSuchKey` for what is no object: a directory without the slash, a
 /// link, a device.
-pub async fn find(vfs: &Vfs, caller: &Caller, bucket: &Bucket, key: &Key) -> Result<Node> {
+pub async fn find(vfs: &Vfs, caller: &Caller, bucket: &OpenBucket, key: &ObjectKey) -> S3Result<Node> {
     let found = match find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
         Ok(dir) => vfs.lookup(caller, dir, &key.name).await,
         Err(e) => Err(e),
@@ -140,7 +147,7 @@ pub async fn find(vfs: &Vfs, caller: &Caller, bucket: &Bucket, key: &Key) -> Res
     let node = match found {
         // A file where the key has a directory: there is nothing below it.
         Err(e) if e.kind() == ErrorKind::NotADirectory => return Err(S3ErrorCode::NoSuchKey.into()),
-        other => other.map_err(s3)?,
+        other => other.map_err(s3_error)?,
     };
     let fits = if key.is_dir { node.attr.is_dir() } else { node.attr.is_file() };
     if fits { Ok(node) } else { Err(S3ErrorCode::NoSuchKey.into()) }

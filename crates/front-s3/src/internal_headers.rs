@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::facts::Headers;
+use crate::metadata_store::Headers;
 
 /// The sizes of the parts: `5242880x3,100`.
 const PARTS: &str = "x-forebay-parts";
@@ -15,7 +15,7 @@ const TAGS: &str = "x-forebay-tags";
 const BYTES_MAX: usize = 60_000;
 
 /// Not for the head of an answer.
-pub fn is_inner(name: &str) -> bool {
+pub fn is_internal(name: &str) -> bool {
     name.starts_with("x-forebay-")
 }
 
@@ -50,7 +50,7 @@ pub fn parts(headers: &Headers) -> Option<Vec<u64>> {
     for run in get(headers, PARTS)?.split(',') {
         let (size, count) = run.split_once('x').unwrap_or((run, "1"));
         let (size, count) = (size.parse().ok()?, count.parse::<usize>().ok()?);
-        if sizes.len() + count > crate::layout::NUMBER_MAX as usize {
+        if sizes.len() + count > crate::part_layout::NUMBER_MAX as usize {
             return None;
         }
         sizes.resize(sizes.len() + count, size);
@@ -83,7 +83,7 @@ pub fn set_tags(headers: &mut Headers, tags: Option<String>) {
 }
 
 /// What is true of a copy, which comes in one part: all but what was made of the parts.
-pub fn of_copy(headers: &Headers) -> Headers {
+pub fn for_copy(headers: &Headers) -> Headers {
     let is_of_parts = |name: &str, value: &str| {
         name == PARTS
             || name == PART_SUMS
@@ -125,7 +125,7 @@ mod tests {
         ];
         put_parts(&mut headers, &[1, 2], None);
         set_tags(&mut headers, Some("a=b".into()));
-        let names: Vec<_> = of_copy(&headers).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = for_copy(&headers).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["content-type", "x-amz-checksum-crc64nvme", TAGS]);
         assert_eq!(tags(&headers), Some("a=b"));
     }

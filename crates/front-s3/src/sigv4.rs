@@ -17,12 +17,12 @@ use http::{HeaderMap, Method};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::keys::{AccessKey, Keys, Secret};
+use crate::access_keys::{AccessKey, AccessKeys, Secret};
 
 use canonical::Blanks;
 pub use canonical::{Query, decode, encode};
-pub use request::{Claim, is_auth_parameter};
-pub use scope::{AmzDate, Scope};
+pub use request::{SignatureClaim, is_auth_parameter};
+pub use scope::{AmzDate, CredentialScope};
 
 /// How far a client's clock may be off.
 pub const SKEW_SECONDS: i64 = 15 * 60;
@@ -34,7 +34,7 @@ pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934c
 
 /// A request's head, as it was sent.
 #[derive(Clone, Copy)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     pub method: &'a Method,
     /// Percent-encoded.
     pub path: &'a str,
@@ -44,13 +44,13 @@ pub struct Head<'a> {
 
 /// What a request must be signed for.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedScope {
     pub region: String,
 }
 
 /// What the signature says of the body.
 #[derive(Clone, Debug)]
-pub enum Payload {
+pub enum PayloadSigning {
     /// Nothing.
     Unsigned,
     Sha256([u8; 32]),
@@ -65,14 +65,14 @@ pub enum Payload {
 
 /// A request that its sender has signed.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub struct VerifiedRequest {
     pub key: Arc<AccessKey>,
-    pub payload: Payload,
+    pub payload: PayloadSigning,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SignatureError {
     /// It is not signed at all.
     Anonymous,
     /// SigV2.
@@ -97,35 +97,40 @@ pub enum Refusal {
     UnknownPayload,
 }
 
-impl Refusal {
+impl SignatureError {
     /// As the log and the metrics have it.
     pub fn offence(&self) -> Offence {
         match self {
-            Refusal::Anonymous => Offence::Unsigned,
-            Refusal::UnknownKey => Offence::UnknownKey,
-            Refusal::Skewed => Offence::WrongClock,
+            SignatureError::Anonymous => Offence::Unsigned,
+            SignatureError::UnknownKey => Offence::UnknownKey,
+            SignatureError::Skewed => Offence::WrongClock,
             _ => Offence::WrongSignature,
         }
     }
 }
 
 /// `now`: seconds since 1970.
-pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Result<Verified, Refusal> {
+pub fn verify(
+    head: &RequestHead<'_>,
+    keys: &AccessKeys,
+    expected: &ExpectedScope,
+    now: i64,
+) -> Result<VerifiedRequest, SignatureError> {
     let query = Query::parse(head.query);
-    let claim = Claim::of(head, &query)?;
+    let claim = SignatureClaim::of(head, &query)?;
     let scope = &claim.scope;
     if scope.service != "s3" {
-        return Err(Refusal::Malformed("the credential's service is not s3"));
+        return Err(SignatureError::Malformed("the credential's service is not s3"));
     }
     if scope.region != expected.region {
-        return Err(Refusal::WrongRegion { expected: expected.region.clone() });
+        return Err(SignatureError::WrongRegion { expected: expected.region.clone() });
     }
     if scope.date != claim.date.day() {
-        return Err(Refusal::Malformed("the credential's date is not that of the request"));
+        return Err(SignatureError::Malformed("the credential's date is not that of the request"));
     }
     claim.demand_time(now)?;
     claim.demand_covered(head)?;
-    let key = keys.get(&claim.key_id).ok_or(Refusal::UnknownKey)?;
+    let key = keys.get(&claim.key_id).ok_or(SignatureError::UnknownKey)?;
     let signing_key = signing_key(&key.secret, scope);
     let is_right = |blanks: Blanks| {
         let Some(canonical) = canonical::request(head, &query, &claim, blanks) else { return false };
@@ -135,10 +140,10 @@ pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Re
     };
     let is_signed = is_right(Blanks::Spaces) || claim.has_tab(head) && is_right(Blanks::All);
     if !is_signed {
-        return Err(Refusal::WrongSignature);
+        return Err(SignatureError::WrongSignature);
     }
     if claim.has_token(head, &query) {
-        return Err(Refusal::SecurityToken);
+        return Err(SignatureError::SecurityToken);
     }
     let signer = ChunkSigner {
         key: signing_key,
@@ -146,20 +151,20 @@ pub fn verify(head: &Head<'_>, keys: &Keys, expected: &Expected, now: i64) -> Re
         scope: scope.clone(),
         previous: claim.signature.clone(),
     };
-    Ok(Verified { key, payload: payload(&claim, signer)? })
+    Ok(VerifiedRequest { key, payload: payload(&claim, signer)? })
 }
 
-fn payload(claim: &Claim, signer: ChunkSigner) -> Result<Payload, Refusal> {
+fn payload(claim: &SignatureClaim, signer: ChunkSigner) -> Result<PayloadSigning, SignatureError> {
     match claim.content_sha256.as_str() {
-        "UNSIGNED-PAYLOAD" => Ok(Payload::Unsigned),
+        "UNSIGNED-PAYLOAD" => Ok(PayloadSigning::Unsigned),
         // A presigned URL says nothing of the body, and a chunk's signature would hang on nothing.
         _ if claim.expires.is_some() && claim.content_sha256.starts_with("STREAMING-") => {
-            Err(Refusal::UnknownPayload)
+            Err(SignatureError::UnknownPayload)
         }
-        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => Ok(Payload::Chunks { signer, trailer: false }),
-        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => Ok(Payload::Chunks { signer, trailer: true }),
-        "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Payload::UnsignedChunks),
-        hash => unhex(hash).map(Payload::Sha256).ok_or(Refusal::UnknownPayload),
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => Ok(PayloadSigning::Chunks { signer, trailer: false }),
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => Ok(PayloadSigning::Chunks { signer, trailer: true }),
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(PayloadSigning::UnsignedChunks),
+        hash => unhex(hash).map(PayloadSigning::Sha256).ok_or(SignatureError::UnknownPayload),
     }
 }
 
@@ -168,7 +173,7 @@ fn payload(claim: &Claim, signer: ChunkSigner) -> Result<Payload, Refusal> {
 pub struct ChunkSigner {
     key: [u8; 32],
     date: AmzDate,
-    scope: Scope,
+    scope: CredentialScope,
     previous: String,
 }
 
@@ -202,7 +207,7 @@ impl ChunkSigner {
     }
 }
 
-fn string_to_sign(algorithm: &str, date: &AmzDate, scope: &Scope, parts: &[&str]) -> String {
+fn string_to_sign(algorithm: &str, date: &AmzDate, scope: &CredentialScope, parts: &[&str]) -> String {
     format!("{algorithm}\n{date}\n{scope}\n{}", parts.join("\n"))
 }
 
@@ -211,7 +216,7 @@ fn matches(key: &[u8], text: &str, signature: &str) -> bool {
     hex(&hmac(key, text.as_bytes())).as_bytes().ct_eq(signature.as_bytes()).into()
 }
 
-fn signing_key(secret: &Secret, scope: &Scope) -> [u8; 32] {
+fn signing_key(secret: &Secret, scope: &CredentialScope) -> [u8; 32] {
     let start = format!("AWS4{}", secret.expose());
     let date = hmac(start.as_bytes(), scope.date.as_bytes());
     let region = hmac(&date, scope.region.as_bytes());

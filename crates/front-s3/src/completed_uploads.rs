@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::facts::{Facts, Headers, Outcome, decode_texts, encode_texts, pairs};
+use crate::metadata_store::{DbResult, Headers, MetadataStore, decode_texts, encode_texts, pairs};
 
 const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("completed-uploads");
 /// So long an upload that was completed is remembered.
@@ -17,7 +17,7 @@ const ENTRIES_MAX: u64 = 10_000;
 const EVICTED: u64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completed {
+pub struct CompletedUpload {
     pub bucket: String,
     pub key: String,
     /// Without quotes.
@@ -30,16 +30,16 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-impl Facts {
+impl MetadataStore {
     /// `id`: of the upload. `now`: seconds since 1970.
-    pub fn note_completed(&self, id: [u8; 16], completed: &Completed, now: u64) {
+    pub fn record_completed(&self, id: [u8; 16], completed: &CompletedUpload, now: u64) {
         let bytes = encode(&id, completed, now);
         if let Err(e) = self.call(|database| write(database, id, &bytes, now)) {
             tracing::warn!("note that an upload was completed: {e}");
         }
     }
 
-    pub fn completed(&self, id: [u8; 16], now: u64) -> Option<Completed> {
+    pub fn completed(&self, id: [u8; 16], now: u64) -> Option<CompletedUpload> {
         let read = |database: &Database| {
             let transaction = database.begin_read()?;
             let table = match transaction.open_table(TABLE) {
@@ -58,7 +58,7 @@ impl Facts {
     }
 }
 
-fn write(database: &Database, id: [u8; 16], bytes: &[u8], now: u64) -> Outcome<()> {
+fn write(database: &Database, id: [u8; 16], bytes: &[u8], now: u64) -> DbResult<()> {
     let transaction = database.begin_write()?;
     {
         let mut table = transaction.open_table(TABLE)?;
@@ -84,7 +84,7 @@ fn is_remembered(at: u64, now: u64) -> bool {
 }
 
 /// A sum over id and rest; the time; bucket, key, ETag, and names and values of checksums.
-fn encode(id: &[u8; 16], completed: &Completed, now: u64) -> Vec<u8> {
+fn encode(id: &[u8; 16], completed: &CompletedUpload, now: u64) -> Vec<u8> {
     let mut rest = now.to_le_bytes().to_vec();
     let sums = completed.checksums.iter().flat_map(|(name, value)| [name, value]);
     encode_texts([&completed.bucket, &completed.key, &completed.etag].into_iter().chain(sums), &mut rest);
@@ -93,7 +93,7 @@ fn encode(id: &[u8; 16], completed: &Completed, now: u64) -> Vec<u8> {
     bytes
 }
 
-fn decode(id: &[u8; 16], bytes: &[u8]) -> Option<(u64, Completed)> {
+fn decode(id: &[u8; 16], bytes: &[u8]) -> Option<(u64, CompletedUpload)> {
     let (known, rest) = bytes.split_first_chunk::<16>()?;
     if *known != sum(id, rest) {
         return None;
@@ -101,7 +101,7 @@ fn decode(id: &[u8; 16], bytes: &[u8]) -> Option<(u64, Completed)> {
     let (at, rest) = rest.split_first_chunk::<8>()?;
     let mut texts = decode_texts(rest)?.into_iter();
     let (bucket, key, etag) = (texts.next()?, texts.next()?, texts.next()?);
-    Some((u64::from_le_bytes(*at), Completed { bucket, key, etag, checksums: pairs(texts)? }))
+    Some((u64::from_le_bytes(*at), CompletedUpload { bucket, key, etag, checksums: pairs(texts)? }))
 }
 
 fn sum(id: &[u8; 16], rest: &[u8]) -> [u8; 16] {
@@ -115,24 +115,24 @@ fn sum(id: &[u8; 16], rest: &[u8]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    fn completed() -> Completed {
+    fn completed() -> CompletedUpload {
         let checksums = vec![("x-amz-checksum-crc32".to_owned(), "AAAAAA==-2".to_owned())];
-        Completed { bucket: "data".into(), key: "a/b".into(), etag: "0-2".into(), checksums }
+        CompletedUpload { bucket: "data".into(), key: "a/b".into(), etag: "0-2".into(), checksums }
     }
 
     #[test]
     fn a_completed_upload_is_remembered_over_a_restart_and_for_its_time() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("facts");
-        let facts = Facts::open(&path).expect("opened");
-        assert_eq!(facts.completed([1; 16], 1000), None);
-        facts.note_completed([1; 16], &completed(), 1000);
-        drop(facts);
-        let facts = Facts::open(&path).expect("opened");
-        assert_eq!(facts.completed([1; 16], 1000), Some(completed()));
-        assert_eq!(facts.completed([2; 16], 1000), None);
-        assert_eq!(facts.completed([1; 16], 1000 + REMEMBERED.as_secs() + 1), None);
-        assert_eq!(facts.completed([1; 16], 0), Some(completed()), "the clock was set back a little");
+        let store = MetadataStore::open(&path).expect("opened");
+        assert_eq!(store.completed([1; 16], 1000), None);
+        store.record_completed([1; 16], &completed(), 1000);
+        drop(store);
+        let store = MetadataStore::open(&path).expect("opened");
+        assert_eq!(store.completed([1; 16], 1000), Some(completed()));
+        assert_eq!(store.completed([2; 16], 1000), None);
+        assert_eq!(store.completed([1; 16], 1000 + REMEMBERED.as_secs() + 1), None);
+        assert_eq!(store.completed([1; 16], 0), Some(completed()), "the clock was set back a little");
     }
 
     #[test]
