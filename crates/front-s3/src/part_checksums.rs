@@ -1,11 +1,11 @@
-//! The checksum of an object that came in parts, from those of its parts. Pure.
+//! The checksum of a multipart object, combined from those of its parts. Pure.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use crc_fast::{CrcAlgorithm, checksum_combine};
 use s3s::crypto::{Checksum, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 
-use crate::checksums::{base64, unbase64};
-
-/// What S3 computes over parts.
+/// The algorithms that S3 combines over parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     Crc32,
@@ -32,7 +32,7 @@ impl Algorithm {
         ALL.iter().find(|(.., known)| *known == header).map(|(algorithm, ..)| *algorithm)
     }
 
-    /// As S3 writes it.
+    /// S3's name of the algorithm.
     pub fn name(self) -> &'static str {
         self.entry().1
     }
@@ -54,7 +54,7 @@ impl Algorithm {
         }
     }
 
-    /// Of these bytes.
+    /// The checksum of these bytes.
     fn sum(self, data: &[u8]) -> Vec<u8> {
         fn of<C: Checksum>(data: &[u8]) -> Vec<u8>
         where
@@ -83,12 +83,12 @@ impl Algorithm {
     }
 }
 
-/// Of what the sum of an object is.
+/// What an object's checksum is computed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
-    /// Of the sums of the parts.
+    /// Over the checksums of the parts.
     Composite,
-    /// Of the bytes.
+    /// Over the bytes.
     FullObject,
 }
 
@@ -101,7 +101,7 @@ impl ChecksumKind {
     }
 }
 
-/// What an upload in parts is summed by.
+/// The checksum that a multipart upload asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadChecksum {
     pub algorithm: Algorithm,
@@ -109,7 +109,7 @@ pub struct UploadChecksum {
 }
 
 impl UploadChecksum {
-    /// With S3's defaults. The error says what cannot be.
+    /// Applies S3's defaults. The error names the combination that does not exist.
     pub fn new(algorithm: Algorithm, kind: Option<&str>) -> Result<UploadChecksum, &'static str> {
         let kind = match kind {
             None if algorithm == Algorithm::Crc64Nvme => ChecksumKind::FullObject,
@@ -128,7 +128,7 @@ impl UploadChecksum {
         }
     }
 
-    /// Of the object, in base64. `None` if a part has no sum of this algorithm.
+    /// The object's checksum in base64. `None` if a part has none of this algorithm.
     pub fn of_parts<'a>(
         self,
         parts: impl Iterator<Item = (Option<&'a PartChecksum>, u64)>,
@@ -143,7 +143,7 @@ impl UploadChecksum {
                     all.extend_from_slice(own(sum)?);
                     count += 1;
                 }
-                Some(format!("{}-{count}", base64(&self.algorithm.sum(&all))))
+                Some(format!("{}-{count}", BASE64_STANDARD.encode(&self.algorithm.sum(&all))))
             }
             ChecksumKind::FullObject => {
                 let crc = self.algorithm.crc()?;
@@ -154,13 +154,13 @@ impl UploadChecksum {
                     whole = Some(whole.map_or(part, |before| checksum_combine(crc, before, part, size)));
                 }
                 let bytes = whole?.to_be_bytes();
-                Some(base64(&bytes[bytes.len() - self.algorithm.bytes()..]))
+                Some(BASE64_STANDARD.encode(&bytes[bytes.len() - self.algorithm.bytes()..]))
             }
         }
     }
 }
 
-/// Of one part.
+/// The checksum of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartChecksum {
     pub algorithm: Algorithm,
@@ -172,11 +172,11 @@ impl PartChecksum {
         (value.len() == algorithm.bytes()).then_some(PartChecksum { algorithm, value })
     }
 
-    /// The one to keep of those that were computed: that of the upload, else the first.
+    /// The checksum to store of those computed: the upload's, else the first.
     pub fn of(headers: &[(String, String)], wanted: Option<Algorithm>) -> Option<PartChecksum> {
-        let mut known = headers
-            .iter()
-            .filter_map(|(name, value)| PartChecksum::new(Algorithm::of_header(name)?, unbase64(value)?));
+        let mut known = headers.iter().filter_map(|(name, value)| {
+            PartChecksum::new(Algorithm::of_header(name)?, BASE64_STANDARD.decode(value).ok()?)
+        });
         match wanted {
             Some(wanted) => known.find(|sum| sum.algorithm == wanted),
             None => known.next(),
@@ -184,11 +184,11 @@ impl PartChecksum {
     }
 
     pub fn base64(&self) -> String {
-        base64(&self.value)
+        BASE64_STANDARD.encode(&self.value)
     }
 }
 
-/// A checksum in the fields of the protocol's answers.
+/// Checksums as the fields of the protocol crate's structs.
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumFields {
     pub crc32: Option<String>,
@@ -226,7 +226,7 @@ impl ChecksumFields {
         fields
     }
 
-    /// Those that are there.
+    /// The fields that are set.
     pub fn all(&self) -> impl Iterator<Item = (Algorithm, &str)> {
         let fields = [&self.crc32, &self.crc32c, &self.crc64nvme, &self.sha1, &self.sha256];
         ALL.iter().zip(fields).filter_map(|((algorithm, ..), field)| Some((*algorithm, field.as_deref()?)))
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_full_object_crc_is_that_of_the_bytes() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
-            let whole = base64(&algorithm.sum(b"hello world"));
+            let whole = BASE64_STANDARD.encode(&algorithm.sum(b"hello world"));
             assert_eq!(of(algorithm, "FULL_OBJECT"), Some(whole), "{algorithm:?}");
         }
         assert_eq!(of(Algorithm::Crc32, "FULL_OBJECT").as_deref(), Some("DUoRhQ=="), "a known value");
@@ -262,7 +262,7 @@ mod tests {
     fn a_composite_sum_is_that_of_the_sums_and_says_how_many() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Sha1, Algorithm::Sha256] {
             let all: Vec<u8> = PARTS.iter().flat_map(|part| algorithm.sum(part)).collect();
-            let expected = format!("{}-3", base64(&algorithm.sum(&all)));
+            let expected = format!("{}-3", BASE64_STANDARD.encode(&algorithm.sum(&all)));
             assert_eq!(of(algorithm, "COMPOSITE"), Some(expected), "{algorithm:?}");
         }
     }
