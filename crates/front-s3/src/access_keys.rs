@@ -1,4 +1,4 @@
-//! Access keys: who asks, and what it may do in which bucket.
+//! Access keys: the identities of clients, and their rights per bucket.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use types::Caller;
 
-/// What signs requests. Never shown: not by `Debug`, not in an error, not in a log.
+/// The secret that signs requests. It is never shown: not by `Debug`, not in an error, not in a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -16,7 +16,7 @@ impl Secret {
         Secret(secret)
     }
 
-    /// Bytes.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         self.0.len()
     }
@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Names of buckets.
+/// A set of buckets by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BucketSet {
     All,
@@ -40,7 +40,7 @@ pub enum BucketSet {
 }
 
 impl BucketSet {
-    /// `*` among the names is all.
+    /// `*` among the names means all buckets.
     pub fn of(names: Vec<String>) -> BucketSet {
         if names.iter().any(|name| name == "*") { BucketSet::All } else { BucketSet::These(names) }
     }
@@ -53,7 +53,7 @@ impl BucketSet {
     }
 }
 
-/// What a request wants to do in a bucket.
+/// The right that a request needs in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     Read,
@@ -65,9 +65,9 @@ pub struct AccessKey {
     pub id: String,
     pub secret: Secret,
     pub read: BucketSet,
-    /// Writing does not include reading: a key may be made for uploads alone.
+    /// Writing does not include reading: a key may be for uploads alone.
     pub write: BucketSet,
-    /// As whom it acts in the tree: the mode bits count for it, and what it makes is its.
+    /// The POSIX identity of the key: mode bits apply to it, and it owns what it creates.
     pub caller: Caller,
 }
 
@@ -79,13 +79,13 @@ impl AccessKey {
         }
     }
 
-    /// A bucket that a key may do nothing with does not show.
+    /// Whether the bucket is listed for this key: one without any right is not.
     pub fn sees(&self, bucket: &str) -> bool {
         self.may(Right::Read, bucket) || self.may(Right::Write, bucket)
     }
 }
 
-/// All keys, by their ids. Clones are the same keys: what replaces them counts for all, from the next request on.
+/// All access keys, by id. Clones share the keys: a replacement counts for all of them from the next request on.
 #[derive(Clone, Debug, Default)]
 pub struct AccessKeys(Arc<ArcSwap<HashMap<String, Arc<AccessKey>>>>);
 
@@ -95,7 +95,7 @@ impl AccessKeys {
         AccessKeys(Arc::new(ArcSwap::from_pointee(keys.collect())))
     }
 
-    /// By those of `other`. False: they are the same.
+    /// Takes the keys of `other`. False: they are the same.
     pub fn replace(&self, other: &AccessKeys) -> bool {
         let (new, old) = (other.0.load_full(), self.0.load_full());
         self.0.store(new.clone());

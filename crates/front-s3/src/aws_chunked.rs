@@ -1,7 +1,8 @@
-//! Bodies in signed or unsigned chunks (`aws-chunked`), decoded as they come. Pure: bytes in, bytes out.
+//! The `aws-chunked` encoding: bodies in signed or unsigned chunks, decoded as they arrive. Pure: bytes in, bytes
+//! out.
 //!
-//! What is decoded is passed on before its chunk's signature is seen, which stands in front of the chunk but is of all
-//! of it. Nobody may take it for true before the end: a PUT shows what it wrote only then.
+//! A chunk's signature stands before its data but covers all of it, and decoded data is passed on before it can be
+//! checked. So nobody may act on the data before the end of the body: a PUT publishes only then.
 
 use bytes::{Buf, Bytes, BytesMut};
 use sha2::{Digest, Sha256};
@@ -9,27 +10,27 @@ use sha2::{Digest, Sha256};
 use crate::checked_body::BodyError;
 use crate::sigv4::ChunkSigner;
 
-/// Of a chunk's head, or a line of the trailer.
+/// The longest head of a chunk, or line of the trailer.
 const LINE_MAX: usize = 1024;
 const TRAILER_LINES_MAX: usize = 16;
-/// One chunk. Clients send 64 KiB to some MiB.
+/// The largest chunk. Clients send 64 KiB to some MiB.
 const CHUNK_MAX: u64 = 5 << 30;
-/// Each costs as much work as a large one: of a body so many smaller ones than this are taken. S3 takes none below 8 KiB but the
-/// last one.
+/// The size below which a chunk is small. A small chunk costs as much work as a large one, so a body may have only
+/// [`CHUNKS_SMALL_MAX`] of them. S3 takes none below 8 KiB but the last one.
 const CHUNK_SMALL: u64 = 1 << 10;
 const CHUNKS_SMALL_MAX: u32 = 1024;
 
 pub struct AwsChunkedDecoder {
-    /// Absent: chunks are not signed.
+    /// `None`: the chunks are not signed.
     signer: Option<ChunkSigner>,
     has_trailer: bool,
     state: State,
     line: BytesMut,
-    /// Of the chunk so far, if it is signed.
+    /// The hash of the chunk so far, if chunks are signed.
     hash: Sha256,
     signature: String,
     trailer: Vec<(String, String)>,
-    /// Chunks so far that were small.
+    /// The number of small chunks so far.
     small: u32,
     /// The last line ended without a carriage return.
     is_bare: bool,
@@ -41,10 +42,11 @@ enum State {
     Data {
         left: u64,
     },
-    /// The line's end behind a chunk's data.
+    /// The line end after a chunk's data.
     DataEnd,
     Trailer,
-    /// Behind `name:value`, LF, CR LF, as MinIO's SDK for Go frames a trailer: another empty line or the signature follows.
+    /// After `name:value`, LF, CR LF, as MinIO's SDK for Go frames a trailer: another empty line or the signature
+    /// follows.
     BareTrailer,
     End,
 }
@@ -64,7 +66,7 @@ impl AwsChunkedDecoder {
         }
     }
 
-    /// The last chunk and the trailer have come.
+    /// Whether the last chunk and the trailer have arrived.
     pub fn is_at_end(&self) -> bool {
         match self.state {
             State::End => true,
@@ -73,12 +75,12 @@ impl AwsChunkedDecoder {
         }
     }
 
-    /// Without the trailer's own signature.
+    /// The trailer's headers, without its signature.
     pub fn take_trailer(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.trailer)
     }
 
-    /// Takes from the front of `input`. `None`: all of it is taken, and there is no more in it.
+    /// Decodes from the front of `input`. `None`: all of `input` is consumed.
     pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, BodyError> {
         while !input.is_empty() {
             match self.state {
@@ -185,7 +187,7 @@ impl AwsChunkedDecoder {
         if right { Ok(()) } else { Err(BodyError::ChunkSignature) }
     }
 
-    /// Without its end. `None`: it has not come whole yet.
+    /// The next line without its line end; `None` while it is incomplete.
     fn take_line(&mut self, input: &mut Bytes) -> Result<Option<BytesMut>, BodyError> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let part = end.map_or(input.len(), |end| end + 1);

@@ -1,4 +1,4 @@
-//! The body of an answer that was made as a whole, with the room that it takes.
+//! An answer's body that was built in memory, with the memory permit that it holds until it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use crate::peer::with_permit;
 
 pub struct BudgetedBody<B> {
     inner: B,
-    /// Goes with the first piece, which is the whole of what is made.
+    /// Moves to the first frame, which is all of the body.
     permit: Option<MemoryPermit>,
 }
 

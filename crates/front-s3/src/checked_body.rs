@@ -1,5 +1,6 @@
-//! A request's body as its operation gets it: decoded, no longer than announced, checked against what was signed, and
-//! not for ever on its way. What is wrong with it shows at its end, so nobody may act on a part of it.
+//! A request's body as its operation reads it: decoded, bounded by the announced length, checked against the
+//! signature, and with a time limit. An error may show at the last byte only, so nobody may act on a part of the
+//! body.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,16 +20,16 @@ use crate::sigv4::PayloadSigning;
 pub enum BodyError {
     /// The connection ended before the body did.
     Incomplete,
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     Stalled,
-    /// There is no memory for it now.
+    /// The memory budget has no room for it now.
     NoRoom,
-    /// Longer than it says, or than is taken.
+    /// It is longer than announced, or than the operation allows.
     TooLong,
-    /// Another body than was signed.
+    /// Its SHA-256 is not the signed one.
     WrongSha256,
     ChunkSignature,
-    /// Too many of them.
+    /// More small chunks than a body may have.
     TinyChunks,
     Malformed(&'static str),
 }
@@ -50,7 +51,7 @@ impl fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// What came behind the body: names in lower case. There once the body has ended.
+/// The trailer headers, with names in lower case. They are set when the body has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Trailer(Arc<Mutex<Vec<(String, String)>>>);
 
@@ -60,7 +61,7 @@ impl Trailer {
         lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
-    /// Does it have a name like this?
+    /// Whether a name in the trailer satisfies `is`.
     pub fn has(&self, is: impl Fn(&str) -> bool) -> bool {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().any(|(name, _)| is(name))
@@ -73,14 +74,14 @@ impl Trailer {
 
 pub struct CheckedBody<B> {
     inner: B,
-    /// Bytes that are yet to come, decoded.
+    /// The decoded bytes that are still to arrive.
     left: u64,
     check: Check,
-    /// Came, and is not decoded yet.
+    /// Bytes that have arrived and are not decoded yet.
     raw: Bytes,
     trailer: Trailer,
     intake: BodyIntake,
-    /// Came, and waits for room.
+    /// Bytes that have arrived and wait for a memory permit.
     before_room: Option<Bytes>,
     is_over: bool,
 }
@@ -92,7 +93,7 @@ enum Check {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
-    /// `length`: of the decoded body.
+    /// `length`: the length of the decoded body.
     pub fn new(
         inner: B,
         length: u64,
@@ -173,7 +174,7 @@ impl<B: Body<Data = Bytes> + Unpin> CheckedBody<B> {
         }
     }
 
-    /// The room of what it has given out.
+    /// Hands over the memory permit of the bytes that were read.
     pub fn take_permit(&mut self) -> MemoryPermit {
         self.intake.take_permit()
     }
@@ -209,12 +210,12 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CheckedBody<B> {
             return Poll::Ready(None);
         }
         let data = ready!(self.poll_data(cx));
-        // After an error nothing of it is told any more; nor after the end, which is checked once.
+        // After an error no more data follows; after the end, which is checked once, neither.
         self.is_over = !matches!(data, Some(Ok(_)));
         Poll::Ready(data.map(|data| data.map(Frame::data)))
     }
 
-    /// Never said before the end was checked.
+    /// False until the end has been checked, whatever the inner body says.
     fn is_end_stream(&self) -> bool {
         self.is_over
     }

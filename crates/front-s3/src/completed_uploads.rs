@@ -1,5 +1,6 @@
-//! Uploads in parts that were completed lately. A client whose answer was lost asks again, and gets the same answer: its
-//! upload is gone by then. Stored beside the facts, synced before the first answer goes out.
+//! Multipart uploads that were completed lately. A client whose answer was lost sends the completion again, and gets
+//! the same answer although the upload is gone. The records lie in the metadata database and are synced before the
+//! first answer is sent.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,9 +11,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::metadata_store::{DbResult, Headers, MetadataStore, decode_texts, encode_texts, pairs};
 
 const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("completed-uploads");
-/// So long an upload that was completed is remembered.
+/// How long a completed upload is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(3600);
-/// Up to some 1,200 bytes each.
+/// The most records, of up to some 1,200 bytes each.
 const ENTRIES_MAX: u64 = 10_000;
 const EVICTED: u64 = 1_000;
 
@@ -22,7 +23,7 @@ pub struct CompletedUpload {
     pub key: String,
     /// Without quotes.
     pub etag: String,
-    /// That were told with it.
+    /// The checksum headers of the answer.
     pub checksums: Headers,
 }
 
@@ -31,7 +32,7 @@ pub fn now() -> u64 {
 }
 
 impl MetadataStore {
-    /// `id`: of the upload. `now`: seconds since 1970.
+    /// Records that upload `id` was completed. `now`: seconds since 1970.
     pub fn record_completed(&self, id: [u8; 16], completed: &CompletedUpload, now: u64) {
         let bytes = encode(&id, completed, now);
         if let Err(e) = self.call(|database| write(database, id, &bytes, now)) {
@@ -78,12 +79,12 @@ fn write(database: &Database, id: [u8; 16], bytes: &[u8], now: u64) -> DbResult<
     Ok(())
 }
 
-/// Whichever way the clock was set meanwhile.
+/// Holds whichever way the clock was set meanwhile.
 fn is_remembered(at: u64, now: u64) -> bool {
     at.abs_diff(now) <= REMEMBERED.as_secs()
 }
 
-/// A sum over id and rest; the time; bucket, key, ETag, and names and values of checksums.
+/// A checksum over id and rest; the time; bucket, key, ETag, and the names and values of checksums.
 fn encode(id: &[u8; 16], completed: &CompletedUpload, now: u64) -> Vec<u8> {
     let mut rest = now.to_le_bytes().to_vec();
     let sums = completed.checksums.iter().flat_map(|(name, value)| [name, value]);

@@ -1,4 +1,4 @@
-//! What went wrong, in S3's words: the one place.
+//! The mapping of our errors to S3's codes, in one place.
 
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode};
@@ -13,18 +13,18 @@ pub use s3s::S3Result;
 pub fn code_of(kind: ErrorKind) -> S3ErrorCode {
     match kind {
         ErrorKind::NotFound | ErrorKind::Stale => S3ErrorCode::NoSuchKey,
-        // Not absent, but no object: a name of the key is that of another thing.
+        // Something exists under a name of the key, but it is no object.
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::Exists => S3ErrorCode::InvalidRequest,
         ErrorKind::AccessDenied | ErrorKind::NotPermitted | ErrorKind::ReadOnly => S3ErrorCode::AccessDenied,
         ErrorKind::NotEmpty => S3ErrorCode::BucketNotEmpty,
         ErrorKind::InvalidArgument => S3ErrorCode::InvalidArgument,
         ErrorKind::NameTooLong => S3ErrorCode::KeyTooLongError,
-        // Clients try these again, slower each time.
+        // Clients retry these with a growing pause.
         ErrorKind::Busy => S3ErrorCode::SlowDown,
         ErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
-        // The file is another one now: from the beginning.
+        // The file was replaced: the client must begin again.
         ErrorKind::VersionChanged => S3ErrorCode::OperationAborted,
-        // An object is replaced as a whole: to ask again leaves what asking once would.
+        // An object is replaced as a whole, so a retry leaves what one request would have left.
         ErrorKind::OutcomeUnknown => S3ErrorCode::ServiceUnavailable,
         ErrorKind::FileTooLarge => S3ErrorCode::EntityTooLarge,
         ErrorKind::NotSupported => S3ErrorCode::NotImplemented,
@@ -38,7 +38,7 @@ pub fn code_of(kind: ErrorKind) -> S3ErrorCode {
     }
 }
 
-/// What a person may know of it: not what our paths and origins are called.
+/// The message for a person. It does not reveal the names of our paths and origins.
 fn message_of(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::NotADirectory => Some("a part of the key before a slash is an object itself"),
@@ -50,7 +50,7 @@ fn message_of(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// `InsufficientStorage` is no code of S3's, but a status that says it; clients do not try that again for long.
+/// S3 has no code for a full storage; the HTTP status 507 says it, and clients do not retry that for long.
 pub fn s3_error(error: Error) -> S3Error {
     let kind = error.kind();
     let mut answer = S3Error::new(code_of(kind));
@@ -137,7 +137,7 @@ pub fn signature_error(refusal: &SignatureError) -> S3Error {
     S3Error::with_message(code, message)
 }
 
-/// A part of a request that is not understood, or not offered.
+/// The error for an argument that is not understood.
 pub fn invalid(message: &'static str) -> S3Error {
     S3Error::with_message(S3ErrorCode::InvalidArgument, message)
 }

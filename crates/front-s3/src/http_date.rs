@@ -1,4 +1,4 @@
-//! Times as HTTP writes them.
+//! The `Date` header of answers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ pub fn http_date(time: &Timestamp) -> Option<HeaderValue> {
     HeaderValue::try_from(text).ok()
 }
 
-/// The time of an answer, written once a second for all of them.
+/// The current date as a header, formatted once a second for all answers.
 #[derive(Default)]
 pub struct DateCache(Mutex<Option<(u64, HeaderValue)>>);
 

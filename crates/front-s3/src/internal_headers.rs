@@ -1,20 +1,20 @@
-//! What is kept with an object besides the headers that a GET tells: the parts it came in, and its tags. Under names
-//! that no request can set. Pure.
+//! Headers that are stored with an object but not returned as they are: the sizes and checksums of its parts, and
+//! its tags. Their names cannot be set by any request. Pure.
 
 use std::ops::Range;
 
 use crate::metadata_store::Headers;
 
-/// The sizes of the parts: `5242880x3,100`.
+/// The sizes of the parts, run-length encoded: `5242880x3,100`.
 const PARTS: &str = "x-forebay-parts";
-/// Their checksums, in order and in base64, with commas.
+/// The checksums of the parts in order, in base64, with commas.
 const PART_SUMS: &str = "x-forebay-part-sums";
-/// As `x-amz-tagging` writes them.
+/// The tags in the form of `x-amz-tagging`.
 const TAGS: &str = "x-forebay-tags";
-/// Of one text; a longer one is left out.
+/// The longest text; a longer one is not stored.
 const BYTES_MAX: usize = 60_000;
 
-/// Not for the head of an answer.
+/// Whether this header must not appear in an answer.
 pub fn is_internal(name: &str) -> bool {
     name.starts_with("x-forebay-")
 }
@@ -44,7 +44,7 @@ pub fn put_parts(headers: &mut Headers, sizes: &[u64], sums: Option<Vec<String>>
     }
 }
 
-/// Sizes, in order. `None`: it is not known to have come in parts.
+/// The sizes of the parts in order. `None`: the object is not known to have parts.
 pub fn parts(headers: &Headers) -> Option<Vec<u64>> {
     let mut sizes = Vec::new();
     for run in get(headers, PARTS)?.split(',') {
@@ -62,8 +62,8 @@ pub fn part_sums(headers: &Headers) -> Vec<String> {
     get(headers, PART_SUMS).map_or(Vec::new(), |text| text.split(',').map(str::to_owned).collect())
 }
 
-/// The bytes of this part (from 1 on), and how many parts there are. An object that is not known to have come in parts is
-/// one. `None`: there is none of this number.
+/// The byte range of part `number` (from 1 on), and the number of parts. An object that is not known to have parts
+/// is one part. `None`: there is no such part.
 pub fn part(headers: &Headers, size: u64, number: i32) -> Option<(Range<u64>, usize)> {
     let sizes =
         parts(headers).filter(|sizes| sizes.iter().sum::<u64>() == size).unwrap_or_else(|| vec![size]);
@@ -82,7 +82,7 @@ pub fn set_tags(headers: &mut Headers, tags: Option<String>) {
     headers.extend(tags.filter(|tags| !tags.is_empty()).map(|tags| (TAGS.to_owned(), tags)));
 }
 
-/// What is true of a copy, which comes in one part: all but what was made of the parts.
+/// The headers that hold for a copy, which has one part: all but those of parts.
 pub fn for_copy(headers: &Headers) -> Headers {
     let is_of_parts = |name: &str, value: &str| {
         name == PARTS

@@ -1,8 +1,9 @@
-//! Keys of a bucket in S3's order, which is that of their bytes, page by page.
+//! Lists the keys of a bucket in S3's order, that of their bytes, page by page.
 //!
-//! A directory is listed in the order of its cookies, which are hashes. So each page takes the smallest names that
-//! come next out of a pass over the directory: memory is bounded by the page and the depth of the tree, whatever
-//! the directory holds. A directory sorts by its name with the slash: between `a-b` and `a0` lies all that is below `a/`.
+//! `vfs` lists a directory in the order of its cookies, which are hashes. So each batch takes the smallest names
+//! that come next out of a pass over the directory: memory is bounded by the page and the depth of the tree,
+//! whatever the directory holds. A directory sorts by its name with a slash: all below `a/` lies between `a-b` and
+//! `a0`.
 
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -12,21 +13,21 @@ use vfs::{Node, Vfs};
 use crate::object_key::{KEY_MAX, is_hidden};
 use crate::resolve::is_gone;
 
-/// Names taken from a directory in one pass, at most.
+/// The most names that one pass over a directory takes.
 const BATCH_MAX: usize = 1024;
-/// Items asked for at once.
+/// The items of one `readdir`.
 const ITEMS: usize = 1024;
 
 /// What is to be listed.
 #[derive(Clone, Debug, Default)]
 pub struct KeyQuery {
     pub prefix: Vec<u8>,
-    /// Empty: none.
+    /// Empty: no delimiter.
     pub delimiter: Vec<u8>,
-    /// The first key or common prefix that may be told.
+    /// The first key or common prefix that may be listed.
     pub from: Vec<u8>,
     pub max: usize,
-    /// Keys that XML has no way to write are left out.
+    /// Leaves out keys that XML cannot express.
     pub as_xml: bool,
 }
 
@@ -48,16 +49,16 @@ impl ListedKey {
 #[derive(Debug, Default)]
 pub struct KeyPage {
     pub items: Vec<ListedKey>,
-    /// Where the next page begins; absent at the end.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<Vec<u8>>,
-    /// Names that cannot be told as keys, or never be reached.
+    /// Names that cannot be keys, or whose files cannot be reached.
     pub skipped: u64,
 }
 
-/// One name of a directory; ordered by how its keys are.
+/// One name of a directory, in the order of its keys.
 #[derive(Clone, Debug)]
 struct SortedName {
-    /// The name, of a directory with the slash.
+    /// The name; that of a directory ends with a slash.
     sort: Vec<u8>,
     node: Node,
 }
@@ -79,18 +80,18 @@ impl Ord for SortedName {
     }
 }
 
-/// A directory that is being walked.
+/// A directory of the path that is being walked.
 struct DirFrame {
     node: Node,
-    /// Of all keys in it, with the slash at its end.
+    /// The common prefix of its keys, with the slash at its end.
     path: Vec<u8>,
-    /// Only names that begin so.
+    /// Only names with this prefix are listed.
     filter: Vec<u8>,
     batch: VecDeque<SortedName>,
     /// Where the next batch begins.
     from: Vec<u8>,
     is_over: bool,
-    /// It has names that can be told, or may have.
+    /// It has names that can be listed, or may have.
     has_names: bool,
 }
 
@@ -101,7 +102,7 @@ pub struct KeyListing<'a> {
 }
 
 impl KeyListing<'_> {
-    /// `root`: the bucket's directory.
+    /// Lists one page. `root`: the bucket's directory.
     pub async fn page(&self, root: &Node) -> types::Result<KeyPage> {
         let mut page = KeyPage::default();
         if self.query.max == 0 {
@@ -115,7 +116,7 @@ impl KeyListing<'_> {
             if frame.batch.is_empty() && !frame.is_over {
                 let capacity = self.query.max + 1 - page.items.len();
                 match self.fill(frame, capacity.min(BATCH_MAX), &mut page.skipped).await {
-                    // Removed while we walk.
+                    // Removed meanwhile.
                     Err(e) if is_gone(&e) && !is_top => {
                         frames.pop();
                         continue;
@@ -152,7 +153,7 @@ impl KeyListing<'_> {
         let (path, filter) = prefix.split_at(split);
         let mut node = root.clone();
         for part in path.split(|byte| *byte == b'/').take(path.iter().filter(|byte| **byte == b'/').count()) {
-            // No key has such a part.
+            // No key has such a name.
             let Ok(name) = Name::new(part.to_vec()) else { return Ok(None) };
             if is_hidden(part) {
                 return Ok(None);
@@ -168,13 +169,13 @@ impl KeyListing<'_> {
     }
 
     fn frame(&self, node: Node, path: Vec<u8>, filter: Vec<u8>) -> DirFrame {
-        // Below this directory the walk begins where `from` says, if that is a place in it.
+        // Within this directory the listing begins at `from`, if that lies in it.
         let from = self.query.from.strip_prefix(path.as_slice()).unwrap_or_default().to_vec();
         let is_over = self.query.from > path && !self.query.from.starts_with(&path);
         DirFrame { node, path, filter, batch: VecDeque::new(), from, is_over, has_names: is_over }
     }
 
-    /// The next names, in order.
+    /// Fills the batch with the next names in order.
     async fn fill(&self, frame: &mut DirFrame, capacity: usize, skipped: &mut u64) -> types::Result<()> {
         let mut smallest: BinaryHeap<SortedName> = BinaryHeap::with_capacity(capacity + 1);
         let mut is_whole = true;
@@ -203,12 +204,12 @@ impl KeyListing<'_> {
                 if node.attr.is_dir() {
                     sort.push(b'/');
                 }
-                // No request could name it, and none could go on from it.
+                // Too long for a key: no request could name it or continue from it.
                 if frame.path.len() + sort.len() > KEY_MAX {
                     *skipped += 1;
                     continue;
                 }
-                // All below a directory counts as one, and `from` may lie in it.
+                // A directory stands for all keys below it, and `from` may be one of them.
                 let is_before = sort < frame.from && !(node.attr.is_dir() && frame.from.starts_with(&sort));
                 if is_before || !sort.starts_with(&frame.filter) {
                     continue;
@@ -234,9 +235,9 @@ impl KeyListing<'_> {
         Ok(())
     }
 
-    /// What was listed without its attributes is asked for by itself. A listing that leaves out what cannot be reached
-    /// now would have clients remove their copies of it, so that is an error; `None`: it can never be reached, and must
-    /// not keep the rest of the bucket from being told.
+    /// Looks up a name that was listed without attributes. A failure is an error of the listing: clients would
+    /// remove their copies of a key that is left out. `None`: the name can never be reached, and must not keep the
+    /// rest from being listed.
     async fn node_of(
         &self,
         dir: FileId,
@@ -272,21 +273,21 @@ impl KeyListing<'_> {
         Some(ListingStep::Tell((path, Some(entry.node))))
     }
 
-    /// An empty directory is an object of no bytes, with a slash at the end of its key.
+    /// The key of an empty directory: it is an object without bytes, whose key ends with a slash.
     fn empty_directory_key(&self, frame: DirFrame) -> Option<Item> {
         let is_key = !frame.path.is_empty() && !frame.has_names && frame.path.starts_with(&self.query.prefix);
         is_key.then_some((frame.path, Some(frame.node)))
     }
 
-    /// The common prefix that stands for this key.
+    /// The common prefix that replaces this key.
     fn rolled_up_prefix(&self, key: &[u8]) -> Option<Vec<u8>> {
         common_prefix(key, &self.query.prefix, &self.query.delimiter)
     }
 
-    /// True when the page is full.
+    /// Adds an item to the page; true when the page was full.
     fn emit(&self, page: &mut KeyPage, (path, node): Item) -> bool {
         let from = &self.query.from;
-        // A common prefix stands also for the keys that come after a place in it.
+        // A common prefix also stands for keys behind `from`.
         let reaches_on = node.is_none() && from.starts_with(&path);
         if path < *from && !reaches_on {
             return false;
@@ -316,7 +317,7 @@ enum ListingStep {
     Descend(DirFrame),
 }
 
-/// What stands for `key` in a listing with a delimiter.
+/// The common prefix of `key` in a listing with a delimiter.
 pub fn common_prefix(key: &[u8], prefix: &[u8], delimiter: &[u8]) -> Option<Vec<u8>> {
     let rest = key.strip_prefix(prefix)?;
     if delimiter.is_empty() {
@@ -326,7 +327,7 @@ pub fn common_prefix(key: &[u8], prefix: &[u8], delimiter: &[u8]) -> Option<Vec<
     Some(key[..prefix.len() + at + delimiter.len()].to_vec())
 }
 
-/// The first text after all that begin so; none after a text of the last byte alone.
+/// The first key after all keys with this prefix; `None` after one of 0xff bytes alone.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let end = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut after = prefix[..=end].to_vec();
@@ -336,7 +337,7 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// Whatever is waited for. (Gone since it was listed: there is nothing to tell.)
+/// Errors that no retry cures. (NotFound: removed since it was listed.)
 fn is_never_reached(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -348,7 +349,8 @@ fn is_never_reached(kind: ErrorKind) -> bool {
     )
 }
 
-/// Keys are UTF-8, and in XML without control characters, but for tab, line feed and carriage return.
+/// Whether a name can be part of a key: UTF-8, and in XML without control characters but tab, line feed and carriage
+/// return.
 fn can_be_listed(name: &[u8], as_xml: bool) -> bool {
     let has_no_way =
         |c: char| matches!(c, '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}') && !matches!(c, '\t' | '\n' | '\r');

@@ -1,8 +1,28 @@
-//! S3 over HTTP/1.1, in front of `vfs`: buckets are directories, keys are paths below them, objects are files.
+//! S3 over HTTP/1.1 in front of `vfs`: a bucket is a directory, a key is a path below it, an object is a regular
+//! file. This crate knows nothing of caches and origins.
 //!
-//! Knows nothing of caches and origins. Start with `gate.rs` (what every request goes through: its signature, its
-//! body), then `ops.rs` and the files below it. What is pure: `verify/` (signatures), `key.rs`, `chunked.rs`, `walk.rs`'s
-//! helpers, `layout.rs`, `object.rs` (conditions).
+//! The cast, in the order in which a request meets it:
+//! - [`S3Server`] (`listener.rs`) accepts connections; a [`peer::S3Peer`] stands for the client, with its slot and
+//! its memory shares.
+//! - `zero_copy_get.rs` serves plain HTTP GET and HEAD itself: the kernel sends the bytes from the cached file.
+//! Anything else it leaves to hyper, with the bytes read so far (`rewind.rs`).
+//! - `request_gate.rs` lets a request in: `route.rs` says whether the operation is offered, `sigv4.rs` whether the
+//! signature is right. The body becomes a `CheckedBody` (`checked_body.rs`, `aws_chunked.rs`, `body_intake.rs`).
+//! - s3s, the protocol crate, decodes XML and parameters and calls `ops.rs`, where each operation has its file.
+//! - `resolve.rs` and `object_key.rs` turn bucket and key into a file; `object.rs` is a file with its ETag, headers
+//! and conditions; `key_listing.rs` lists keys in S3's order.
+//! - `staged_object.rs` is an object while it is written; `part_layout.rs` says where the parts of a multipart
+//! upload lie.
+//! - `metadata_store.rs` keeps ETags and headers, which files have no place for; `completed_uploads.rs` the answers
+//! of completions.
+//!
+//! Invariants: s3s gets no keys and only requests whose signature was verified here. A body may prove wrong at its
+//! last byte, so nothing that is written is visible before the whole body was checked. A reader sees all of the old
+//! object or all of the new one. An answer is of one version, or it is cut short. Memory for bodies is taken from a
+//! budget as bytes arrive.
+//!
+//! Pure, with tables as tests: `sigv4/`, `route.rs`, `aws_chunked.rs`, `object_key.rs`, `part_layout.rs`,
+//! `part_checksums.rs`, `range.rs`, `vhost.rs`. Begin with `request_gate.rs`, then `ops/put.rs` and `ops/get.rs`.
 
 mod access_keys;
 mod aws_chunked;

@@ -1,8 +1,8 @@
-//! What S3 knows of an object and a file has no place for: its ETag, and the headers it was stored with. Kept in a
-//! database beside the cache, by file id, and true only for the very state of the file that it was noted of.
+//! The metadata of objects that a file has no place for: ETag and headers. It is kept in a database beside the
+//! cache, by file id, and holds only for the state of the file ([`StateStamp`]) that it was stored for.
 //!
-//! It may be lost: then the ETag is another one, and the headers are gone; no byte of an object hangs on it. So
-//! nothing here is synced before a PUT is answered, and the oldest ids give way when there are too many.
+//! It may be lost: then an object gets another ETag and its headers are gone, but no byte depends on it. So a PUT is
+//! answered before its record is synced, and records are evicted when there are too many.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,16 +18,16 @@ use types::{Error, ErrorKind, FileId, Result, Version};
 use vfs::Node;
 
 const TABLE: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("facts");
-/// About 200 bytes each.
+/// The most records, of about 200 bytes each.
 const ENTRIES_MAX: u64 = 1 << 20;
-/// Given up at once when there are too many.
+/// The records that are evicted at once when there are too many.
 const EVICTED: usize = 1 << 12;
-/// Bytes of what is kept in memory, too: of some 30,000 objects with few headers.
+/// The bytes of records that are also kept in memory: of some 30,000 objects with few headers.
 const IN_MEMORY: u64 = 8 << 20;
-/// What an entry takes in memory besides its texts, and each of those; roughly.
+/// The approximate memory of a record without its texts, and of each text besides its bytes.
 const ENTRY_BYTES: u64 = 200;
 const TEXT_BYTES: u64 = 24;
-/// What a power cut may take.
+/// The time between syncs: what a power cut may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
 /// Headers and user metadata, by name in lower case.
@@ -40,7 +40,7 @@ pub struct ObjectMetadata {
     pub headers: Headers,
 }
 
-/// A database that failed is opened again this often at most.
+/// The least time between two attempts to reopen a failed database.
 const REOPEN_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) type DbResult<T> = std::result::Result<T, redb::Error>;
@@ -48,13 +48,13 @@ pub(crate) type DbResult<T> = std::result::Result<T, redb::Error>;
 pub struct MetadataStore {
     path: PathBuf,
     health: Arc<Health>,
-    /// `None`: it failed, and could not be opened again yet.
+    /// `None`: it failed and could not be reopened yet.
     database: RwLock<Option<Database>>,
     /// When it was last opened.
     opened: Mutex<Instant>,
-    /// What was asked for or noted lately; of files of which nothing is known, that.
+    /// Records that were read or written lately; `None` for files that have no record.
     recent: Cache<FileId, RecentEntry, EntryWeigher>,
-    /// Held while something is noted, in the database and then in memory.
+    /// Held while a record is written to the database and then to `recent`.
     write_lock: Mutex<()>,
     synced: Mutex<Instant>,
 }
@@ -74,7 +74,8 @@ impl Weighter<FileId, RecentEntry> for EntryWeigher {
 }
 
 impl MetadataStore {
-    /// A database that cannot be read is set aside and begun anew: what was in it is not worth a tier that does not start.
+    /// Opens the database. One that cannot be read is set aside and replaced by an empty one: its contents are not
+    /// worth a tier that does not start.
     pub fn open(path: &Path) -> Result<MetadataStore> {
         let health = Arc::new(Health::default());
         let opened = open_database(path, &health).or_else(|e| {
@@ -95,8 +96,8 @@ impl MetadataStore {
         })
     }
 
-    /// A call of the database. redb refuses everything after one that failed, so it is opened again then; one that is
-    /// damaged is set aside and begun anew.
+    /// Calls the database. redb refuses everything after a failed call, so it is reopened then; a damaged one is set
+    /// aside and replaced.
     pub(crate) fn call<T>(&self, call: impl FnOnce(&Database) -> DbResult<T>) -> DbResult<T> {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let done = match &*database {
@@ -138,8 +139,8 @@ impl MetadataStore {
         }
     }
 
-    /// What was noted of this state of the file. `by_content`: the version may have moved on by itself, while size and
-    /// time stay (what is written back gets the origin's version when it is flushed).
+    /// The record of this state of the file. `by_content`: the version may have changed by itself while size and
+    /// mtime stay (a written-back file gets the origin's version when it is flushed).
     pub fn get(&self, node: &Node, by_content: bool) -> Option<ObjectMetadata> {
         let read = |database: &Database| {
             let transaction = database.begin_read()?;
@@ -177,7 +178,8 @@ impl MetadataStore {
         noted: RecentEntry,
         change: impl FnOnce(&mut redb::Table<'_, [u8; 16], &'static [u8]>) -> redb::Result<()>,
     ) {
-        // One after the other, and memory last: who read the database before it changed has his answer replaced.
+        // Writes are serialized and memory is updated last: a reader that read the database before the change has
+        // its entry replaced.
         let _alone = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         match self.write(change) {
             Ok(()) => self.recent.insert(id, noted),
@@ -228,7 +230,7 @@ impl MetadataStore {
         Ok(())
     }
 
-    /// At the end of the tier.
+    /// Syncs all records, at the end of the tier.
     pub fn sync(&self) {
         if let Err(e) = self.call(|database| Ok(database.begin_write()?.commit()?)) {
             tracing::warn!("store what is known of objects: {e}");
@@ -247,7 +249,7 @@ fn open_database(path: &Path, health: &Arc<Health>) -> DbResult<Database> {
     })
 }
 
-/// A panic in the database is damage.
+/// Treats a panic in the database as damage.
 fn checked<T>(call: impl FnOnce() -> DbResult<T>) -> DbResult<T> {
     contained(call).unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)))
 }
@@ -260,7 +262,7 @@ fn report_damage(path: &Path, e: &redb::Error) {
     );
 }
 
-/// The state of a file.
+/// The state of a file that a record holds for.
 struct StateStamp {
     version: Version,
     size: u64,
@@ -279,7 +281,8 @@ impl StateStamp {
     }
 }
 
-/// Version, size, mtime; then strings, each after its length (two bytes, little-endian): the ETag, names and values.
+/// A record: version, size, mtime; then strings, each after its length (two bytes, little-endian): the ETag, names
+/// and values.
 fn encode(stamp: &StateStamp, known: &ObjectMetadata) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     bytes.extend_from_slice(&stamp.version.0);
@@ -311,7 +314,7 @@ pub fn pairs(mut texts: impl Iterator<Item = String>) -> Option<Headers> {
     Some(headers)
 }
 
-/// A text that is too long is left empty; those who take texts in have limits far below.
+/// A text that is too long is written empty; the limits for headers are far below.
 pub fn encode_texts<'a>(texts: impl Iterator<Item = &'a String>, bytes: &mut Vec<u8>) {
     for text in texts {
         let (length, text) = u16::try_from(text.len()).map_or((0, ""), |length| (length, text.as_str()));

@@ -1,4 +1,4 @@
-//! A file as an object: its ETag, its time, and the conditions that a request may set on them.
+//! A file as an S3 object: its ETag, its time, and the conditions of requests.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::errors::{S3Result, invalid};
 use crate::metadata_store::{Headers, MetadataStore, ObjectMetadata};
 use crate::sigv4::hex;
 
-/// 9999-12-31T23:59:59Z: what comes after has no name in HTTP.
+/// 9999-12-31T23:59:59Z, the last time that HTTP can write.
 const SECONDS_MAX: i64 = 253_402_300_799;
 
 #[derive(Clone, Debug)]
@@ -41,8 +41,8 @@ impl S3Object {
     }
 }
 
-/// Of a file whose bytes did not come through us as a whole. In the form of those of uploads in parts, which no client
-/// takes for an MD5 of the contents.
+/// The ETag of a file that was not uploaded through S3. It has the form of a multipart ETag, which no client takes
+/// for an MD5 of the contents.
 pub fn opaque_etag(node: &Node) -> String {
     let mut hasher = SipHasher13::new_with_keys(0x6574_6167, 1);
     hasher.write(&node.id.0);
@@ -50,13 +50,13 @@ pub fn opaque_etag(node: &Node) -> String {
     format!("{}-1", hex(&hasher.finish128().as_bytes()))
 }
 
-/// In whole seconds: times in headers have no others, and are compared with it.
+/// In whole seconds, like the times in headers that it is compared with.
 pub fn last_modified(node: &Node) -> Timestamp {
     let seconds = u64::try_from(node.attr.mtime.seconds.min(SECONDS_MAX)).unwrap_or(0);
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// What a request asks of the object as it is.
+/// The preconditions of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     pub if_match: Option<ETagCondition>,
@@ -64,7 +64,7 @@ pub struct Conditions {
     pub if_modified_since: Option<Timestamp>,
     pub if_unmodified_since: Option<Timestamp>,
     pub if_size: Option<i64>,
-    /// To the second.
+    /// Exact to the second.
     pub if_modified_at: Option<Timestamp>,
 }
 
@@ -76,7 +76,7 @@ pub enum ConditionOutcome {
 }
 
 impl Conditions {
-    /// Of a request that writes or removes: on what has the key's name now.
+    /// The conditions of a write or delete, on the object that has the key now.
     pub fn of_headers(headers: &HeaderMap) -> S3Result<Conditions> {
         let condition = |name: HeaderName| {
             let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
@@ -89,12 +89,13 @@ impl Conditions {
         })
     }
 
-    /// They ask for an object that is there.
+    /// Whether they can hold only for an existing object.
     pub fn need_one(&self) -> bool {
         self.if_match.is_some() || self.if_size.is_some() || self.if_modified_at.is_some()
     }
 
-    /// Nothing may have the name: this can be decided with the taking of the name, also against others than us.
+    /// Whether the key must not exist. The file system can decide that atomically with the creation, also against
+    /// other clients.
     pub fn is_absent(&self) -> bool {
         self.if_none_match == Some(ETagCondition::Any)
     }
@@ -114,7 +115,8 @@ impl Conditions {
         true
     }
 
-    /// RFC 9110, 13.2.2: ETags before times, and of each what would fail before what would save the bytes.
+    /// Evaluates in the order of RFC 9110, 13.2.2: ETags before times, and what would fail before what would save
+    /// the bytes.
     pub fn judge(&self, object: &S3Object) -> ConditionOutcome {
         let is = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,

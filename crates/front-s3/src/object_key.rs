@@ -1,24 +1,25 @@
-//! A key as a path below its bucket's directory. A key that cannot be a path is refused; none is mended.
+//! An object key as a path below its bucket's directory. A key that cannot be a path is refused; none is changed to
+//! fit.
 
 use bytes::Bytes;
 use types::Name;
 
-/// Names that begin so are ours: files being written, and uploads in parts. They do not show and cannot be asked for.
+/// The prefix of our own names: staged objects and multipart uploads. Such names are neither listed nor served.
 pub const HIDDEN: &[u8] = b".forebay-";
 
 /// S3's own limit, in bytes.
 pub const KEY_MAX: usize = 1024;
 
-/// Its names, at least one.
+/// A key, split into names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectKey {
     pub dirs: Vec<Name>,
     pub name: Name,
-    /// It ends with a slash: it stands for a directory.
+    /// It ends with a slash and stands for a directory.
     pub is_dir: bool,
 }
 
-/// Why a key cannot be a path, for the one who sent it.
+/// Why a key cannot be a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     TooLong,

@@ -1,5 +1,14 @@
-//! The operations of S3, one file for each that is more than a few lines. The protocol crate has decoded what is
-//! asked for; who asks was verified before it (`gate.rs`) and travels with the request.
+//! The S3 operations, one file for each that is more than a few lines.
+//!
+//! [`S3Operations`] implements the protocol crate's trait `S3`: it gets decoded input and calls a method of
+//! [`RequestContext`], which is the state of the front plus the requester that the gate has verified
+//! (`request_gate.rs` puts it into the request's extensions). The methods lie in `get.rs`, `put.rs`, `copy.rs`,
+//! `delete.rs`, `list.rs`, `buckets.rs` and `multipart/`; what they share is here: locks on names, and
+//! [`run_to_completion`].
+//!
+//! Invariants: nothing runs without a verified requester; a request that changes something runs to its end even if
+//! its client leaves; a condition is checked under the lock of the name that the change takes ([`NameLocks`]). Begin
+//! with `put.rs` and `get.rs`.
 
 mod attributes;
 mod buckets;
@@ -36,17 +45,18 @@ use crate::resolve::{self, OpenBucket};
 pub use get::{ObjectReader, content_range, headers_of, object_size, resolve_range};
 pub use multipart::OngoingUploads;
 
-/// Who asks; put into a request by the gate, which has verified it.
+/// The requester of a verified request; the gate puts it into the request's extensions.
 #[derive(Clone)]
 pub struct Requester {
     pub key: Arc<AccessKey>,
     pub trailer: Trailer,
     pub peer: Arc<S3Peer>,
-    /// For a body that was taken as a whole: as long as somebody works with what was in it.
+    /// The memory of a body that was read as a whole, held until the request is done.
     pub _permit: Option<Arc<MemoryPermit>>,
 }
 
-/// Locks on names, so that a condition and what is done under it are one. A name shares its lock with others.
+/// Locks on names, which make a condition and the change under it atomic among our own requests. Names share 256
+/// locks.
 pub struct NameLocks(Vec<Mutex<()>>);
 
 impl Default for NameLocks {
@@ -65,7 +75,7 @@ impl NameLocks {
 #[derive(Clone)]
 pub struct S3Operations(pub Arc<S3State>);
 
-/// What an operation works with.
+/// The context of one request: the front's state and the requester.
 pub struct RequestContext {
     pub shared: Arc<S3State>,
     pub requester: Requester,
@@ -73,7 +83,7 @@ pub struct RequestContext {
 
 impl RequestContext {
     fn of<T>(service: &S3Operations, request: &S3Request<T>) -> S3Result<RequestContext> {
-        // Nobody gets past the gate without it.
+        // The gate inserts it into every request that it lets pass.
         let requester = request.extensions.get::<Requester>().ok_or(S3ErrorCode::AccessDenied)?;
         Ok(RequestContext { shared: service.0.clone(), requester: requester.clone() })
     }
@@ -92,7 +102,7 @@ impl RequestContext {
         Ok(self.object_of(node))
     }
 
-    /// Of all that there is, for who asks.
+    /// The owner that answers name for every object: the access key that asks.
     fn owner(&self) -> Owner {
         Owner { id: Some(self.requester.key.id.clone()), display_name: Some(self.requester.key.id.clone()) }
     }
@@ -102,7 +112,7 @@ impl RequestContext {
     }
 }
 
-/// What changes something is carried to its end, whether its client waits for it or not.
+/// Runs `work` in a task of its own: a change goes on to its end when its client leaves.
 async fn run_to_completion<T: Send + 'static>(
     context: impl Future<Output = S3Result<T>> + Send + 'static,
 ) -> S3Result<T> {
@@ -113,12 +123,13 @@ fn respond<T>(output: T) -> S3Result<S3Response<T>> {
     Ok(S3Response::new(output))
 }
 
-/// A length as the protocol has it.
+/// A length as the protocol crate has it.
 fn to_i64(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// There is one version of an object, and as in a bucket without versions its name is `null`.
+/// Refuses any version but `null`: an object has one version here, which has that name, as in a bucket without
+/// versioning.
 fn require_null_version(asked: Option<&str>) -> S3Result<()> {
     match asked {
         None | Some("null") => Ok(()),
@@ -126,7 +137,8 @@ fn require_null_version(asked: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// Of an upload: what is kept with the object and told again. Everything else of its headers is of the transport.
+/// The headers of an upload that are stored with the object and returned by a GET. All others belong to the
+/// transport.
 fn object_headers(headers: &HeaderMap) -> S3Result<Headers> {
     const KEPT: [&str; 6] = [
         "content-type",
@@ -137,7 +149,7 @@ fn object_headers(headers: &HeaderMap) -> S3Result<Headers> {
         "expires",
     ];
     const META: &str = "x-amz-meta-";
-    /// S3's own.
+    /// S3's own limit.
     const META_BYTES_MAX: usize = 2048;
     const BYTES_MAX: usize = 8192;
     let mut kept: Headers = Vec::new();
@@ -190,7 +202,7 @@ impl S3 for S3Operations {
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
         let context = RequestContext::of(self, &request)?;
         context.bucket(&request.input.bucket, Right::Read).await?;
-        // The first region has no name here, as at its inventor's.
+        // us-east-1 is the empty location, as in AWS's answer.
         let region = Some(context.shared.config.region.clone()).filter(|region| region != "us-east-1");
         respond(GetBucketLocationOutput { location_constraint: region.map(BucketLocationConstraint::from) })
     }

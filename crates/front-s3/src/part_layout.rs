@@ -1,8 +1,8 @@
-//! Where the parts of an upload lie until it is complete. Pure.
+//! Where the parts of a multipart upload lie until it is completed. Pure.
 //!
-//! All parts but the last mostly have one size, so each goes at once to its place in the file that becomes the object:
-//! completing it moves no byte. What does not fit (a longer part, or another one of the same number) lies in a file of
-//! its own, and then the object is put together by copying.
+//! Most uploads have parts of one size, but for the last, so each part is written at once to its slot in the file
+//! that becomes the object: completion copies no byte. A part that does not fit (longer, or a second one of the same
+//! number) gets a file of its own, and then completion copies.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,28 +11,28 @@ use crate::sigv4::{hex, unhex};
 
 /// S3's own.
 pub const NUMBER_MAX: u32 = 10_000;
-/// Of all parts but the last: S3's own.
+/// The least size of all parts but the last: S3's own limit.
 pub const PART_BYTES_MIN: u64 = 5 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartPlace {
-    /// In the common file, from this offset on.
+    /// In the data file, at this offset.
     Slot(u64),
     /// In a file of its own.
     Own,
 }
 
-/// A part that is stored. Its mark is the name of an empty file, made when the bytes are stored: so a part is there as
-/// a whole or not at all, and no record is rewritten.
+/// A stored part. Its mark is the name of an empty file that is created after the bytes are stored: so a part exists
+/// as a whole or not at all, and no record is rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPart {
     pub number: u32,
-    /// Later ones of the same number have larger ones.
+    /// A later part of the same number has a larger one.
     pub sequence: u64,
     pub size: u64,
     pub md5: [u8; 16],
     pub place: PartPlace,
-    /// That its object's may be made of.
+    /// The part's checksum, from which the object's is combined.
     pub sum: Option<PartChecksum>,
 }
 
@@ -70,7 +70,7 @@ impl StoredPart {
         fields.next().is_none().then_some(StoredPart { number, sequence, size, md5, place, sum })
     }
 
-    /// Name of the file with its bytes, if it has one of its own.
+    /// The name of a part's own file.
     pub fn own_file(number: u32, sequence: u64) -> String {
         format!("f.{number:05}.{sequence:016x}")
     }
@@ -88,7 +88,7 @@ fn parse_sum(text: &str) -> Option<PartChecksum> {
     PartChecksum::new(Algorithm::parse(algorithm)?, value)
 }
 
-/// The parts that count, by their numbers.
+/// The newest part of each number.
 pub fn newest_by_number(parts: impl Iterator<Item = StoredPart>) -> BTreeMap<u32, StoredPart> {
     let mut newest: BTreeMap<u32, StoredPart> = BTreeMap::new();
     for part in parts {
@@ -100,19 +100,19 @@ pub fn newest_by_number(parts: impl Iterator<Item = StoredPart>) -> BTreeMap<u32
     newest
 }
 
-/// The common file of one upload.
+/// The slots of one upload's data file.
 #[derive(Debug, Default)]
 pub struct PartLayout {
-    /// The size of a slot: of the first part that came.
+    /// The size of a slot: that of the first part that arrived.
     stride: Option<u64>,
-    /// Numbers whose slots are stored or being written.
+    /// The part numbers whose slots are stored or being written.
     taken: HashSet<u32>,
-    /// The highest that was given to a part.
+    /// The highest sequence of a part so far.
     last_sequence: u64,
 }
 
 impl PartLayout {
-    /// With what is stored already.
+    /// Rebuilds the layout from the stored parts.
     pub fn of<'a>(parts: impl Iterator<Item = &'a StoredPart>) -> PartLayout {
         let mut layout = PartLayout::default();
         for part in parts {
@@ -127,7 +127,7 @@ impl PartLayout {
         layout
     }
 
-    /// A place for a part that is about to come; no other one gets it.
+    /// Assigns a place to a part that is about to arrive; no other part gets the same.
     pub fn place(&mut self, number: u32, length: u64) -> PartPlace {
         let stride = *self.stride.get_or_insert(length);
         if length > stride || stride == 0 || !self.taken.insert(number) {
@@ -136,20 +136,20 @@ impl PartLayout {
         PartPlace::Slot(stride * u64::from(number.saturating_sub(1)))
     }
 
-    /// Higher than those of all parts before, also if the clock was set back since: the last that comes under a number
-    /// is the one that counts.
+    /// The sequence of a new part: higher than all before, even if the clock was set back, because the last part
+    /// that arrives under a number counts.
     pub fn sequence(&mut self, now_nanos: u64) -> u64 {
         self.last_sequence = now_nanos.max(self.last_sequence.saturating_add(1));
         self.last_sequence
     }
 
-    /// It did not come.
+    /// Frees the slot of a part that did not arrive.
     pub fn release_slot(&mut self, number: u32) {
         self.taken.remove(&number);
     }
 }
 
-/// Do these parts, one after the other, lie in the common file as the object has them?
+/// Whether these parts, in order, lie in the data file as the object needs them.
 pub fn is_in_place<'a>(parts: impl Iterator<Item = &'a StoredPart>) -> bool {
     let mut end = 0;
     for part in parts {

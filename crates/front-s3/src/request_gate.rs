@@ -1,5 +1,6 @@
-//! What every request goes through before the protocol crate sees it: what is not offered is refused, the signature is
-//! verified, the body is bounded and checked, and what belonged to the signature is taken away.
+//! The gate that every request passes before the protocol crate sees it: operations that are not offered are
+//! refused, the signature is verified, the body is bounded and checked, and all that belongs to the signature is
+//! removed from the request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -36,15 +37,15 @@ use crate::sigv4::{
 use crate::{Config, S3State};
 use crate::{range, resolve, vhost};
 
-/// Of a request whose body is XML: 10,000 parts with their checksums.
+/// The largest XML body of a request: 10,000 parts with their checksums.
 pub const XML_BYTES_MAX: usize = 8 << 20;
 
-/// Of a listing of 1,000 keys, in memory and as XML, about as much.
+/// The memory of a listing of 1,000 keys, as structs and as XML.
 const LISTING_BYTES: usize = 512 << 10;
-/// Of an object's body, so much is gathered before it is written.
+/// The bytes of an object's body that are gathered before they are written.
 const GATHERED_BYTES: u64 = 1 << 20;
 
-/// Belong to the signature or the transport, and are nobody's business behind the gate.
+/// Headers of the signature or the transport, which are removed.
 const STRIPPED_HEADERS: [&str; 6] = [
     "authorization",
     "x-amz-date",
@@ -54,7 +55,7 @@ const STRIPPED_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// Answers any request.
+/// Answers a request: the gate, the protocol crate, and the last touches on the answer.
 pub async fn handle<B>(
     shared: &Arc<S3State>,
     peer: &Arc<S3Peer>,
@@ -66,7 +67,7 @@ where
 {
     peer.slot.touch();
     let begun = Instant::now();
-    // An answer that is made as a whole takes room before it is.
+    // An answer that is built in memory takes its permit before.
     let path = path_with_bucket(&shared.config, request.headers(), request.uri());
     let permit = match is_listing(&request, &path) {
         true => peer.replies.acquire(LISTING_BYTES).await,
@@ -86,7 +87,7 @@ where
         Err(refused) => Err(refused),
     };
     let mut response = answered.unwrap_or_else(|error| error_response(shared, error));
-    // The protocol crate answers a HEAD of a range with 200, and S3 as a GET of it.
+    // The protocol crate answers a HEAD of a range with 200, S3 with 206 as a GET.
     if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
@@ -95,8 +96,9 @@ where
     response.headers_mut().insert("x-amz-request-id", id);
     count(shared, method, &response, begun.elapsed());
     let is_drained = rest.drain().await;
-    // With no body there is nothing to go on with, and the answer comes at once. On a connection that has answered so, some
-    // botocores take its status for that of the next answer too, and wait for its end until the connection is closed.
+    // Without a body there is nothing to continue, and the answer comes at once. On a connection that has answered
+    // so, some versions of botocore take its status for that of the next answer, too, and wait for its end until the
+    // connection is closed.
     let is_early = expects_continue && has_no_body;
     if is_early || !is_drained || peer.is_cut() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -107,13 +109,13 @@ where
     }
 }
 
-/// Of what is not an object: names of buckets, keys, uploads or parts.
+/// Whether the request lists buckets, keys, uploads or parts.
 fn is_listing<B>(request: &Request<B>, path: &str) -> bool {
     let is_of_parts = || Query::parse(request.uri().query().unwrap_or_default()).has("uploadId");
     *request.method() == Method::GET && (ResourceLevel::of(path) != ResourceLevel::Object || is_of_parts())
 }
 
-/// The path, with the bucket also where the host names it.
+/// The path with the bucket in it, also where the host names the bucket.
 fn path_with_bucket(config: &Config, headers: &HeaderMap, uri: &Uri) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     match vhost::bucket_of(host, config.domain.as_deref()) {
@@ -128,7 +130,7 @@ fn error_response(shared: &S3State, error: S3Error) -> Response<Body> {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     });
-    // By this clients find out which region they should have signed for.
+    // Clients learn from this which region they must sign for.
     if let Ok(region) = HeaderValue::try_from(&shared.config.region) {
         response.headers_mut().insert("x-amz-bucket-region", region);
     }
@@ -155,7 +157,7 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Who asks, if the signature says so. Who is refused is counted, and named in the log.
+/// Verifies the signature. A refused client is counted, and named in the log.
 fn verified(shared: &S3State, peer: &S3Peer, head: &RequestHead<'_>) -> S3Result<VerifiedRequest> {
     verify_head(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
@@ -173,7 +175,8 @@ pub fn verify_head(
     verify(head, &shared.config.keys, &expected, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
-/// `path`: where it goes; what is signed is the path as it was sent.
+/// Lets a request through, rewritten for the protocol crate. `path` is what it addresses; the signature covers the
+/// path as it was sent.
 async fn admit<B>(
     shared: &Arc<S3State>,
     peer: &Arc<S3Peer>,
@@ -206,7 +209,7 @@ where
         }
     }
     let length = decoded_length(&parts.headers, &verified.payload)?;
-    // No file is so long, and the protocol crate has no number for it.
+    // No file is so long, and the protocol crate cannot express it.
     if length.is_some_and(|length| i64::try_from(length).is_err()) {
         return Err(S3ErrorCode::EntityTooLarge.into());
     }
@@ -224,7 +227,7 @@ where
     let (body, permit) = if is_object {
         (Body::http_body_unsync(checked), None)
     } else {
-        // With the end of an upload in parts, checksums are of the object that it makes.
+        // A completion's checksum headers are those of the object, not of this body.
         let is_end = parts.method == Method::POST && query.has("uploadId");
         let sums = if is_end {
             BodyChecksums::of_md5_alone(&parts.headers)?
@@ -240,7 +243,7 @@ where
     Ok(Request::from_parts(parts, body))
 }
 
-/// Uploads by HTML forms carry their signature in their body: they are not offered.
+/// Refuses uploads by HTML forms, whose signature is in the body.
 fn refuse_forms(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let form = b"multipart/form-data";
@@ -251,7 +254,7 @@ fn refuse_forms(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     Ok(())
 }
 
-/// Of the body as its operation sees it; `None`: the request does not say.
+/// The length of the decoded body; `None`: the request does not say.
 fn decoded_length(headers: &HeaderMap, payload: &PayloadSigning) -> S3Result<Option<u64>> {
     let number = |name: &str| {
         let mut values = headers.get_all(name).iter();
@@ -270,13 +273,13 @@ fn decoded_length(headers: &HeaderMap, payload: &PayloadSigning) -> S3Result<Opt
     }
 }
 
-/// Clients move headers into the query of a URL that they presign. They count as headers, as at S3; the query is signed
-/// as a whole.
+/// Turns query parameters of presigned URLs that stand for headers into headers, as S3 does. The query is signed as
+/// a whole.
 fn promote_query_headers(query: &Query, headers: &mut HeaderMap) -> S3Result<()> {
     let unclear = || errors::invalid("a header in the query is none, or is there twice");
     for (name, value) in query.0.iter().filter(|(name, _)| is_header(name)) {
         let name = HeaderName::from_bytes(name).map_err(|_| unclear())?;
-        // S3 does not look at these: JavaScript's client signs the one of no bytes into every URL.
+        // S3 ignores checksums here: the SDK for JavaScript signs that of an empty body into every URL.
         if checksums::is_checksum(name.as_str()) {
             continue;
         }
@@ -294,8 +297,8 @@ fn is_header(parameter: &[u8]) -> bool {
     has_prefix && !is_auth_parameter(parameter)
 }
 
-/// Headers that ask for what a client would believe to have, if they were not looked at: a secret, an object that nobody
-/// can remove, bytes behind those that there are.
+/// Refuses headers whose effect a client would count on if they were ignored: encryption, object locks, writes at an
+/// offset.
 fn refuse_unsupported_headers(headers: &HeaderMap) -> S3Result<()> {
     let is_wish = |name: &&str| {
         *name == "x-amz-write-offset-bytes"
@@ -313,7 +316,7 @@ fn refuse_unsupported_headers(headers: &HeaderMap) -> S3Result<()> {
     Ok(())
 }
 
-/// Who says whose bucket it must be. All buckets are owned by who asks, as listings tell: by the id of the access key.
+/// Checks the expected owner of the bucket. The owner of all buckets is the access key's id, as listings say.
 fn require_bucket_owner(headers: &HeaderMap, key: &AccessKey) -> S3Result<()> {
     let names = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
     let mut expected = names.iter().flat_map(|name| headers.get_all(*name));
@@ -325,7 +328,7 @@ fn require_bucket_owner(headers: &HeaderMap, key: &AccessKey) -> S3Result<()> {
     Ok(())
 }
 
-/// The answer to who asks a bucket for a setting that none has here, if the bucket is there for him.
+/// The error for a bucket setting that does not exist here, if the bucket exists.
 async fn missing_setting(shared: &S3State, key: &AccessKey, path: &str, unset: MissingSetting) -> S3Error {
     let path = String::from_utf8_lossy(&decode(path)).into_owned();
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -350,7 +353,7 @@ where
     if length > XML_BYTES_MAX {
         return Err(S3ErrorCode::MaxMessageLengthExceeded.into());
     }
-    // Room is taken, in our memory and in the budget, as bytes arrive: what is only announced holds nothing.
+    // Memory is taken as bytes arrive, from the allocator and from the budget: an announced length takes none.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let data = frame.map_err(|e: BodyError| errors::body_error(e))?.into_data().unwrap_or_default();
@@ -375,7 +378,7 @@ fn strip_signature_headers(headers: &mut HeaderMap, length: u64) {
     }
     debug_assert!(!headers.contains_key(AUTHORIZATION));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    // Of the transport, and not of the object.
+    // `aws-chunked` is an encoding of the transport, not of the object.
     let encoding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()).map(|value| {
         let of_object =
             value.split(',').map(str::trim).filter(|word| *word != "aws-chunked" && !word.is_empty());

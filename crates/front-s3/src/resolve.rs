@@ -1,4 +1,4 @@
-//! Buckets and keys to files: where a request's bucket is in the served tree, and what has the name of its key there.
+//! Resolves buckets and keys to files of the served tree.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::access_keys::{AccessKey, Right};
 use crate::errors::{self, S3Result, s3_error};
 use crate::object_key::ObjectKey;
 
-/// Directories that come and go while a key is put below them: tried so often.
+/// The attempts to create a key's directories while others remove them.
 pub const TRIES_MAX: usize = 4;
 
-/// Which directories are buckets.
+/// Where buckets lie in the tree.
 #[derive(Clone, Debug)]
 pub enum BucketMap {
-    /// Every directory at the top of the tree whose name can be a bucket's.
+    /// Every directory at the top of the tree whose name is a valid bucket name.
     Top,
-    /// These alone: a path in the tree for each name.
+    /// Only these: the path in the tree for each name.
     Named(BTreeMap<String, String>),
 }
 
@@ -34,7 +34,7 @@ pub fn is_bucket_name(name: &str) -> bool {
     s3s::path::check_bucket_name(name) && !name.contains(".-") && !name.contains("-.")
 }
 
-/// Opens the bucket for `key`, if it may.
+/// Opens a bucket, if `key` has the right to it.
 pub async fn bucket(
     vfs: &Vfs,
     map: &BucketMap,
@@ -66,11 +66,11 @@ fn bucket_error(error: types::Error) -> S3Error {
     }
 }
 
-/// Which buckets are listed.
+/// The filter of a listing of buckets.
 #[derive(Clone, Debug)]
 pub struct BucketQuery {
     pub prefix: String,
-    /// The first name that may be told.
+    /// The first name that may be listed.
     pub from: Vec<u8>,
     pub max: usize,
 }
@@ -81,8 +81,7 @@ impl BucketQuery {
     }
 }
 
-/// The first buckets of those that are wanted and that `key` sees, with their directories, in order; one more than `max`
-/// if there are more.
+/// The first buckets in order that match `wanted` and that `key` may see; one more than `max` if there are more.
 pub async fn buckets(
     vfs: &Vfs,
     map: &BucketMap,
@@ -98,7 +97,7 @@ pub async fn buckets(
                 }
                 match vfs.resolve(path.as_bytes()).await {
                     Ok(root) => drop(found.insert(name.clone(), root)),
-                    // The others are there.
+                    // The other buckets are listed all the same.
                     Err(e) => tracing::warn!("bucket {name}: {e}"),
                 }
             }
@@ -119,7 +118,7 @@ pub async fn buckets(
                     {
                         found.insert(name.to_owned(), root.clone());
                     }
-                    // They come in any order.
+                    // Names arrive in any order.
                     if found.len() > wanted.max + 1 {
                         found.pop_last();
                     }
@@ -137,15 +136,15 @@ pub fn parse_key(text: &str) -> S3Result<ObjectKey> {
     ObjectKey::parse(text.as_bytes()).map_err(errors::key_error)
 }
 
-/// The file or directory that `key` stands for; `NoSuchKey` for what is no object: a directory without the slash, a
-/// link, a device.
+/// The file or directory that `key` names; `NoSuchKey` for what is no object: a directory without the slash, a link,
+/// a device.
 pub async fn find(vfs: &Vfs, caller: &Caller, bucket: &OpenBucket, key: &ObjectKey) -> S3Result<Node> {
     let found = match find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
         Ok(dir) => vfs.lookup(caller, dir, &key.name).await,
         Err(e) => Err(e),
     };
     let node = match found {
-        // A file where the key has a directory: there is nothing below it.
+        // The key has a directory where a file is: nothing is below it.
         Err(e) if e.kind() == ErrorKind::NotADirectory => return Err(S3ErrorCode::NoSuchKey.into()),
         other => other.map_err(s3_error)?,
     };
@@ -161,7 +160,7 @@ pub async fn find_dir(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) 
     Ok(at)
 }
 
-/// The directory at the end of `names`; those that are missing are made.
+/// The directory at the end of `names`; missing ones are created.
 pub async fn make_dirs(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) -> types::Result<FileId> {
     let mut tries = 0;
     'again: loop {
@@ -170,7 +169,7 @@ pub async fn make_dirs(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name])
         for name in names {
             match make_dir(vfs, caller, at, name).await {
                 Ok(dir) => at = dir,
-                // Removed since: an empty directory goes with its last object.
+                // Removed since: an empty directory is removed with its last object.
                 Err(e) if is_gone(&e) && tries < TRIES_MAX => continue 'again,
                 Err(e) => return Err(e),
             }
@@ -198,12 +197,12 @@ pub fn is_gone(error: &types::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale)
 }
 
-/// S3 has no empty directories: one whose last object is gone goes too, and so do those above it, up to the bucket.
+/// Removes the directories of a key that have become empty, up to the bucket: S3 has no empty directories.
 pub async fn remove_empty(vfs: &Vfs, caller: &Caller, root: FileId, names: &[Name]) {
     for depth in (1..=names.len()).rev() {
         let Some((name, above)) = names[..depth].split_last() else { return };
         let Ok(dir) = find_dir(vfs, caller, root, above).await else { return };
-        // Not empty, or somebody else's to decide.
+        // Not empty, or not ours to remove.
         if vfs.rmdir(caller, dir, name).await.is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! The last touch on an answer in XML: an error has a message and the id of its request, as clients print them, and a
-//! carriage return is written so that it is one after it was parsed. Pure, but for the answer itself.
+//! Completes answers in XML: an error gets a message and the request's id, which clients print, and a carriage
+//! return is escaped so that it survives the client's parser. Pure, but for the answer itself.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
@@ -8,9 +8,10 @@ use s3s::Body;
 const ERROR_START: &str = "<Error>";
 const ERROR_END: &str = "</Error>";
 
-/// `id`: of the request. `is_head`: its answer has no body, so the code goes into a header, where MinIO's clients look for it.
+/// `id`: of the request. `is_head`: the answer has no body, so the code goes into a header, where MinIO's clients
+/// look for it.
 pub fn finish_xml(mut response: Response<Body>, id: &HeaderValue, is_head: bool) -> Response<Body> {
-    // Bodies that are made as a whole are XML; those of objects are not here yet.
+    // Only bodies in memory are XML; those of objects are streams.
     let Some(whole) = response.body().bytes().filter(|bytes| !bytes.is_empty()) else { return response };
     let Ok(text) = std::str::from_utf8(&whole) else { return response };
     if !text.starts_with("<?xml") && !text.starts_with(ERROR_START) {
@@ -28,7 +29,7 @@ pub fn finish_xml(mut response: Response<Body>, id: &HeaderValue, is_head: bool)
         None if text.contains('\r') => text.to_owned(),
         None => return response,
     };
-    // A parser takes a bare one for a line feed.
+    // XML parsers turn a bare carriage return into a line feed.
     *response.body_mut() = Body::from(Bytes::from(told.replace('\r', "&#13;")));
     response
 }
@@ -39,7 +40,7 @@ fn put_header(response: &mut Response<Body>, name: &'static str, text: &str) {
     }
 }
 
-/// Code, message, and all of it with both and the request's id. `None`: it is no error.
+/// Returns the code, the message, and the text with both and the request's id added. `None`: it is no error.
 fn complete_error(text: &str, id: &str) -> Option<(String, String, String)> {
     let (head, rest) = text.split_once(ERROR_START)?;
     let (fields, tail) = rest.rsplit_once(ERROR_END)?;
@@ -62,7 +63,7 @@ fn complete_error(text: &str, id: &str) -> Option<(String, String, String)> {
     Some((code.to_owned(), message, told))
 }
 
-/// What a code means, where there is nothing more to say. Has nothing that XML would have to escape.
+/// The default message of a code. It has no character that XML would have to escape.
 pub fn message_of(code: &str) -> &'static str {
     match code {
         "AccessDenied" => "Access Denied",

@@ -1,8 +1,8 @@
-//! What is offered, as an allow-list of methods and query parameters. Pure.
+//! The allow-list of operations: methods and their query parameters. Pure.
 //!
-//! S3 names most of its operations by a parameter (`DELETE /bucket/key?annotation`). A server that overlooks one takes
-//! the request for the operation without it, which removes or replaces the object. So a request with a parameter that is
-//! not listed here for what it asks is refused, whatever its method.
+//! S3 names most of its operations by a parameter (`DELETE /bucket/key?annotation`). A server that overlooks it
+//! takes the request for the operation without it, which removes or replaces the object. So a request with a
+//! parameter that is not listed here for its operation is refused, whatever its method.
 
 use http::Method;
 
@@ -16,7 +16,7 @@ pub enum ResourceLevel {
 }
 
 impl ResourceLevel {
-    /// Of a percent-encoded path, as the protocol crate splits it.
+    /// The level of a percent-encoded path, split as the protocol crate does.
     pub fn of(path: &str) -> ResourceLevel {
         let path = decode(path);
         let path = path.strip_prefix(b"/").unwrap_or(&path);
@@ -28,7 +28,7 @@ impl ResourceLevel {
     }
 }
 
-/// A setting that no bucket or object has here, in the words that clients know for it.
+/// A setting that no bucket or object has here, with the error that clients know for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingSetting {
     pub code: &'static str,
@@ -39,15 +39,15 @@ pub struct MissingSetting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteVerdict {
     Offered,
-    /// It asks for a setting that is not there.
+    /// The request reads a setting that does not exist here.
     Unset(MissingSetting),
-    /// It has a parameter twice.
+    /// A parameter is there twice.
     Twice(String),
-    /// The method, and a parameter that it does not know.
+    /// The method, and a parameter that is not offered with it.
     NotOffered(String),
 }
 
-/// One operation: the parameters that make it, and those that it may have besides.
+/// An operation: its method, its level, the parameters that select it, and those that are optional.
 struct Offered(&'static str, ResourceLevel, &'static [&'static str], &'static [&'static str]);
 
 /// `metadata` is an extension of MinIO's: its clients ask for it in listings, and do without it.
@@ -111,7 +111,7 @@ const fn unset(code: &'static str, message: &'static str) -> MissingSetting {
     MissingSetting { code, status: 404, message }
 }
 
-/// What a GET asks of a bucket, and is answered as of one that was never given it.
+/// Bucket settings that a GET may read; they are answered as those of a bucket on which they were never set.
 const OF_BUCKETS: [(&str, MissingSetting); 11] = [
     ("policy", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
     ("policyStatus", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
@@ -147,7 +147,7 @@ const OF_BUCKETS: [(&str, MissingSetting); 11] = [
     ),
 ];
 
-/// As S3 answers of a bucket without locks.
+/// S3's answer for a bucket without object locks.
 const NO_LOCKS: MissingSetting = MissingSetting {
     code: "InvalidRequest",
     status: 400,
@@ -188,7 +188,8 @@ pub fn judge(method: &Method, level: ResourceLevel, query: &Query) -> RouteVerdi
     )
 }
 
-/// Of the signature, a header in disguise, or a client's own: S3 overlooks all that begin with `x-`.
+/// Parameters that select no operation: of the signature, headers moved into the query, or a client's own (S3
+/// ignores all that begin with `x-`).
 fn is_of_nobody(name: &[u8]) -> bool {
     is_auth_parameter(name) || name.len() > 2 && name[..2].eq_ignore_ascii_case(b"x-")
 }

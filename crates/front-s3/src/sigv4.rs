@@ -1,9 +1,9 @@
-//! Signatures (AWS Signature Version 4): the one place where they are checked, for all requests and for the fast path.
+//! AWS Signature Version 4: the one verifier of signatures, for all requests and for the zero-copy path.
 //!
-//! The protocol crate has a verifier of its own, but cannot be asked for the signature alone, takes SigV2 and any
-//! lifetime of a presigned URL, does not check the region, and writes the signature that would have been right into
-//! its debug log. So it gets no keys: what reaches it has been verified here, and has lost everything that
-//! belongs to the signature. Here no signature and no secret is ever put into an error or a log.
+//! The protocol crate has a verifier of its own, but it cannot be asked for the signature alone, accepts SigV2 and
+//! any lifetime of a presigned URL, does not check the region, and logs the right signature at debug level. So it
+//! gets no keys: what reaches it was verified here and has lost all that belongs to the signature. No signature and
+//! no secret is ever put into an error or a log.
 
 mod canonical;
 mod request;
@@ -24,12 +24,12 @@ pub use canonical::{Query, decode, encode};
 pub use request::{SignatureClaim, is_auth_parameter};
 pub use scope::{AmzDate, CredentialScope};
 
-/// How far a client's clock may be off.
+/// The most that a client's clock may be off.
 pub const SKEW_SECONDS: i64 = 15 * 60;
 /// The longest life of a presigned URL.
 pub const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// SHA-256 of no bytes.
+/// The SHA-256 of an empty body.
 pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// A request's head, as it was sent.
@@ -42,63 +42,63 @@ pub struct RequestHead<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// What a request must be signed for.
+/// The scope that a signature must have.
 #[derive(Clone, Debug)]
 pub struct ExpectedScope {
     pub region: String,
 }
 
-/// What the signature says of the body.
+/// How the signature covers the body.
 #[derive(Clone, Debug)]
 pub enum PayloadSigning {
-    /// Nothing.
+    /// It does not cover the body.
     Unsigned,
     Sha256([u8; 32]),
-    /// It comes in chunks, each signed.
+    /// The body comes in chunks, each signed.
     Chunks {
         signer: ChunkSigner,
         trailer: bool,
     },
-    /// It comes in chunks that are not signed, with a trailer.
+    /// The body comes in chunks that are not signed, with a trailer.
     UnsignedChunks,
 }
 
-/// A request that its sender has signed.
+/// The result of a verified signature.
 #[derive(Clone, Debug)]
 pub struct VerifiedRequest {
     pub key: Arc<AccessKey>,
     pub payload: PayloadSigning,
 }
 
-/// Why a request is refused.
+/// Why a signature is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureError {
-    /// It is not signed at all.
+    /// The request is not signed.
     Anonymous,
-    /// SigV2.
+    /// It is signed with SigV2.
     OldVersion,
-    /// More than one way to sign, or one that is not understood: what is wrong with it.
+    /// The signature is malformed, or there are several: what is wrong.
     Malformed(&'static str),
     UnknownKey,
-    /// A token of a temporary key came with it; there are none here.
+    /// It has a security token of temporary credentials, which do not exist here.
     SecurityToken,
-    /// Signed for another region than this.
+    /// It is signed for another region.
     WrongRegion {
         expected: String,
     },
     WrongSignature,
-    /// The clocks differ by too much.
+    /// The clocks differ by more than [`SKEW_SECONDS`].
     Skewed,
-    /// Of a presigned URL.
+    /// The presigned URL has expired.
     Expired,
-    /// A header that changes what is asked for, and is not covered by the signature.
+    /// A header that changes the request is not covered by the signature.
     UnsignedHeader(String),
-    /// A kind of signed body that is not known.
+    /// The kind of signed body is not known.
     UnknownPayload,
 }
 
 impl SignatureError {
-    /// As the log and the metrics have it.
+    /// The offence, for log and metrics.
     pub fn offence(&self) -> Offence {
         match self {
             SignatureError::Anonymous => Offence::Unsigned,
@@ -109,7 +109,7 @@ impl SignatureError {
     }
 }
 
-/// `now`: seconds since 1970.
+/// Verifies a request's signature. `now`: seconds since 1970.
 pub fn verify(
     head: &RequestHead<'_>,
     keys: &AccessKeys,
@@ -157,7 +157,7 @@ pub fn verify(
 fn payload(claim: &SignatureClaim, signer: ChunkSigner) -> Result<PayloadSigning, SignatureError> {
     match claim.content_sha256.as_str() {
         "UNSIGNED-PAYLOAD" => Ok(PayloadSigning::Unsigned),
-        // A presigned URL says nothing of the body, and a chunk's signature would hang on nothing.
+        // A presigned URL does not cover the body, so a chunk's signature would have nothing to chain to.
         _ if claim.expires.is_some() && claim.content_sha256.starts_with("STREAMING-") => {
             Err(SignatureError::UnknownPayload)
         }
@@ -168,7 +168,7 @@ fn payload(claim: &SignatureClaim, signer: ChunkSigner) -> Result<PayloadSigning
     }
 }
 
-/// Signs the chunks of one body, each over the one before it.
+/// Verifies the chunks of one body; each signature covers the one before it.
 #[derive(Clone)]
 pub struct ChunkSigner {
     key: [u8; 32],
@@ -184,14 +184,14 @@ impl std::fmt::Debug for ChunkSigner {
 }
 
 impl ChunkSigner {
-    /// Is `signature` that of the next chunk, which has this SHA-256?
+    /// Whether `signature` is that of the next chunk, which has this SHA-256.
     pub fn accepts(&mut self, sha256: &[u8], signature: &str) -> bool {
         let parts = [self.previous.as_str(), EMPTY_SHA256, &hex(sha256)];
         let text = string_to_sign("AWS4-HMAC-SHA256-PAYLOAD", &self.date, &self.scope, &parts);
         self.is(&text, signature)
     }
 
-    /// Is `signature` that of the trailer after the last chunk?
+    /// Whether `signature` is that of the trailer after the last chunk.
     pub fn accepts_trailer(&mut self, sha256: &[u8], signature: &str) -> bool {
         let parts = [self.previous.as_str(), &hex(sha256)];
         let text = string_to_sign("AWS4-HMAC-SHA256-TRAILER", &self.date, &self.scope, &parts);
@@ -211,7 +211,7 @@ fn string_to_sign(algorithm: &str, date: &AmzDate, scope: &CredentialScope, part
     format!("{algorithm}\n{date}\n{scope}\n{}", parts.join("\n"))
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 fn matches(key: &[u8], text: &str, signature: &str) -> bool {
     hex(&hmac(key, text.as_bytes())).as_bytes().ct_eq(signature.as_bytes()).into()
 }
@@ -237,7 +237,7 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Lower-case digits only, as signers write them.
+/// Accepts lower-case digits only, as signers write them.
 pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

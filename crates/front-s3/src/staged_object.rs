@@ -1,5 +1,6 @@
-//! An object that is being written: a file under a hidden name in its directory, which takes the key's name when all
-//! of it is stored. So a reader sees all of the old object or all of the new one, and nobody sees a part.
+//! An object that is being written: a file under a hidden name in the key's directory, which is renamed to the key
+//! when all of it is committed. So a reader sees all of the old object or all of the new one, and nobody sees a
+//! part.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +15,17 @@ use crate::resolve::{is_gone, make_dirs, name_of};
 use crate::unique_ids::UniqueIds;
 use crate::write_fence::WriteFence;
 
-/// Bytes given to the file system at once.
+/// The bytes of one write to the file system.
 const PART: usize = 1 << 20;
 
-/// Between looks at what was published.
+/// The pauses between attempts to look at a published file.
 const PUBLISHED_PAUSES_MS: [u64; 4] = [50, 200, 800, 3200];
 
-/// In which way a draft takes its name.
+/// How a staged object takes the key's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishMode {
     Replace,
-    /// `Exists` if the name is taken.
+    /// Fails with `Exists` if the name is taken.
     IfAbsent,
 }
 
@@ -34,17 +35,17 @@ pub struct StagedObject {
     dir: FileId,
     temporary: Name,
     id: FileId,
-    /// Where the first byte went, and where the next one goes.
+    /// The offset of the first byte, and that of the next one.
     start: u64,
     end: u64,
     gathered: BytesMut,
     verifier: Option<WriteVerifier>,
-    /// Absent: nobody else writes to the file, or ends it.
+    /// `None`: this is the file's only writer.
     fence: Option<Arc<WriteFence>>,
 }
 
 impl StagedObject {
-    /// In the directory at the end of `dirs`, below `root`; missing ones are made.
+    /// Creates a staged file in the directory at the end of `dirs` below `root`; missing directories are created.
     pub async fn begin(
         vfs: &Arc<Vfs>,
         caller: &Caller,
@@ -56,14 +57,14 @@ impl StagedObject {
             let dir = make_dirs(vfs, caller, root, dirs).await?;
             let temporary = name_of(format!(".forebay-put-{}", ids.next()));
             match StagedObject::create(vfs, caller, dir, temporary).await {
-                // The directory went with its last object.
+                // The directory was removed with its last object.
                 Err(e) if is_gone(&e) && is_first => is_first = false,
                 other => return other,
             }
         }
     }
 
-    /// In `dir`, under this name of ours.
+    /// Creates a staged file in `dir` under this hidden name.
     pub async fn create(
         vfs: &Arc<Vfs>,
         caller: &Caller,
@@ -75,7 +76,7 @@ impl StagedObject {
         Ok(StagedObject::at_offset(vfs, caller, (dir, temporary), made.node.id, 0))
     }
 
-    /// Of a file that is there: what is appended goes to `start` and behind it.
+    /// Writes to an existing file, from offset `start` on.
     pub fn at_offset(
         vfs: &Arc<Vfs>,
         caller: &Caller,
@@ -97,7 +98,7 @@ impl StagedObject {
         }
     }
 
-    /// After this end, it fails.
+    /// Writes fail from the moment on at which `fence` is closed.
     pub fn fenced_by(self, fence: &Arc<WriteFence>) -> StagedObject {
         StagedObject { fence: Some(fence.clone()), ..self }
     }
@@ -148,7 +149,7 @@ impl StagedObject {
         }
     }
 
-    /// All that was appended is stored, as the junction's policy has it.
+    /// Commits all that was appended, as durably as the junction's write policy has it.
     pub async fn store(&mut self) -> Result<Node> {
         let data = self.gathered.split().freeze();
         self.write(data).await?;
@@ -161,19 +162,22 @@ impl StagedObject {
         Ok(out.node)
     }
 
-    /// After `store`. What had the name is gone then. If it fails, so is the draft. `None`: see [`published`].
+    /// Gives the file the key's name, after `store`; an object that had it is replaced. On failure the staged file
+    /// is removed. `None`: see [`published_node`].
     pub async fn publish(self, name: &Name, how: PublishMode) -> Result<Option<Node>> {
         let (vfs, caller, dir) = (&self.vfs, &self.caller, self.dir);
         let named = match how {
             PublishMode::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
             PublishMode::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
-                // Where there are no links: a look, and a hope. Our own requests come one after the other.
+                // An origin without links: look, then rename. Our own requests are serialized by the name's lock;
+                // another's create in between would be replaced.
                 Err(e) if e.kind() == ErrorKind::NotSupported => self.publish_if_unseen(name).await,
                 other => other.map(|_| true),
             },
         };
         match named {
-            // Before its state is noted: it is another one with a name less.
+            // The hidden name is removed before the metadata is stored, since losing a name changes the file's
+            // state.
             Ok(true) => self.remove_temporary().await,
             Ok(false) => {}
             Err(e) => {
@@ -215,14 +219,14 @@ impl StagedObject {
         self.id
     }
 
-    /// Bytes that were appended and given to the file system.
+    /// The bytes that were given to the file system.
     pub fn length(&self) -> u64 {
         self.end - self.start
     }
 }
 
-/// The state of what was published. `None`: somebody has removed it since, or the origin does not tell for some seconds. It
-/// was there all the same, and its client is told so; what came with it is not kept then.
+/// The node of a published file. `None`: somebody has removed it since, or the origin does not answer for some
+/// seconds. The object was there all the same, and the client is told so; its headers are not stored then.
 pub async fn published_node(vfs: &Vfs, id: FileId) -> Option<Node> {
     let mut pauses = PUBLISHED_PAUSES_MS.into_iter().map(Duration::from_millis);
     loop {

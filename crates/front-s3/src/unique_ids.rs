@@ -10,11 +10,11 @@ use types::{Error, Result};
 
 use crate::sigv4::hex;
 
-/// Names that nobody has or guesses.
+/// Makes ids that are unique and cannot be guessed.
 pub struct UniqueIds {
     key: [u8; 16],
     count: AtomicU64,
-    /// Of the last that was made to be in order.
+    /// The time of the last id that was made in order.
     last: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl UniqueIds {
         hex(&hasher.finish128().as_bytes())
     }
 
-    /// The same, in the order in which they are made, at this time (nanoseconds since 1970) and those after.
+    /// 32 hexadecimal digits that sort in the order in which the ids are made. `now`: nanoseconds since 1970.
     pub fn next_in_order(&self, now: u64) -> String {
         let next = |last: u64| Some(now.max(last.saturating_add(1)));
         let (Ok(last) | Err(last)) = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -42,7 +42,7 @@ impl UniqueIds {
     }
 }
 
-/// Since 1970.
+/// Nanoseconds since 1970.
 pub fn now_nanos() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)

@@ -1,19 +1,20 @@
-//! The end of the writes to an upload's files.
+//! The fence that ends all writes to an upload's files before they become an object.
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The end of a file that several drafts write to: each does so for a moment at a time, and none after the end.
+/// Fences the writers of one upload: each holds it shared during a write, and none can write after it is closed.
 #[derive(Default)]
 pub struct WriteFence(RwLock<bool>);
 
 impl WriteFence {
-    /// As long as this is held it does not end. `None`: it has ended.
+    /// Keeps the fence open while the guard is held. `None`: it is closed.
     pub async fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let has_ended = self.0.read().await;
         (!*has_ended).then_some(has_ended)
     }
 
-    /// As long as this is held nobody else writes, or ends it; made true, it has ended. `None`: it has already.
+    /// Waits for the writers and keeps others out; setting the guard to true closes the fence. `None`: it is closed
+    /// already.
     pub async fn lock_to_end(&self) -> Option<RwLockWriteGuard<'_, bool>> {
         let has_ended = self.0.write().await;
         (!*has_ended).then_some(has_ended)

@@ -1,8 +1,8 @@
-//! GET and HEAD of objects on plain HTTP/1.1, without a copy of the bytes in our memory: the head is read here, and if it
-//! asks for nothing but an object's bytes, the kernel sends them from the cached file. Everything else, and everything that
-//! is to be refused, goes to hyper and the gate with the bytes that were read, and so does the rest of its connection.
+//! GET and HEAD of objects on plain HTTP/1.1 without copying the bytes: the head is parsed here, and the kernel
+//! sends the bytes from the cached file. A request that asks for anything else, or that must be refused, goes to
+//! hyper and the gate with the bytes that were read, and so does the rest of its connection.
 //!
-//! The signature is verified by the same `verify`, the object found and its answer headed by the same functions as there.
+//! The signature is verified, the object found and its headers made by the same functions as there.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -33,22 +33,24 @@ use crate::peer::S3Peer;
 use crate::request_gate;
 use crate::sigv4::{PayloadSigning, RequestHead, decode, is_auth_parameter};
 
-/// A larger head is hyper's to judge.
+/// A larger head is left to hyper.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Room for most heads: a read that does not fill its room is the last, one that does asks again.
+/// The buffer for most heads: a read that does not fill it is the last one.
 const HEAD_BYTES: usize = 2 << 10;
 const HEAD_READ: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// The first head must be there within this.
+/// The time limit of the first head.
 const FIRST_HEAD: Duration = Duration::from_secs(20);
-/// Asked of the file system at once: what comes as bytes takes memory.
+/// The bytes of one read: those that are copied take memory.
 const PART: u64 = 1 << 20;
-/// Asked at once after a part that was lent whole: each part ends in a packet that is not full.
+/// The bytes of one read after one that was all zero-copy: larger, since each read ends in a packet that is not
+/// full.
 const PART_LENT: u64 = 4 << 20;
-/// Lent from this size on; below, a copy costs less than a system call more. As in the NFS front.
+/// Zero-copy from this size on; below, a copy costs less than another system call. As in the NFS front.
 const LEND: Lend = Lend::From(64 << 10);
 
-/// Request headers that this knows what to do with, or that change nothing. Any other one: not here.
+/// The request headers that are handled here, or that change nothing. With any other one the request is left to
+/// hyper.
 const UNDERSTOOD: [&str; 16] = [
     "host",
     "range",
@@ -68,7 +70,7 @@ const UNDERSTOOD: [&str; 16] = [
     "pragma",
 ];
 
-/// Serves as many requests as it can; what is left is for hyper, with the bytes that were read already. `None`: the
+/// Serves requests until one must be left to hyper, and returns it with the bytes that were read. `None`: the
 /// connection is over.
 pub async fn serve(
     shared: &Arc<S3State>,
@@ -78,7 +80,7 @@ pub async fn serve(
 ) -> Option<(BytesMut, TcpStream)> {
     let mut stream = stream;
     let mut buffer = BytesMut::new();
-    // Who connects has something to ask.
+    // A new connection has little time for its first request.
     let mut wait = FIRST_HEAD.min(shared.config.head_timeout);
     loop {
         let length = tokio::select! {
@@ -102,7 +104,7 @@ pub async fn serve(
     }
 }
 
-/// The length of the head that begins the buffer; `Some(None)`: it is too long for here.
+/// The length of the head at the start of the buffer; `Some(None)`: it is too long for here.
 async fn read_head(
     peer: &S3Peer,
     stream: &mut TcpStream,
@@ -137,7 +139,7 @@ async fn read_head(
     }
 }
 
-/// A request for the bytes of an object.
+/// A GET or HEAD of an object.
 struct GetRequest {
     method: Method,
     path: String,
@@ -148,11 +150,11 @@ struct GetRequest {
 }
 
 impl GetRequest {
-    /// `None`: something else, or not understood.
+    /// `None`: it is something else, or not understood here.
     fn parse(bytes: &[u8], domain: Option<&str>) -> Option<GetRequest> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
-        // Bare line feeds may end it earlier: what comes behind is another request's, or a body.
+        // Bare line feeds may end the head earlier: what follows is another request, or a body.
         if request.parse(bytes).ok()? != httparse::Status::Complete(bytes.len()) {
             return None;
         }
@@ -162,12 +164,12 @@ impl GetRequest {
             _ => return None,
         };
         let (path, query) = request.path?.split_once('?').unwrap_or((request.path?, ""));
-        // As a URI that hyper would take as it is.
+        // Only characters that hyper would accept unchanged.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte);
         if !path.starts_with('/') || !path.bytes().chain(query.bytes()).all(is_plain) {
             return None;
         }
-        // As they are written: an escape in a name is not for here.
+        // Names are compared as they are written; one with an escape is left to hyper.
         let parts = query.split('&').filter(|part| !part.is_empty());
         let mut names = parts.map(|part| part.split_once('=').map_or(part, |(name, _)| name));
         if !names.all(|name| is_auth_parameter(name.as_bytes()) || name == "x-id") {
@@ -207,15 +209,15 @@ impl GetRequest {
 
 struct GetResponse {
     head: Bytes,
-    /// The first bytes of the range: with them it is known that the head says the truth.
+    /// The first pieces of the range. They are read before the head is sent, so that the head is true.
     first: Vec<Piece>,
-    /// Of what of it is in our memory.
+    /// The permit for those pieces that are in memory.
     permit: MemoryPermit,
     reader: ObjectReader,
     range: Range<u64>,
 }
 
-/// `None`: nothing was found that can be answered here.
+/// `None`: the request cannot be answered here.
 async fn prepare(shared: &Arc<S3State>, peer: &Arc<S3Peer>, asked: &GetRequest) -> Option<GetResponse> {
     let head = RequestHead {
         method: &asked.method,
@@ -336,14 +338,14 @@ async fn send(
     }
 }
 
-/// Bytes that are not lent from the cached file.
+/// The bytes that are in memory instead of in the cached file.
 fn in_memory(pieces: &[Piece]) -> usize {
     let bytes =
         pieces.iter().filter(|piece| matches!(piece, Piece::Bytes(_))).map(Piece::length).sum::<u64>();
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// No more than `part` bytes of what is left.
+/// The length of the next read: at most `part` bytes.
 fn next_chunk(left: &Range<u64>, part: u64) -> u32 {
     u32::try_from((left.end - left.start).min(part)).unwrap_or(u32::MAX)
 }

@@ -11,7 +11,7 @@ use crate::internal_headers;
 use crate::object::S3Object;
 use crate::part_checksums::{Algorithm, ChecksumFields};
 
-/// Parts of one answer.
+/// The most parts in one answer.
 const PARTS_MAX: i32 = 1000;
 
 impl RequestContext {
@@ -23,7 +23,7 @@ impl RequestContext {
             last_modified: Some(object.last_modified()),
             ..GetObjectAttributesOutput::default()
         };
-        // In one line, with commas, or in several.
+        // Clients send the names in one header with commas, or in several headers.
         let lines = input.object_attributes.iter().map(ObjectAttributes::as_str);
         for wanted in lines.flat_map(|line| line.split(',')).map(str::trim) {
             match wanted {
@@ -58,7 +58,7 @@ fn checksum(object: &S3Object) -> Option<Checksum> {
     })
 }
 
-/// Of an object that is known to have come in parts.
+/// The parts of an object that is known to have been uploaded in parts.
 fn parts(object: &S3Object, max: Option<i32>, marker: Option<i32>) -> Option<GetObjectAttributesParts> {
     let sizes = internal_headers::parts(&object.headers)
         .filter(|sizes| sizes.iter().sum::<u64>() == object_size(object))?;

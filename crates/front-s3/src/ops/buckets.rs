@@ -10,7 +10,7 @@ use crate::errors::{S3Result, invalid, s3_error};
 use crate::object::last_modified;
 use crate::resolve::{self, BucketQuery};
 
-/// Of one page: S3's own.
+/// The most buckets of one page: S3's own limit.
 const LISTED_MAX: usize = 10_000;
 
 impl RequestContext {
@@ -54,7 +54,7 @@ impl RequestContext {
         })
     }
 
-    /// Where every directory at the top is a bucket, a new one makes a bucket.
+    /// Creates a directory at the top of the tree, where every directory is a bucket.
     pub async fn make_bucket(&self, name: &str) -> S3Result<()> {
         let name = self.bucket_name(name)?;
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
@@ -63,7 +63,8 @@ impl RequestContext {
         Ok(())
     }
 
-    /// What is hidden in it goes with it, if there is nothing else: no listing would tell what keeps it.
+    /// Removes the bucket's directory. Hidden names (unfinished uploads) go with it if there is nothing else: no
+    /// listing would show what keeps the bucket from being deleted.
     pub async fn remove_bucket(&self, bucket: &resolve::OpenBucket) -> S3Result<()> {
         let name = self.bucket_name(&bucket.name)?;
         let vfs = &self.shared.vfs;

@@ -79,7 +79,7 @@ impl RequestContext {
             }
         };
         let node = self.publish(&bucket, &key, staged, &target).await?;
-        // What was computed of the bytes is true of the copy, the sums over parts are not told with it.
+        // A full-object checksum holds for the copy, too; composite ones do not and are left out.
         let headers: Headers = kept.into_iter().collect();
         let modified = node.as_ref().map(last_modified);
         let result = CopyObjectResult {
@@ -90,7 +90,7 @@ impl RequestContext {
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
     }
 
-    /// The object to copy from, if the conditions hold.
+    /// The source object of a copy, if the conditions hold.
     pub async fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<S3Object> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(not_offered("access points are not offered"));
@@ -98,7 +98,7 @@ impl RequestContext {
         require_null_version(version_id.as_deref())?;
         let bucket = self.bucket(bucket, Right::Read).await?;
         let object = self.object(&bucket, key).await?;
-        // A copy has no "not modified".
+        // A copy has no 304: "not modified" is a failed precondition.
         match conditions.judge(&object) {
             ConditionOutcome::Proceed => Ok(object),
             ConditionOutcome::NotModified => Err(S3ErrorCode::PreconditionFailed.into()),
@@ -107,7 +107,7 @@ impl RequestContext {
     }
 }
 
-/// All of `source` into `draft`, stored; summed by this algorithm too.
+/// Copies all of `source` into `staged` and commits it; computes the checksum of this algorithm, too.
 pub async fn copy_into(
     mut source: RangeReader,
     staged: &mut StagedObject,

@@ -1,7 +1,7 @@
 //! DeleteObject and DeleteObjects.
 //!
-//! S3 has no empty directories: with its last object a directory goes too, whoever made it. A key that is not there is
-//! deleted already.
+//! S3 has no empty directories: a directory is removed with its last object, whoever made it. Deleting a key that
+//! does not exist succeeds.
 
 use http::HeaderMap;
 use s3s::dto::{
@@ -18,7 +18,7 @@ use crate::object::Conditions;
 use crate::resolve::{self, OpenBucket};
 use crate::response_xml::message_of;
 
-/// Of one request: S3's own.
+/// The most keys of one request: S3's own limit.
 const KEYS_MAX: usize = 1000;
 
 impl RequestContext {
@@ -88,7 +88,7 @@ impl RequestContext {
                 tokio::task::spawn_blocking(move || shared.metadata.forget(id));
             }
             Err(e) if is_absent(&e) => {}
-            // The keys below it are there still; the directory as such is none.
+            // The directory still has keys below it; as an object it was never there.
             Err(e) if key.is_dir && e.kind() == ErrorKind::NotEmpty => {}
             Err(e) => return Err(s3_error(e)),
         }

@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::object::{ConditionOutcome, Conditions, S3Object};
 use crate::peer::{S3Peer, with_permit};
 
-/// Bytes read at once; what a slow client holds in our memory.
+/// The bytes that are read at once: what a slow client holds in our memory.
 const PART: u64 = 256 << 10;
 /// An object that is replaced between its lookup and its first byte this many times is answered with "try again".
 const TRIES_MAX: usize = 2;
@@ -48,9 +48,9 @@ impl RequestContext {
             tries += 1;
             match self.body(object.node.clone(), asked).await {
                 Ok(body) => break (object, range, parts, body),
-                // It was replaced since it was looked up.
+                // The object was replaced after its lookup.
                 Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES_MAX => {}
-                // Clients do that by themselves, but not after a 409.
+                // Clients try again after a 503, but not after a 409.
                 Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(S3ErrorCode::SlowDown.into()),
                 Err(e) => return Err(s3_error(e)),
             }
@@ -130,7 +130,7 @@ impl RequestContext {
         ObjectReader { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
     }
 
-    /// Its first bytes are read: an answer that begins well is not likely to end before it is whole.
+    /// Reads the first bytes before the head is sent: an answer that begins well is likely to be whole.
     async fn body(&self, node: Node, asked: Range<u64>) -> types::Result<ObjectBody> {
         let mut reader = self.reader(node);
         let peer = self.requester.peer.clone();
@@ -147,7 +147,7 @@ impl RequestContext {
     }
 }
 
-/// A directory has no bytes.
+/// The size of an object; a directory has no bytes.
 pub fn object_size(object: &S3Object) -> u64 {
     if object.node.attr.is_dir() { 0 } else { object.node.attr.size }
 }
@@ -166,7 +166,7 @@ pub fn check_conditions(object: &S3Object, conditions: &Conditions) -> S3Result<
     Err(error)
 }
 
-/// The bytes that are asked for (`None`: all), and where a part is asked for, how many there are.
+/// The byte range that is requested (`None`: the whole object), and the number of parts if one part is requested.
 fn requested_range(
     object: &S3Object,
     range: Option<&s3s::dto::Range>,
@@ -189,10 +189,10 @@ fn requested_range(
     }
 }
 
-/// `None`: all of it.
+/// Resolves a range header against the size; `None`: the whole object.
 pub fn resolve_range(range: Option<&s3s::dto::Range>, size: u64) -> S3Result<Option<Range<u64>>> {
     let Some(range) = range else { return Ok(None) };
-    // The last bytes of an object that has none are all of it.
+    // A suffix range of an empty object is the whole object.
     if size == 0 && matches!(range, s3s::dto::Range::Suffix { length: 1.. }) {
         return Ok(None);
     }
@@ -206,7 +206,7 @@ pub fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
 }
 
-/// What was kept with the object, but for what the request has other wishes for.
+/// The stored headers of an object, without those that the request overrides.
 pub fn headers_of(object: &S3Object, without: &[&str], with_checksums: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if !without.contains(&"content-type") {
@@ -249,13 +249,14 @@ pub struct ObjectReader {
 }
 
 impl ObjectReader {
-    /// All of what is asked for; in pieces that lie in the cache where `lend` says so.
+    /// Reads exactly `count` bytes, or fails; `lend` says which pieces may be extents of the cached file instead of
+    /// bytes.
     pub async fn read(&mut self, offset: u64, count: u32, lend: Lend) -> types::Result<Vec<Piece>> {
         if count == 0 {
             return Ok(Vec::new());
         }
         let data = if std::mem::take(&mut self.is_first) {
-            // As a user of the file, so that permission is asked for and others are fetched ahead.
+            // The first read goes through `Vfs::read`, which checks permission and feeds read-ahead.
             let out = self.vfs.read(&self.caller, self.node.id, offset, count, lend).await?;
             if out.node.version != self.node.version {
                 return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
@@ -264,20 +265,20 @@ impl ObjectReader {
         } else {
             self.vfs.read_same(&self.node, offset, count, lend).await?
         };
-        // Less than the header has promised: it was cut short meanwhile.
+        // A short read: the file was truncated after the head promised its size.
         if data.iter().map(Piece::length).sum::<u64>() != u64::from(count) {
             return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
         }
         Ok(data)
     }
 
-    /// The same, in our memory, with room for it until it is sent.
+    /// Reads bytes into memory, under a permit that is held until they are sent.
     async fn read_with_permit(&mut self, peer: &S3Peer, offset: u64, count: u32) -> types::Result<Bytes> {
         let permit = peer.replies.acquire(count as usize).await;
         Ok(with_permit(self.read_bytes(offset, count).await?, permit))
     }
 
-    /// The same, in our memory.
+    /// Reads bytes into memory.
     async fn read_bytes(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
         let pieces = self.read(offset, count, Lend::Nothing).await?;
         let failed = |e| Error::io("read the cached part of", self.node.id, e);
@@ -294,7 +295,7 @@ impl ObjectReader {
 
 type ReadFuture = Pin<Box<dyn Future<Output = (ObjectReader, types::Result<Bytes>)> + Send>>;
 
-/// The body of an answer. What fails after its header is sent ends the connection: the client sees that it is short.
+/// The body of an answer. An error after the head is sent ends the connection: the client sees a short body.
 struct ObjectBody {
     first: Option<Bytes>,
     reader: Option<ObjectReader>,
@@ -358,7 +359,7 @@ fn chunk_length(left: &Range<u64>) -> u32 {
     u32::try_from((left.end - left.start).min(PART)).unwrap_or(u32::MAX)
 }
 
-/// For those who copy: the bytes of `range` of one version, in order.
+/// The bytes of a range of one version, in order; the source of copies.
 pub struct RangeReader {
     reader: ObjectReader,
     left: Range<u64>,
@@ -370,7 +371,7 @@ impl RangeReader {
         RangeReader { reader, left: range }
     }
 
-    /// Empty at the end.
+    /// The next bytes; empty at the end.
     pub async fn next(&mut self) -> S3Result<Bytes> {
         if self.left.is_empty() {
             return Ok(Bytes::new());

@@ -11,26 +11,26 @@ use crate::object::last_modified;
 use crate::object_key::KEY_MAX;
 use crate::sigv4::encode;
 
-/// Of one page.
+/// The most keys of one page: S3's own limit.
 pub const KEYS_MAX: i32 = 1000;
 
-/// What both versions have in common.
+/// A listing request, in the terms that both versions of the operation share.
 pub struct ListQuery {
     pub bucket: String,
     pub prefix: Option<String>,
     pub delimiter: Option<String>,
     pub encoding: Option<EncodingType>,
     pub max_keys: Option<i32>,
-    /// The first key that may be told.
+    /// The first key that may be listed.
     pub from: Vec<u8>,
     pub with_owner: bool,
 }
 
-/// Its answer, in the words of both.
+/// One page of a listing, in the terms that both versions share.
 pub struct ListResult {
     pub contents: ObjectList,
     pub prefixes: CommonPrefixList,
-    /// Of the next page, and the last that is told on this one.
+    /// Where the next page begins, and the last key of this one.
     pub next: Option<(Vec<u8>, String)>,
     pub max_keys: i32,
 }
@@ -158,19 +158,19 @@ impl RequestContext {
     }
 }
 
-/// Where a page begins that comes after this key or common prefix.
+/// Where the page after this marker begins.
 pub fn from_marker(marker: &str, prefix: Option<&str>, delimiter: Option<&str>) -> Vec<u8> {
     let is_common = delimiter.is_some_and(|delimiter| {
         let prefix = prefix.unwrap_or_default();
         common_prefix(marker.as_bytes(), prefix.as_bytes(), delimiter.as_bytes()).as_deref()
             == Some(marker.as_bytes())
     });
-    // A page that ended with a common prefix goes on behind all that it stands for.
+    // After a common prefix the next page begins behind all keys that the prefix stands for.
     let from = if is_common { after_prefix(marker.as_bytes()) } else { None };
     from.unwrap_or_else(|| key_after(marker))
 }
 
-/// The first text after this one.
+/// The first key after this one.
 fn key_after(text: &str) -> Vec<u8> {
     if text.is_empty() { Vec::new() } else { [text.as_bytes(), b"\0"].concat() }
 }
@@ -179,7 +179,7 @@ pub fn encoded(query: &ListQuery, text: String) -> String {
     if query.encoding.is_some() { encode(text.as_bytes(), true) } else { text }
 }
 
-/// Its bytes in hexadecimal digits: nothing has to be remembered.
+/// A continuation token: the next key in hexadecimal digits, so that no state is kept.
 pub fn token_of(from: &[u8]) -> String {
     crate::sigv4::hex(from)
 }

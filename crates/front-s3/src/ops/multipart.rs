@@ -1,5 +1,6 @@
-//! Uploads in parts. One lies in a directory of its own, `.forebay-s3/ID` in the bucket's: what it will be (`upload`), its
-//! bytes (`data`, as `layout.rs` says), and a mark for each part that is stored. Parts are as durable as objects are.
+//! Multipart uploads. An upload is a directory of its own, `.forebay-s3/ID`, in the bucket's directory: the record
+//! of the object to be (`upload`), its bytes (`data`, laid out by `part_layout.rs`), and a mark for each part that
+//! is stored. Parts are as durable as objects.
 
 mod complete;
 mod list;
@@ -30,26 +31,27 @@ use crate::staged_object::StagedObject;
 use crate::unique_ids::now_nanos;
 use crate::write_fence::WriteFence;
 
-/// In a bucket's directory.
+/// The directory of all uploads, in a bucket's directory.
 const UPLOADS: &str = ".forebay-s3";
 const RECORD: &str = "upload";
 const DATA: &str = "data";
-/// In its record, beside the headers of the object.
+/// The header in an upload's record that names its checksum algorithm.
 const ALGORITHM: &str = "x-amz-checksum-algorithm";
 const KIND: &str = "x-amz-checksum-type";
-/// A key and its headers.
+/// The largest record: a key and its headers.
 const RECORD_BYTES_MAX: u32 = 32 << 10;
-/// Uploads whose layout is remembered.
+/// The most uploads whose layout is kept in memory.
 const ONGOING_MAX: usize = 4096;
 
-/// The layouts of uploads that are under way, by their ids. What is not here is read from the marks.
+/// The layouts of ongoing uploads, by id. One that is not here is read from the marks.
 #[derive(Default)]
 pub struct OngoingUploads(Mutex<HashMap<String, Arc<OngoingUpload>>>);
 
 #[derive(Default)]
 pub struct OngoingUpload {
     layout: tokio::sync::Mutex<Option<PartLayout>>,
-    /// By being completed or aborted. Parts may be on their way still: their bytes would go into the object.
+    /// Closed when the upload is completed or aborted. Without it, parts that are still arriving would be written
+    /// into the finished object.
     fence: Arc<WriteFence>,
 }
 
@@ -67,13 +69,13 @@ impl OngoingUploads {
     }
 }
 
-/// One that was found.
+/// An upload that exists, as its record says.
 struct UploadRecord {
     id: String,
     dir: FileId,
     key: String,
     headers: Headers,
-    /// How the whole is summed, if its client said.
+    /// The checksum of the whole object, if the client chose one.
     checksum: Option<UploadChecksum>,
     begun: Timestamp,
     ongoing: Arc<OngoingUpload>,
@@ -84,7 +86,7 @@ impl UploadRecord {
         self.checksum.map(|checksum| checksum.algorithm)
     }
 
-    /// As long as this is held it is neither completed nor aborted.
+    /// Keeps the upload from being completed or aborted while it is held.
     async fn write_guard(&self) -> S3Result<RwLockReadGuard<'_, bool>> {
         Ok(self.ongoing.fence.enter().await.ok_or(S3ErrorCode::NoSuchUpload)?)
     }
@@ -102,7 +104,7 @@ impl RequestContext {
             return Err(invalid("a key with a slash at its end is a directory here, and has no bytes"));
         }
         let checksum = summing_of(&input)?;
-        // S3 lists the uploads of a key by the time that they began.
+        // Ids are in time order, because S3 lists the uploads of a key by the time that they began.
         let id = self.shared.ids.next_in_order(now_nanos());
         let mut kept = object_headers(headers)?;
         if let Some(checksum) = checksum {
@@ -136,7 +138,7 @@ impl RequestContext {
         let key = key.to_owned();
         let texts = kept.iter().flat_map(|(name, value)| [name, value]);
         encode_texts(std::iter::once(&key).chain(texts), &mut record);
-        // Last: with its record the upload is there.
+        // The record comes last: an upload exists as soon as its record does.
         let mut staged = StagedObject::create(vfs, caller, dir, internal_name(RECORD)).await?;
         staged.append(Bytes::from(record)).await?;
         staged.store().await?;
@@ -153,7 +155,7 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Its record first: then it is no upload any more. The rest takes its time.
+    /// Removes the record first: without it the upload does not exist. The rest is removed in the background.
     async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord) {
         let shared = self.shared.clone();
         let caller = self.caller().clone();
@@ -161,7 +163,8 @@ impl RequestContext {
         if let Err(e) = record {
             tracing::warn!("remove the record of an upload: {e}");
         }
-        // Not before: who finds the record finds that it has ended.
+        // The fence is forgotten only after the record is gone: a request that still finds the record finds the
+        // fence closed.
         shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
         tokio::spawn(run_to_completion(async move {
@@ -177,12 +180,13 @@ impl RequestContext {
         }));
     }
 
-    /// With its bucket, if there is nothing else in it: its uploads, under way or ended, and objects that were not finished.
+    /// Removes all uploads and unfinished objects of a bucket that is being deleted, if there is nothing else in it.
     pub async fn remove_hidden(&self, bucket: &OpenBucket) -> S3Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let root = vfs.getattr(vfs.root()).await.map_err(s3_error)?;
         let (granted, _) = vfs.access(caller, vfs.root(), Access::DELETE).await.map_err(s3_error)?;
-        // A junction's own directory stays whatever is in it, and so does what the caller may not remove.
+        // The root directory of a junction cannot be removed, nor one that the caller may not remove: then nothing
+        // is.
         if root.junction != bucket.root.junction || !granted.contains(Access::DELETE) {
             return Ok(());
         }
@@ -197,7 +201,7 @@ impl RequestContext {
         Ok(())
     }
 
-    /// The names in the bucket's directory, if all of them are ours.
+    /// The names in the bucket's directory, if all of them are hidden ones.
     async fn hidden_names_only(&self, bucket: &OpenBucket) -> S3Result<Option<Vec<Name>>> {
         let mut names = Vec::new();
         let mut cookie = 0;
@@ -232,7 +236,8 @@ impl RequestContext {
         for name in names_in(vfs, caller, dir).await? {
             let id = String::from_utf8_lossy(name.as_bytes()).into_owned();
             let ongoing = self.shared.uploads.get(&id);
-            // Parts that are on their way are refused from here on. One that has ended is being removed already.
+            // Parts that are still arriving are refused from here on. An upload that has ended is being removed
+            // already.
             if let Some(mut has_ended) = ongoing.fence.lock_to_end().await {
                 *has_ended = true;
             }
@@ -249,7 +254,7 @@ impl RequestContext {
     }
 
     async fn find_upload(&self, bucket: &OpenBucket, id: &str) -> S3Result<UploadRecord> {
-        // As `UniqueIds` makes them: nothing else may become a path.
+        // Only ids of the form that `UniqueIds` makes may become a path.
         if crate::sigv4::unhex::<16>(id).is_none() {
             return Err(S3ErrorCode::NoSuchUpload.into());
         }
@@ -273,7 +278,7 @@ impl RequestContext {
         Ok(UploadRecord { id: id.to_owned(), dir, key, headers, checksum, begun, ongoing })
     }
 
-    /// All that are marked as stored, with their marks.
+    /// All stored parts, with the nodes of their marks.
     async fn parts(&self, dir: FileId) -> S3Result<Vec<(StoredPart, Node)>> {
         let mut parts = Vec::new();
         let mut cookie = 0;
@@ -293,7 +298,7 @@ impl RequestContext {
     }
 }
 
-/// How the upload is to be summed; what cannot be computed is refused.
+/// The checksum that the client chose; one that cannot be computed is refused.
 fn summing_of(input: &CreateMultipartUploadInput) -> S3Result<Option<UploadChecksum>> {
     let Some(algorithm) = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str) else {
         return Ok(None);
@@ -321,7 +326,7 @@ fn internal_name(text: &str) -> Name {
     name_of(text.to_owned())
 }
 
-/// Its record first: then it is no upload any more.
+/// Removes the record first: without it the upload does not exist.
 async fn remove_upload(
     vfs: &vfs::Vfs,
     caller: &types::Caller,
@@ -338,7 +343,7 @@ async fn remove_upload(
     vfs.rmdir(caller, above, name).await.map(drop).or_else(ignore_gone)
 }
 
-/// What somebody else has removed is removed.
+/// Somebody else's removal of the same name counts as success.
 fn ignore_gone(error: types::Error) -> types::Result<()> {
     if resolve::is_gone(&error) { Ok(()) } else { Err(error) }
 }

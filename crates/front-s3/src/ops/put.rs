@@ -24,7 +24,7 @@ use crate::resolve::{self, OpenBucket};
 use crate::sigv4::hex;
 use crate::staged_object::{PublishMode, StagedObject};
 
-/// Of one PUT: S3's own.
+/// The largest PUT: S3's own limit.
 pub const PUT_BYTES_MAX: i64 = 5 << 30;
 
 impl RequestContext {
@@ -51,7 +51,7 @@ impl RequestContext {
             }
             return self.put_directory(&bucket, &key, &conditions, input.body, sums).await;
         }
-        // Before the body comes: what can be refused at once need not travel.
+        // Conditions are checked before the body arrives, so that a request that must fail need not send it.
         self.check_conditions(&bucket, &key, &conditions).await?;
         let root = (bucket.root.id, key.dirs.as_slice());
         let mut staged = StagedObject::begin(&self.shared.vfs, self.caller(), root, &self.shared.ids)
@@ -74,7 +74,7 @@ impl RequestContext {
         Ok(S3Response::with_headers(output, summed.headers()))
     }
 
-    /// A key with a slash at its end makes a directory, and has no bytes.
+    /// Creates a directory: what a key with a trailing slash stands for. It has no bytes.
     async fn put_directory(
         &self,
         bucket: &OpenBucket,
@@ -101,7 +101,7 @@ impl RequestContext {
         Ok(S3Response::new(output))
     }
 
-    /// The object that has the key's name, if any.
+    /// The object that the key names now, if any.
     pub async fn existing(&self, bucket: &OpenBucket, key: &ObjectKey) -> S3Result<Option<S3Object>> {
         match resolve::find(&self.shared.vfs, self.caller(), bucket, key).await {
             Ok(node) => Ok(Some(self.object_of(node))),
@@ -130,7 +130,8 @@ impl RequestContext {
         }
     }
 
-    /// The draft takes the key's name, if the conditions hold still. What was known of the object before is forgotten.
+    /// Gives the staged object the key's name, if the conditions still hold. The metadata of the object before is
+    /// forgotten.
     pub async fn publish(
         &self,
         bucket: &OpenBucket,
@@ -150,7 +151,7 @@ impl RequestContext {
         })
     }
 
-    /// The database may wait for its disk: not on this thread.
+    /// Stores an object's metadata; on a blocking thread, since the database may wait for its disk.
     pub async fn store_metadata(&self, node: Option<Node>, etag: String, headers: Headers) -> ETag {
         let Some(node) = node else { return ETag::Strong(etag) };
         let (shared, known) = (self.shared.clone(), ObjectMetadata { etag: etag.clone(), headers });
@@ -164,7 +165,7 @@ impl RequestContext {
     }
 }
 
-/// Returns when all of the body is stored, and is what its sender said it is.
+/// Writes the body to `staged`. Returns when it is committed, and its checksums match what the client sent.
 pub async fn receive_body(
     staged: &mut StagedObject,
     body: Option<StreamingBlob>,

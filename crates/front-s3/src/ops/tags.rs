@@ -1,4 +1,4 @@
-//! Tags of objects: kept with what else is known of an object, and nowhere else.
+//! Object tags. They are stored in the object's metadata record, and nowhere else.
 
 use http::HeaderMap;
 use s3s::dto::*;
@@ -11,7 +11,7 @@ use crate::internal_headers;
 use crate::object::S3Object;
 use crate::sigv4::{Query, encode};
 
-/// S3's own limits; the lengths are in characters.
+/// S3's own limits; lengths are in characters.
 const TAGS_MAX: usize = 10;
 const KEY_MAX: usize = 128;
 const VALUE_MAX: usize = 256;
@@ -51,7 +51,7 @@ impl RequestContext {
     }
 }
 
-/// What the header of an upload says.
+/// The tags in the `x-amz-tagging` header of an upload.
 pub fn of_headers(headers: &HeaderMap) -> S3Result<Option<String>> {
     let Some(value) = headers.get("x-amz-tagging") else { return Ok(None) };
     let text = value.to_str().map_err(|_| invalid("x-amz-tagging is no text"))?;
@@ -86,7 +86,7 @@ fn pairs_of(text: &str) -> Vec<(String, String)> {
     Query::parse(text).0.into_iter().map(|(key, value)| (text_of(key), text_of(value))).collect()
 }
 
-/// How many there are, for the head of an answer.
+/// The number of tags, for `x-amz-tagging-count`.
 pub fn count(tags: &str) -> usize {
     tags.split('&').filter(|tag| !tag.is_empty()).count()
 }

@@ -6,7 +6,7 @@ use super::list::{ListQuery, encoded, from_marker};
 use super::{RequestContext, require_null_version};
 use crate::errors::{S3Result, invalid};
 
-/// Of the only version.
+/// The id of an object's only version.
 const NULL: &str = "null";
 
 impl RequestContext {
@@ -31,7 +31,7 @@ impl RequestContext {
         let listed = self.list(&query).await?;
         let encoded = |text: String| encoded(&query, text);
         let last = listed.next.as_ref().map(|(_, last)| last.clone());
-        // Where a page ends with a common prefix, no version is the last.
+        // A page that ends with a common prefix has no last version.
         let is_version = last.is_some()
             && listed.contents.last().is_some_and(|object| object.key == last.clone().map(encoded));
         let versions = listed.contents.into_iter().map(|object| ObjectVersion {

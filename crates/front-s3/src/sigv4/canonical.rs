@@ -1,5 +1,5 @@
-//! A request in the form that is signed. Paths and queries are decoded and encoded again, so that every way to write
-//! the same request has the same form, and requests that mean something else have not.
+//! The canonical request. Paths and queries are decoded and encoded again, so that all spellings of a request have
+//! one form, and requests with another meaning have another.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::request::{SignatureClaim, is_signature_parameter};
 pub struct Query(pub Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Query {
-    /// A plus sign is a space here, as everywhere below.
+    /// A plus sign is a space, as everywhere below.
     pub fn parse(text: &str) -> Query {
         let decoded = |part: &str| decoded(part, true);
         let parameters = text.split('&').filter(|part| !part.is_empty()).map(|part| {
@@ -23,7 +23,7 @@ impl Query {
         Query(parameters.collect())
     }
 
-    /// `None` if it is not there; `Some(None)` if it is there twice, or is no text.
+    /// `None` if the parameter is absent; `Some(None)` if it is there twice, or is no text.
     pub fn get(&self, name: &str) -> Option<Option<&str>> {
         let mut values = self.0.iter().filter(|(known, _)| known == name.as_bytes()).map(|(_, value)| value);
         let first = values.next()?;
@@ -35,7 +35,7 @@ impl Query {
         self.get(name).is_some()
     }
 
-    /// Encoded again, without some.
+    /// Encodes the query again, without the parameters that `left_out` names.
     pub fn without(&self, left_out: impl Fn(&[u8]) -> bool) -> String {
         let kept = self.0.iter().filter(|(name, _)| !left_out(name)).map(|(name, value)| {
             let mut text = encode(name, false);
@@ -48,7 +48,7 @@ impl Query {
     }
 }
 
-/// `%41` is `A`; what is no such escape is left as it is.
+/// Percent-decodes; what is no valid escape stays as it is.
 pub fn decode(text: &str) -> Vec<u8> {
     decoded(text, false)
 }
@@ -72,7 +72,7 @@ fn decoded(text: &str, plus_is_space: bool) -> Vec<u8> {
     decoded
 }
 
-/// As AWS's UriEncode.
+/// Percent-encodes like AWS's UriEncode.
 pub fn encode(bytes: &[u8], keep_slashes: bool) -> String {
     let mut text = String::with_capacity(bytes.len() + 16);
     encode_onto(&mut text, bytes, keep_slashes);
@@ -94,16 +94,16 @@ fn encode_onto(text: &mut String, bytes: &[u8], keep_slashes: bool) {
     }
 }
 
-/// What of a header's value is written as one space when it is signed, however long. Signers differ in it.
+/// Which blanks of a header's value are folded into one space. Signers differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blanks {
-    /// As the specification has it, and Amazon's own SDK for Go.
+    /// Spaces only: the specification, and Amazon's SDK for Go.
     Spaces,
     /// Tabs too: botocore and MinIO's SDKs.
     All,
 }
 
-/// `None` if a signed header is not there.
+/// The canonical request; `None` if a signed header is absent.
 pub fn request(
     head: &RequestHead<'_>,
     query: &Query,
@@ -149,8 +149,8 @@ fn put_query(text: &mut String, query: &Query) {
     }
 }
 
-/// Of a header that comes more than once: in their order, with commas. Runs of blanks are one. `None` if there is none, or
-/// one is no text.
+/// Writes all values of a header in order, with commas, and folds blanks. `None` if there is none, or one is no
+/// text.
 fn put_values(text: &mut String, headers: &HeaderMap, name: &str, blanks: Blanks) -> Option<()> {
     let is_blank = |c: char| c == ' ' || c == '\t' && blanks == Blanks::All;
     let mut is_there = false;

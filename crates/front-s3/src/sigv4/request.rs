@@ -1,4 +1,4 @@
-//! What a request says of its own signature, in its header or in its query: the claim that is checked.
+//! The signature that a request claims, in its header or in its query.
 
 use http::HeaderMap;
 
@@ -18,13 +18,13 @@ pub struct SignatureClaim {
     pub signed_headers: Vec<String>,
     /// 64 hexadecimal digits.
     pub signature: String,
-    /// As it was signed: a hash, or a word that stands for one.
+    /// The value of `x-amz-content-sha256`: a hash, or a word that stands for one.
     pub content_sha256: String,
-    /// Of a presigned URL: how long it lives.
+    /// The lifetime of a presigned URL, in seconds.
     pub expires: Option<u64>,
 }
 
-/// Belongs to the signature, and to nothing else.
+/// Whether this query parameter belongs to the signature.
 pub fn is_auth_parameter(name: &[u8]) -> bool {
     let names =
         ["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature", "Security-Token"];
@@ -96,7 +96,7 @@ impl SignatureClaim {
         if !(1..=PRESIGNED_SECONDS_MAX).contains(&expires) {
             return Err(SignatureError::Malformed("X-Amz-Expires is not between 1 and 604800 seconds"));
         }
-        // Signed where it is sent: in the query, else as a header, else it is not.
+        // The hash is signed where it is sent: in the query, else in a header, else the body is not signed.
         let sha256 = match query.get("X-Amz-Content-Sha256") {
             Some(value) => value.ok_or(SignatureError::UnknownPayload)?,
             None if head.headers.contains_key("x-amz-content-sha256") => {
@@ -146,19 +146,19 @@ impl SignatureClaim {
         }
     }
 
-    /// A value that is signed has a tab, which signers write in two ways.
+    /// Whether a signed header has a tab, which signers fold in two ways.
     pub fn has_tab(&self, head: &RequestHead<'_>) -> bool {
         let values = self.signed_headers.iter().flat_map(|name| head.headers.get_all(name.as_str()));
         values.into_iter().any(|value| value.as_bytes().contains(&b'\t'))
     }
 
-    /// A client without one may send an empty one.
+    /// Whether it has a security token; clients without one may send it empty.
     pub fn has_token(&self, head: &RequestHead<'_>, query: &Query) -> bool {
         let by_header = head.headers.get_all("x-amz-security-token").iter().any(|value| !value.is_empty());
         by_header || query.0.iter().any(|(name, value)| name == b"X-Amz-Security-Token" && !value.is_empty())
     }
 
-    /// Where it goes, and all that S3 gives a meaning of its own.
+    /// Requires that the signature covers the host and all `x-amz-` headers.
     pub fn demand_covered(&self, head: &RequestHead<'_>) -> Result<(), SignatureError> {
         let covered = |name: &str| self.signed_headers.iter().any(|signed| signed == name);
         if !covered("host") {

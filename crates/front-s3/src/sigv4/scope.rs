@@ -1,4 +1,4 @@
-//! The date of a request, and what its signing key was made for.
+//! The date of a request, and the scope of its credential.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct AmzDate(String);
 
 impl AmzDate {
-    /// A date that exists.
+    /// Parses a date that exists.
     pub fn parse(text: &str) -> Option<AmzDate> {
         let bytes = text.as_bytes();
         let shape = bytes.len() == 16
@@ -75,7 +75,7 @@ pub struct CredentialScope {
 }
 
 impl CredentialScope {
-    /// A credential is the key's id, which may have slashes, and the scope.
+    /// Splits a credential into the key's id, which may have slashes, and the scope.
     pub fn of_credential(credential: &str) -> Option<(String, CredentialScope)> {
         let mut parts = credential.rsplitn(5, '/');
         if parts.next()? != "aws4_request" {

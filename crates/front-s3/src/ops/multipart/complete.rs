@@ -1,4 +1,4 @@
-//! From parts to an object.
+//! CompleteMultipartUpload: the stored parts become one object.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::sigv4::{encode, hex};
 use crate::staged_object::{StagedObject, published_node};
 
 impl RequestContext {
-    /// Who asks again, because the answer was lost, gets the one that there was.
+    /// Completes an upload. A repeated request (its answer was lost) gets the first answer again.
     pub async fn complete_upload(
         &self,
         input: CompleteMultipartUploadInput,
@@ -87,7 +87,7 @@ impl RequestContext {
         if published_node.is_err() {
             self.remove_empty(&bucket, &key).await;
             if name != internal_name(DATA) {
-                // It may have the key's name by now.
+                // It may have been renamed to the key by now.
                 let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
             }
         }
@@ -120,7 +120,7 @@ impl RequestContext {
         Ok(completion_output(completed))
     }
 
-    /// Before anything of the upload goes: the same may be asked again.
+    /// Records the answer before anything of the upload is removed, for a repeated request.
     async fn record_completed(&self, id: &str, completed: CompletedUpload) {
         let Some(id) = crate::sigv4::unhex(id) else { return };
         let shared = self.shared.clone();
@@ -130,12 +130,14 @@ impl RequestContext {
         let _ = noted.await; // it said so itself if it failed
     }
 
-    /// The file with all bytes, under the name it has in the upload's directory.
+    /// Returns the file that holds all bytes in order, with its name in the upload's directory; copies the parts if
+    /// they are not in place.
     async fn assemble(&self, upload: &UploadRecord, parts: &[StoredPart]) -> S3Result<(Name, FileId)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let data = vfs.lookup(caller, upload.dir, &internal_name(DATA)).await.map_err(upload_error)?;
         let size: u64 = parts.iter().map(|part| part.size).sum();
-        // Where parts that are not wanted lie behind, nothing is cut: this may fail yet, and they may be wanted then.
+        // A data file with unselected parts at its end is not truncated: this completion may yet fail, and another
+        // may select them.
         if is_in_place(parts.iter()) && data.attr.size == size {
             return Ok((internal_name(DATA), data.id));
         }
@@ -149,7 +151,7 @@ impl RequestContext {
         Ok((name, staged.id()))
     }
 
-    /// The bytes of the parts, one after the other.
+    /// Copies the parts, in order, into `staged`.
     async fn copy_parts(
         &self,
         upload: &UploadRecord,
@@ -193,13 +195,13 @@ impl RequestContext {
             tries += 1;
             match self.claim_key(bucket, key, from, id, conditions).await? {
                 Ok(()) => return Ok(published_node(vfs, id).await),
-                // The directory went with its last object just before this one came.
+                // The directory was removed with its last object, just before this one arrived.
                 Err(e) if resolve::is_gone(&e) && tries < resolve::TRIES_MAX => {}
                 Err(e) if resolve::is_gone(&e) => return Err(S3ErrorCode::SlowDown.into()),
                 Err(e) if e.kind() == ErrorKind::Exists => {
                     return Err(S3ErrorCode::PreconditionFailed.into());
                 }
-                // The key is on another file system than its bucket's directory, or links are not to be had.
+                // The key is on another file system than the bucket's directory, or the origin has no links.
                 Err(e) if matches!(e.kind(), ErrorKind::CrossDevice | ErrorKind::NotSupported) => break,
                 Err(e) => return Err(s3_error(e)),
             }
@@ -218,7 +220,8 @@ impl RequestContext {
         self.publish(bucket, key, staged, conditions).await
     }
 
-    /// The inner result: whether it has the key's name.
+    /// Renames or links the file to the key. The outer error is a failed condition, the inner one that of the file
+    /// system.
     async fn claim_key(
         &self,
         bucket: &OpenBucket,
@@ -236,14 +239,15 @@ impl RequestContext {
         }
         let linked = vfs.link(caller, id, dir, &key.name).await;
         if linked.is_ok() {
-            // Before its state is noted: it is another one with a name less. What is left goes with the upload.
+            // The other name is removed before the metadata is stored, since that changes the file's state. What is
+            // left is removed with the upload.
             let _ = vfs.remove(caller, from_dir, from).await;
         }
         Ok(linked.map(|_| ()))
     }
 }
 
-/// The parts that the client wants, as they are stored.
+/// The stored parts that the client's list selects.
 fn select_parts(stored: &BTreeMap<u32, StoredPart>, wanted: &[CompletedPart]) -> S3Result<Vec<StoredPart>> {
     if wanted.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());
@@ -285,7 +289,7 @@ fn has_sum(part: &StoredPart, algorithm: Algorithm, value: &str) -> bool {
     part.sum.as_ref().is_some_and(|sum| sum.algorithm == algorithm && sum.base64() == value)
 }
 
-/// Of the whole, if it is known of all parts; checked against what the client says of it.
+/// The object's checksum, if all parts have one; checked against the client's.
 fn object_checksum(
     upload: &UploadRecord,
     said: &ChecksumFields,
@@ -322,7 +326,7 @@ fn checksums_by(algorithm: Algorithm, parts: &[StoredPart]) -> Option<Vec<String
     parts.iter().map(sum).collect()
 }
 
-/// As S3 has it: the MD5 of the parts' MD5s, and how many there are.
+/// S3's ETag of a multipart object: the MD5 of the parts' MD5s, and their number.
 fn etag_of(parts: impl Iterator<Item = [u8; 16]>) -> String {
     let (mut md5, mut count) = (Md5::new(), 0);
     for part in parts {
@@ -332,12 +336,12 @@ fn etag_of(parts: impl Iterator<Item = [u8; 16]>) -> String {
     format!("{}-{count}", hex(&md5.finalize()))
 }
 
-/// What tells a completion from another one.
+/// What identifies a completion: equal ones are repetitions.
 struct CompletionIdentity {
     id: String,
     bucket: String,
     key: String,
-    /// Of the object that the listed parts make.
+    /// The ETag of the object that the listed parts make.
     etag: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is under way: the uploads of a bucket, the parts of an upload.
+//! ListMultipartUploads and ListParts.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use crate::part_layout::newest_by_number;
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::{encode, hex};
 
-/// Of one listing.
+/// The most entries of one listing.
 const LISTED_MAX: i32 = 1000;
-/// Uploads of a bucket that are looked at for a listing of them.
+/// The most uploads of a bucket that one listing looks at.
 const UPLOADS_MAX: usize = 10_000;
 
 impl RequestContext {

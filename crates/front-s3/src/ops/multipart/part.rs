@@ -1,4 +1,4 @@
-//! Taking parts: from a body, or from a range of another object.
+//! UploadPart and UploadPartCopy.
 
 use http::HeaderMap;
 use s3s::dto::*;
@@ -81,7 +81,7 @@ impl RequestContext {
         Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
     }
 
-    /// A part of `length` bytes, which `write` stores. Returns when its mark is there.
+    /// Receives a part of `length` bytes, which `write` stores. Returns when its mark exists.
     async fn receive_part(
         &self,
         upload: &UploadRecord,
@@ -92,7 +92,7 @@ impl RequestContext {
         let (place, sequence) = self.assign_place(upload, number, length).await?;
         let taken = self.write_part(upload, (number, sequence), place, write).await;
         if taken.is_err() {
-            // However it failed, this is why.
+            // If the upload has ended meanwhile, that is the reason to report.
             drop(upload.write_guard().await?);
             if place != PartPlace::Own {
                 self.release_slot(upload, number).await;
