@@ -1,13 +1,13 @@
-//! Connections and whose they are, and which of them would be closed first. Pure; what it costs does not grow with how many
-//! there are.
+//! The order in which connections would be closed for new ones. Pure; the cost does not grow with the number of
+//! connections.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Of a connection.
+/// The id of a connection.
 pub type Id = u64;
 
-/// By when they were active last, as far as it was looked at.
+/// Connections by their last known activity.
 #[derive(Debug, Default)]
 struct ActivityOrder {
     by_time: BTreeSet<(u64, Id)>,
@@ -26,7 +26,8 @@ impl ActivityOrder {
         }
     }
 
-    /// One that was active since it was noted is noted anew: each activity is looked at once.
+    /// Returns the least active one. An entry that was active since it was noted is moved: each activity is looked
+    /// at once.
     fn least_active(&mut self, active_ms: impl Fn(Id) -> u64) -> Option<(u64, Id)> {
         loop {
             let (noted, id) = *self.by_time.first()?;
@@ -51,12 +52,12 @@ pub struct ClosingOrder {
     by_count: BTreeSet<(usize, IpAddr)>,
 }
 
-/// A connection that may be closed.
+/// The connection to close first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingCandidate {
     pub id: Id,
     pub active_ms: u64,
-    /// Connections of its client.
+    /// The number of its client's connections.
     pub of_client: usize,
 }
 
@@ -89,8 +90,8 @@ impl ClosingOrder {
         self.clients.get(&client).map_or(0, ActivityOrder::len)
     }
 
-    /// The one that has asked for nothing for longest: of the client that has most connections, if that is more than an even
-    /// part, else of all.
+    /// The least active connection: of the client with the most connections, if that is more than an even part, else
+    /// of all.
     pub fn first_to_close(&mut self, active_ms: impl Fn(Id) -> u64) -> Option<ClosingCandidate> {
         let (most, client) = *self.by_count.last()?;
         if most * self.clients.len() > self.all.len() {
@@ -100,7 +101,7 @@ impl ClosingOrder {
         Some(ClosingCandidate { id, active_ms, of_client: most })
     }
 
-    /// Of one client.
+    /// The least active connection of one client.
     pub fn first_of(&mut self, client: IpAddr, active_ms: impl Fn(Id) -> u64) -> Option<ClosingCandidate> {
         let own = self.clients.get_mut(&client)?;
         let (active_ms, id) = own.least_active(active_ms)?;

@@ -1,6 +1,6 @@
-//! Slots for connections: so many in all, of one client, and of one group of clients (an export). When they run out, the
-//! least active connection of who has more than an even part is closed, and the new one gets its slot; who asks for a
-//! slot never waits for one.
+//! Slots for connections: so many in all, of one client, and of one group of clients (an export). When they run out,
+//! the least active connection of the client that has more than an even part is closed, and the new one gets its
+//! slot; nobody waits for a slot.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,21 +13,21 @@ use tokio::sync::Notify;
 use crate::client_of;
 use crate::closing_order::{ClosingCandidate, ClosingOrder, Id};
 
-/// A connection that asked for something so lately is not closed for a client that has too many itself.
+/// A connection that was active within this time is not closed for a client that has too many itself.
 const RECENTLY_ACTIVE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub struct SlotLimits {
     pub all: usize,
-    /// Of one client.
+    /// The most of one client.
     pub client: usize,
 }
 
-/// Clients that have a bound together, such as those of one export rule.
+/// A group of clients that have a bound together, such as those of one export rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotGroup {
     pub id: u64,
-    /// Connections of all of them, as it is now.
+    /// The most connections of the group, as the configuration is now.
     pub max: usize,
 }
 
@@ -51,14 +51,14 @@ struct OpenConnection {
     shared: Arc<Activity>,
 }
 
-/// What a connection and the slots know of it.
+/// The activity of a connection, shared by the connection and the slots.
 struct Activity {
-    /// When it was opened or asked for something, in milliseconds since the slots began.
+    /// When it was opened or last active, in milliseconds since the slots began.
     active_ms: AtomicU64,
     close: Notify,
 }
 
-/// A connection's place, given back when it is dropped.
+/// A connection's slot, released when it is dropped.
 pub struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     id: Id,
@@ -68,10 +68,10 @@ pub struct ConnectionSlot {
 pub enum SlotAdmission {
     Taken {
         slot: ConnectionSlot,
-        /// Whose connection is closed for it.
+        /// The client whose connection is closed for it.
         closed: Option<IpAddr>,
     },
-    /// This client has too many, and all of them are active.
+    /// The client has too many connections, and all of them are active.
     Refused,
 }
 
@@ -118,7 +118,7 @@ impl ConnectionSlots {
 }
 
 impl State {
-    /// Which one is to be closed: none, while there is room. `Err`: the new one must not be taken.
+    /// Returns the connection to close, if one must be. `Err`: the new one must be refused.
     fn find_place(
         &mut self,
         limits: SlotLimits,
@@ -143,7 +143,7 @@ impl State {
         let Some(pool) = full else { return Ok(None) };
         let own = pool.of_client(client);
         match pool.first_to_close(active_ms) {
-            // Who has most itself does not push out what others are working with.
+            // A client with the most connections does not push out connections that others are using.
             Some(c) if lately(&c) && own >= c.of_client => Err(()),
             closing => Ok(closing.map(|c| c.id)),
         }
@@ -165,12 +165,12 @@ impl State {
 }
 
 impl ConnectionSlot {
-    /// Its client asks for something, or has taken what it asked for.
+    /// Marks the connection as active: it sent a request, or took an answer.
     pub fn touch(&self) {
         self.shared.active_ms.store(self.slots.now(), Ordering::Relaxed);
     }
 
-    /// Returns when another one was given its place.
+    /// Returns when the slot was given to another connection.
     pub async fn closed(&self) {
         self.shared.close.notified().await;
     }

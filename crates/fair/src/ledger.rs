@@ -1,34 +1,35 @@
 //! Who holds how much of a budget, and who gets what becomes free. Pure: amounts in, decisions out.
 //!
-//! A client takes at most a quarter, and never more than it leaves free for the others: so of clients that want more than
-//! there is each ends with the whole divided by one more than they are (all / (clients + 1)), and who comes later finds as
-//! much as they have. Beside that there is a reserve, from which a client gets its first piece and nothing else. When somebody
-//! waits all the same, who would have least is first, and holders that have about as much are pressed to go on (`peer_pace.rs`).
+//! A client gets at most a quarter, and never more than it leaves free for the others: so n clients that want more
+//! than there is each end with all / (n + 1), and one that comes later finds as much as they have. Beside that there
+//! is a reserve, of which a client gets its first piece and nothing else. When requests wait all the same, the one
+//! whose client would have least is first, and clients that hold about as much are pressed to go on
+//! (`peer_pace.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Of the whole, for the first piece of each client.
+/// The divisor of the reserve, for the first piece of each client.
 const RESERVE_PART: usize = 8;
-/// Of the whole, the most of one client.
+/// The divisor of the most that one client has.
 const CLIENT_PART: usize = 4;
 
-/// A place in `Ledger`, of one client.
+/// A client's index in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerAccount(usize);
 
-/// Of who waits.
+/// The number of a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueTicket(u64);
 
 #[derive(Debug)]
 pub struct Ledger {
     all: usize,
-    /// Most that is taken at once: the first piece of a client.
+    /// The largest amount of one request, which is the first piece of a client.
     piece: usize,
     used: usize,
     books: Vec<ClientBook>,
     closed: Vec<usize>,
-    /// The first in line of each client that waits for others, by what the client would have then.
+    /// The first request in the queue of each client that waits for others, by what the client would have then.
     heads: BTreeSet<QueueHead>,
     next: u64,
 }
@@ -46,7 +47,7 @@ struct ClientBook {
     /// One piece at a time.
     on_probation: bool,
     waiting: VecDeque<(QueueTicket, usize)>,
-    /// As it stands in `heads`.
+    /// Its entry in `heads`.
     head: Option<QueueHead>,
 }
 
@@ -76,14 +77,14 @@ impl Ledger {
         }
     }
 
-    /// Of one that holds nothing and waits for nothing.
+    /// Closes an account that holds nothing and waits for nothing.
     pub fn close(&mut self, account: LedgerAccount) {
         debug_assert!(self.books[account.0].held == 0 && self.books[account.0].waiting.is_empty());
         self.books[account.0] = ClientBook::default();
         self.closed.push(account.0);
     }
 
-    /// `None`: it has it.
+    /// Requests an amount; `None`: it was granted at once.
     pub fn request(&mut self, account: LedgerAccount, amount: usize) -> Option<QueueTicket> {
         if self.try_request(account, amount) {
             return None;
@@ -95,7 +96,7 @@ impl Ledger {
         Some(ticket)
     }
 
-    /// Whether it has it. Nobody is passed by who would have more.
+    /// Grants an amount at once, or not at all. No waiting request of a client that would have less is passed.
     pub fn try_request(&mut self, account: LedgerAccount, amount: usize) -> bool {
         let book = &self.books[account.0];
         let level = book.held + amount;
@@ -108,7 +109,7 @@ impl Ledger {
         is_given
     }
 
-    /// Who has what it waited for: they hold it from now on.
+    /// Releases an amount. Returns the requests that are granted by it; they hold theirs from now on.
     pub fn release(&mut self, account: LedgerAccount, amount: usize) -> Vec<QueueTicket> {
         let book = &mut self.books[account.0];
         debug_assert!(book.held >= amount);
@@ -118,7 +119,7 @@ impl Ledger {
         self.serve()
     }
 
-    /// Of one that waits.
+    /// Withdraws a request that waits.
     pub fn cancel(&mut self, account: LedgerAccount, ticket: QueueTicket) -> Vec<QueueTicket> {
         self.books[account.0].waiting.retain(|(known, _)| *known != ticket);
         self.rank(account);
@@ -135,13 +136,14 @@ impl Ledger {
         self.books[account.0].on_probation
     }
 
-    /// Another one waits who would not have more than twice of what this one has: pieces are never quite the same.
+    /// Whether another client waits that would not have more than twice of what this one has: pieces are never quite
+    /// the same.
     pub fn is_contended(&self, account: LedgerAccount) -> bool {
         let other = self.heads.iter().find(|head| head.account != account);
         other.is_some_and(|head| head.level <= 2 * self.books[account.0].held)
     }
 
-    /// As far as it depends on its own.
+    /// Whether the client's own limit allows it.
     fn is_within_client_max(&self, book: &ClientBook, amount: usize) -> bool {
         match book.on_probation {
             true => book.held == 0,
@@ -155,7 +157,7 @@ impl Ledger {
         amount <= free && (level <= self.piece || level + amount + reserve <= free)
     }
 
-    /// Its place among those that wait for others, after anything of it has changed. Who waits for its own waits for nobody.
+    /// Updates the client's entry in `heads` after any change. A client at its own limit waits for nobody else.
     fn rank(&mut self, account: LedgerAccount) {
         let book = &self.books[account.0];
         if book.waiting.is_empty() && book.head.is_none() {

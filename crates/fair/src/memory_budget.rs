@@ -1,6 +1,6 @@
-//! Bytes in memory, counted in KiB: a budget over all connections, of which each client has its share (`ledger.rs`). Who
-//! finds no room waits. A client that was cut for holding room which others waited for is on probation: for a minute it has
-//! room for one piece at a time.
+//! Memory, counted in KiB: a budget over all connections, of which each client has its share (`ledger.rs`). A
+//! request that finds no room waits. A client that was cut for holding memory which others waited for is on
+//! probation: for a minute it gets one piece at a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,18 +12,18 @@ use tokio::sync::oneshot;
 use crate::client_of;
 use crate::ledger::{Ledger, LedgerAccount, QueueTicket};
 
-/// Clients that are remembered; each connection of more has a share of its own.
+/// The most clients that are remembered; each connection of more clients has a share of its own.
 const CLIENTS_MAX: usize = 4096;
 const PROBATION: Duration = Duration::from_secs(60);
 
-/// Over all connections.
+/// A budget of memory over all connections.
 #[derive(Debug)]
 pub struct MemoryBudget {
     desk: Arc<LockedLedger>,
     clients: Mutex<HashMap<IpAddr, ClientBudget>>,
 }
 
-/// What one client may take of a budget. All of its connections have the same.
+/// One client's share of a budget, the same for all of its connections.
 #[derive(Clone, Debug)]
 pub struct ClientBudget(Arc<ClientAccount>);
 
@@ -33,7 +33,7 @@ struct ClientAccount {
     account: LedgerAccount,
 }
 
-/// Given back when it is dropped.
+/// Permission to hold memory, released when it is dropped.
 #[derive(Debug, Default)]
 pub struct MemoryPermit(Option<HeldMemory>);
 
@@ -50,7 +50,7 @@ struct LockedLedger(Mutex<State>);
 struct State {
     ledger: Ledger,
     waiting: HashMap<QueueTicket, oneshot::Sender<()>>,
-    /// Until when, in this order.
+    /// When each probation ends, in that order.
     on_probation: VecDeque<(Instant, LedgerAccount)>,
 }
 
@@ -82,7 +82,7 @@ impl State {
 }
 
 impl MemoryBudget {
-    /// `largest`: bytes that are taken at once, at most; a budget has room for that.
+    /// `largest`: the bytes of the largest permit; a budget has room for it.
     pub fn new(bytes: usize, largest: usize) -> MemoryBudget {
         let ledger = Ledger::new(bytes / 1024, largest.div_ceil(1024));
         let state = State { ledger, waiting: HashMap::new(), on_probation: VecDeque::new() };
@@ -107,14 +107,14 @@ impl MemoryBudget {
         share
     }
 
-    /// Bytes that are taken.
+    /// The bytes that are in use.
     pub fn used(&self) -> usize {
         self.desk.lock().ledger.used() * 1024
     }
 }
 
 impl ClientBudget {
-    /// Waits for its own, and for what others have.
+    /// Waits until the client may have `bytes` more, and they are free.
     pub async fn acquire(&self, bytes: usize) -> MemoryPermit {
         let (request, told) = {
             let mut state = self.0.desk.lock();
@@ -132,7 +132,7 @@ impl ClientBudget {
         request.into_permit()
     }
 
-    /// As `take`, where one must not wait because one holds something already.
+    /// As `acquire`, but does not wait; for a client that already holds a permit.
     pub fn try_acquire(&self, bytes: usize) -> Option<MemoryPermit> {
         let mut state = self.0.desk.lock();
         state.end_probations();
@@ -141,14 +141,14 @@ impl ClientBudget {
         is_given.then(|| MemoryPermit(Some(HeldMemory { account: self.0.clone(), kib })))
     }
 
-    /// Another one waits, who would not have much more than this one has.
+    /// Whether another client waits that would not have much more than this one has.
     pub fn is_contended(&self) -> bool {
         let mut state = self.0.desk.lock();
         state.end_probations();
         state.ledger.is_contended(self.0.account)
     }
 
-    /// It held room for which others waited, and did not go on.
+    /// Puts the client on probation: it held memory for which others waited, and did not go on.
     pub fn put_on_probation(&self) {
         let mut state = self.0.desk.lock();
         let account = self.0.account;
@@ -163,13 +163,13 @@ impl ClientBudget {
     }
 }
 
-/// Nobody takes more than one client may have.
+/// The KiB of a permit: at most what one client may have.
 fn kib(bytes: usize, ledger: &Ledger) -> usize {
     bytes.div_ceil(1024).min(ledger.client_max())
 }
 
 impl Drop for ClientAccount {
-    /// Nobody holds anything of it, or waits.
+    /// By now no permit of it exists, and nobody waits.
     fn drop(&mut self) {
         let mut state = self.desk.lock();
         state.on_probation.retain(|(_, known)| *known != self.account);
@@ -177,7 +177,7 @@ impl Drop for ClientAccount {
     }
 }
 
-/// Waits; who gives up is not in line any more, and gives back what came meanwhile.
+/// A request in the queue; dropped, it leaves the queue, and releases what was granted meanwhile.
 struct QueuedRequest {
     ticket: QueueTicket,
     held: Option<HeldMemory>,
@@ -223,14 +223,14 @@ impl Drop for HeldMemory {
 }
 
 impl MemoryPermit {
-    /// Of what was taken so much is needed; the rest is given back.
+    /// Releases all but `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(held) = &mut self.0 {
             held.release(held.kib.saturating_sub(bytes.div_ceil(1024)));
         }
     }
 
-    /// Both together, which are of one share.
+    /// Merges two permits of one share.
     pub fn merge(&mut self, more: MemoryPermit) {
         match (&mut self.0, more.0) {
             (Some(held), Some(mut more)) => held.kib += std::mem::take(&mut more.kib),

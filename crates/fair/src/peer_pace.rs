@@ -1,5 +1,5 @@
-//! How fast the other end of a connection must go on. Only the time that we wait for it counts, so that nobody is cut
-//! because we are slow.
+//! How fast the other end of a connection must go on. Only the time that we wait for it counts, so that nobody is
+//! cut because we are slow.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,26 +10,27 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::ClientBudget;
 
-/// Who is slower than this for long does not work but hold on to what others need.
+/// The least rate in bytes per second: a slower client does not work but holds what others need.
 const RATE_LEAST: u64 = 4 << 10;
-/// While others wait for memory that this one holds.
+/// The least rate while others wait for memory that this client holds.
 const RATE_PRESSED: u64 = 128 << 10;
-/// So long nobody is cut while others wait.
+/// The time in which nobody is cut even while others wait.
 const GRACE: Duration = Duration::from_secs(1);
-/// Between looks at whether others wait.
+/// The time between two looks at whether others wait.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How much came or was taken, and how long we waited for it.
+/// The progress of one transfer, and how long we waited for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerPace {
     pub waited: Duration,
-    /// Since the last byte.
+    /// The time since the last byte.
     pub idle: Duration,
     pub bytes: u64,
 }
 
 impl PeerPace {
-    /// `stall`: so long nothing need happen. `pressed`: others wait for what is held meanwhile.
+    /// Whether the other end is too slow. `stall`: the longest pause. `contended`: others wait for memory that it
+    /// holds.
     pub fn is_too_slow(&self, stall: Duration, contended: bool) -> bool {
         let at = |rate: u64| Duration::from_millis(self.bytes.saturating_mul(1000) / rate);
         self.idle >= stall
@@ -47,12 +48,13 @@ impl PeerPace {
 #[derive(Clone, Copy)]
 pub struct StallPolicy<'a> {
     pub stall: Duration,
-    /// Of a budget in which room is held meanwhile.
+    /// The share of which memory is held during the wait.
     pub share: Option<&'a ClientBudget>,
 }
 
 impl StallPolicy<'_> {
-    /// `work` to its end; `None`: the other end is too slow. What is there at once costs no look at the clock.
+    /// Runs `work` to its end; `None`: the other end is too slow. Work that is ready at once costs no look at the
+    /// clock.
     pub async fn wait<T>(&self, pace: &mut PeerPace, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
@@ -78,14 +80,14 @@ impl StallPolicy<'_> {
     }
 }
 
-/// The same for who is polled: asked each time that the other end has done nothing yet.
+/// The same for code that is polled: asked each time that the other end has done nothing yet.
 pub struct StallTimer {
     pace: PeerPace,
     stall: Duration,
     tick: Pin<Box<Sleep>>,
-    /// When the wait began that goes on.
+    /// When the current wait began.
     since: Option<Instant>,
-    /// What of it is counted already.
+    /// The part of the wait that is counted already.
     counted: Duration,
 }
 
@@ -95,7 +97,7 @@ impl StallTimer {
         StallTimer { pace: PeerPace::default(), stall, tick, since: None, counted: Duration::ZERO }
     }
 
-    /// Ready: the other end is too slow.
+    /// Ready when the other end is too slow.
     pub fn poll_too_slow(&mut self, cx: &mut Context<'_>, is_contended: bool) -> Poll<()> {
         let since = match self.since {
             Some(since) => since,
@@ -123,7 +125,7 @@ impl StallTimer {
         (self.pace.idle, self.counted) = (waited, waited);
     }
 
-    /// It has done something.
+    /// Records that the other end has taken or sent `bytes`.
     pub fn progressed(&mut self, bytes: u64) {
         if let Some(since) = self.since.take() {
             self.count(since);
@@ -131,7 +133,7 @@ impl StallTimer {
         self.pace.progressed(bytes);
     }
 
-    /// Nothing is waited for any more: what follows is judged anew.
+    /// Ends the wait; the next one is judged anew.
     pub fn restart(&mut self) {
         (self.pace, self.since) = (PeerPace::default(), None);
     }
