@@ -1,8 +1,8 @@
-//! Telling the kernel to let go of what it has.
+//! Invalidations: telling the kernel to drop what it has cached.
 //!
-//! The kernel takes locks for it (of pages, of directories) that requests hold which wait for our answer. So it is
-//! done on a thread of its own that answers nobody, and what is to be told is collected by inode: never more than
-//! the kernel has.
+//! For that the kernel takes locks (of pages, of directories) that may be held by requests which wait for our
+//! answer. So it is done on a thread of its own that answers no requests, and invalidations are collected by inode:
+//! never more than the kernel has.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,45 +16,45 @@ use tracing::debug;
 use crate::metrics::Metrics;
 
 #[derive(Default)]
-struct Pending {
-    inodes: HashMap<u64, Notice>,
+struct NoticeQueue {
+    inodes: HashMap<u64, Invalidation>,
     closed: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Notice {
-    /// Also the bytes, not only the attributes.
+struct Invalidation {
+    /// Drop the pages, too, not only the attributes.
     pages: bool,
-    /// Also names: directory and name.
+    /// Expire these names: directory and name.
     entries: HashSet<(u64, Bytes)>,
 }
 
 #[derive(Default)]
-pub struct Notices {
-    pending: Mutex<Pending>,
+pub struct Invalidations {
+    pending: Mutex<NoticeQueue>,
     wake: Condvar,
 }
 
-impl Notices {
-    /// Bytes and attributes of this inode are not what they were.
+impl Invalidations {
+    /// Drops the pages and attributes of an inode.
     pub fn pages(&self, number: u64) {
-        self.add(number, Notice { pages: true, entries: HashSet::new() });
+        self.add(number, Invalidation { pages: true, entries: HashSet::new() });
     }
 
-    /// This object may not be what it was, nor its name.
+    /// Drops the attributes of an object, and expires its name.
     pub fn object(&self, number: u64, entry: Option<(u64, Bytes)>) {
-        self.add(number, Notice { pages: false, entries: entry.into_iter().collect() });
+        self.add(number, Invalidation { pages: false, entries: entry.into_iter().collect() });
     }
 
-    /// Names of this directory that were absent may be there now.
+    /// Expires negative entries of a directory.
     pub fn names(&self, dir: u64, names: HashSet<Bytes>) {
         if !names.is_empty() {
             let entries = names.into_iter().map(|name| (dir, name)).collect();
-            self.add(dir, Notice { pages: false, entries });
+            self.add(dir, Invalidation { pages: false, entries });
         }
     }
 
-    fn add(&self, number: u64, notice: Notice) {
+    fn add(&self, number: u64, notice: Invalidation) {
         let mut pending = self.lock();
         if pending.closed {
             return;
@@ -65,7 +65,7 @@ impl Notices {
         self.wake.notify_one();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NoticeQueue> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +74,7 @@ impl Notices {
         self.wake.notify_one();
     }
 
-    fn next(&self) -> Option<HashMap<u64, Notice>> {
+    fn next(&self) -> Option<HashMap<u64, Invalidation>> {
         let mut pending = self.lock();
         while pending.inodes.is_empty() && !pending.closed {
             pending = self.wake.wait(pending).unwrap_or_else(PoisonError::into_inner);
@@ -83,18 +83,18 @@ impl Notices {
     }
 }
 
-/// Runs until `close`, or until the kernel is gone. `device` is the mount's.
+/// Starts the thread; it ends with `close`, or when the mount is gone. `device` is the mount's.
 pub fn start(
-    notices: Arc<Notices>,
+    invalidations: Arc<Invalidations>,
     notifier: Notifier,
     device: OwnedFd,
     metrics: Metrics,
 ) -> std::io::Result<()> {
     let run = move || {
-        while let Some(batch) = notices.next() {
+        while let Some(batch) = invalidations.next() {
             for (number, notice) in batch {
                 metrics.invalidations.inc();
-                if let Err(e) = tell(&notifier, &device, number, &notice) {
+                if let Err(e) = notify_kernel(&notifier, &device, number, &notice) {
                     debug!(number, "the kernel does not take an invalidation: {e}");
                 }
             }
@@ -103,7 +103,12 @@ pub fn start(
     std::thread::Builder::new().name("fuse-notices".into()).spawn(run).map(drop)
 }
 
-fn tell(notifier: &Notifier, device: &OwnedFd, number: u64, notice: &Notice) -> std::io::Result<()> {
+fn notify_kernel(
+    notifier: &Notifier,
+    device: &OwnedFd,
+    number: u64,
+    notice: &Invalidation,
+) -> std::io::Result<()> {
     // A negative offset means attributes only; length 0 means to the end.
     let mut told = notifier.inval_inode(INodeNo(number), if notice.pages { 0 } else { -1 }, 0);
     for (dir, name) in &notice.entries {
@@ -116,19 +121,19 @@ fn tell(notifier: &Notifier, device: &OwnedFd, number: u64, notice: &Notice) -> 
 const INVAL_ENTRY: u32 = 3;
 const EXPIRE_ONLY: u32 = 1;
 
-/// The kernel looks this name up before it uses it again. Not by fuser, which has the kernel take the name away at once:
-/// who is in a directory below it would be told that it is gone (`getcwd`: ENOENT). Kernels before Linux 6.2 do not know
-/// the flag, and do that.
+/// Makes the kernel look a name up before it uses it again. Not by fuser, whose call unhashes the name at once: a
+/// process in a directory below it would find itself gone (`getcwd`: ENOENT). Kernels before Linux 6.2 ignore the
+/// flag, and do that.
 fn expire(device: impl AsFd, dir: u64, name: &[u8]) -> std::io::Result<()> {
     match rustix::io::write(device, &expiry(dir, name)?) {
-        // The kernel does not have it.
+        // The kernel does not have the name.
         Ok(_) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }
 
 fn expiry(dir: u64, name: &[u8]) -> std::io::Result<Vec<u8>> {
-    /// Header and body, without the name and the zero after it.
+    /// The length of header and body, without the name and the zero after it.
     const FIXED: u32 = 32;
     let length = u32::try_from(name.len()).map_err(std::io::Error::other)?;
     let mut message = Vec::with_capacity(name.len() + FIXED as usize + 1);
