@@ -3,11 +3,11 @@
 //!
 //! The cast:
 //! - [`ConnectionSlots`] (`connection_slots.rs`) admits connections, so many in all, of one client and of one group;
-//! `closing_order.rs` says which connection is closed when the slots run out.
+//!   `closing_order.rs` says which connection is closed when the slots run out.
 //! - [`MemoryBudget`] (`memory_budget.rs`) gives out [`MemoryPermit`]s for the bytes of requests and answers; each
-//! client draws on its [`ClientBudget`]. `ledger.rs` decides who gets how much, and who is first.
+//!   client draws on its [`ClientBudget`]. `ledger.rs` decides who gets how much, and who is first.
 //! - [`StallPolicy`] and [`StallTimer`] (`peer_pace.rs`) say how fast the other end of a connection must go on,
-//! faster while others wait for memory that it holds.
+//!   faster while others wait for memory that it holds.
 //! - [`Offenders`] (`offenders.rs`) counts the clients that were cut short, for metrics, status and log.
 //! - [`SharedBudgets`] is what the fronts of a tier have in common of these.
 //!

@@ -378,7 +378,7 @@ pub fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules
     };
     let rules = exports.iter().map(|export| {
         let junction = export.junction.as_ref().map(id_of).transpose()?;
-        Ok(front_nfs::Rule { junction, ..export.rule.clone() })
+        Ok(front_nfs::ExportRule { junction, ..export.rule.clone() })
     });
     Ok(ExportRules::new(rules.collect::<Result<_>>()?))
 }

@@ -1,4 +1,4 @@
-//! Accepting connections, and draining them at the end.
+//! The TCP listener: it accepts connections, gives each a slot, and drains them at the end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::changing::Changes;
+use crate::change_calls::ChangeTracker;
 use crate::handle::HandleCodec;
 use crate::metrics::Metrics;
 use crate::mount::MountList;
-use crate::{Config, FRONT, Shared, connection};
+use crate::{Config, FRONT, NfsState, connection};
 
-/// After a failed accept (no descriptors left), wait before the next: others may close theirs.
+/// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub struct NfsServer {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<NfsState>,
 }
 
 impl NfsServer {
@@ -31,13 +31,13 @@ impl NfsServer {
             let message = format!("on {} (choose another address with --nfs)", config.listen);
             Error::new(ErrorKind::Busy, "listen for NFS", message).with_source(e)
         })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NfsState {
             vfs,
             handles: HandleCodec::new(config.handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
             slots: ConnectionSlots::new(limits(&config)),
-            changes: Changes::default(),
+            changes: ChangeTracker::default(),
             config,
         });
         Ok(NfsServer { listener, shared })
@@ -51,15 +51,15 @@ impl NfsServer {
         self.shared.metrics.register(registry);
     }
 
-    /// Number of open connections, kept current.
+    /// The number of open connections, kept current.
     pub fn connections(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
         let gauge = self.shared.metrics.connections.clone();
         move || gauge.get()
     }
 
-    /// Serve until `stop` is true; then answer what was asked and return.
+    /// Serves until `stop` is true; then answers the calls that have arrived, and returns.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        // Each connection has a sender; when all are gone, so are the connections.
+        // Each connection holds a sender: when the channel is closed, no connection is left.
         let (open, mut drained) = mpsc::channel::<()>(1);
         loop {
             let accepted = tokio::select! {
@@ -93,7 +93,8 @@ impl NfsServer {
         let _all_gone = drained.recv().await;
     }
 
-    /// Its slot, and whether any rule admits it. `None`: it is closed at once.
+    /// The connection's slot, and whether any export rule admits the client. `None`: the connection is closed at
+    /// once.
     fn admit(&self, peer: SocketAddr) -> Option<(ConnectionSlot, bool)> {
         let export = self.shared.config.exports.group_of(peer);
         let offenders = &self.shared.config.shared_budgets.offenders;
@@ -116,15 +117,15 @@ impl NfsServer {
     }
 }
 
-/// The group of those that no rule admits; the others are the export rules.
+/// The slot group of clients that no rule admits; every export rule is a group, too.
 const STRANGERS: u64 = 0;
 
 fn limits(config: &Config) -> SlotLimits {
     SlotLimits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
 }
 
-/// With whom a connection shares a bound. Where there are several export rules, as they are now, the clients of none of them
-/// get all connections.
+/// The group that bounds the number of connections. With several export rules, the clients of one cannot take all
+/// connections.
 fn group(config: &Config, export: Option<u64>) -> SlotGroup {
     let all = config.connections_max.max(1);
     match export {

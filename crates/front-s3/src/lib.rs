@@ -2,19 +2,19 @@
 //! file. This crate knows nothing of caches and origins.
 //!
 //! The cast, in the order in which a request meets it:
-//! - [`S3Server`] (`listener.rs`) accepts connections; a [`peer::S3Peer`] stands for the client, with its slot and
-//! its memory shares.
+//! - [`S3Server`] (`listener.rs`) accepts connections; a `S3Peer` (`peer.rs`) stands for the client, with its slot and
+//!   its memory shares.
 //! - `zero_copy_get.rs` serves plain HTTP GET and HEAD itself: the kernel sends the bytes from the cached file.
-//! Anything else it leaves to hyper, with the bytes read so far (`rewind.rs`).
+//!   Anything else it leaves to hyper, with the bytes read so far (`rewind.rs`).
 //! - `request_gate.rs` lets a request in: `route.rs` says whether the operation is offered, `sigv4.rs` whether the
-//! signature is right. The body becomes a `CheckedBody` (`checked_body.rs`, `aws_chunked.rs`, `body_intake.rs`).
+//!   signature is right. The body becomes a `CheckedBody` (`checked_body.rs`, `aws_chunked.rs`, `body_intake.rs`).
 //! - s3s, the protocol crate, decodes XML and parameters and calls `ops.rs`, where each operation has its file.
 //! - `resolve.rs` and `object_key.rs` turn bucket and key into a file; `object.rs` is a file with its ETag, headers
-//! and conditions; `key_listing.rs` lists keys in S3's order.
+//!   and conditions; `key_listing.rs` lists keys in S3's order.
 //! - `staged_object.rs` is an object while it is written; `part_layout.rs` says where the parts of a multipart
-//! upload lie.
+//!   upload lie.
 //! - `metadata_store.rs` keeps ETags and headers, which files have no place for; `completed_uploads.rs` the answers
-//! of completions.
+//!   of completions.
 //!
 //! Invariants: s3s gets no keys and only requests whose signature was verified here. A body may prove wrong at its
 //! last byte, so nothing that is written is visible before the whole body was checked. A reader sees all of the old

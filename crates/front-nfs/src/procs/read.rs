@@ -1,4 +1,4 @@
-//! READ: room for the answer first, then the bytes; they go out as they are, without being copied together, or from
+//! READ: the memory permit first, then the bytes; they are sent as they are, without being copied together, or from
 //! the cached file itself.
 
 use bytes::Bytes;
@@ -8,16 +8,16 @@ use rpc_nfs3::xdr::padding;
 use rpc_nfs3::{Decoder, Encoder};
 use vfs::Piece;
 
-use super::Done;
+use super::ProcedureResult;
 use crate::READ_MAX;
 use crate::attr::{OFFSET_END, fattr3};
-use crate::dispatch::{Call, Failure, Payload};
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = ReadArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.file)?;
     if arguments.offset >= OFFSET_END {
-        return Err(Failure::Status(Status::INVAL));
+        return Err(CallFailure::Status(Status::INVAL));
     }
     let count = arguments.count.min(READ_MAX);
     let mut permit = call.peer.replies.acquire(count as usize).await;
@@ -35,5 +35,5 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     if padding(length) > 0 {
         body.push(Piece::Bytes(Bytes::from_static(&[0; 3]).slice(..padding(length))));
     }
-    Ok(Payload { body, permit })
+    Ok(ReplyPayload { body, permit })
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fair::{Offence, SharedBudgets};
-use front_nfs::{ExportRules, Rule, Squash};
+use front_nfs::{ExportRule, ExportRules, Squash};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
 use rpc_nfs3::mount::{self, MountStatus};
@@ -154,7 +154,8 @@ async fn a_record_in_many_tiny_fragments_ends_its_connection() {
 async fn a_rule_that_is_added_while_serving_has_a_bound_of_its_own() {
     let shared_budgets = SharedBudgets::default();
     let shared = shared_budgets.clone();
-    let rule = |host: &str| Rule { clients: vec![host.parse().expect("valid")], ..Rule::default() };
+    let rule =
+        |host: &str| ExportRule { clients: vec![host.parse().expect("valid")], ..ExportRule::default() };
     let exports = ExportRules::new(vec![rule("127.0.0.1")]);
     let live = exports.clone();
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
@@ -184,8 +185,11 @@ async fn a_rule_that_is_added_while_serving_has_a_bound_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_no_rule_admits_has_one_answer_and_is_closed() {
-    let rule =
-        Rule { clients: vec!["127.0.0.1".parse().expect("valid")], squash: Squash::None, ..Rule::default() };
+    let rule = ExportRule {
+        clients: vec!["127.0.0.1".parse().expect("valid")],
+        squash: Squash::None,
+        ..ExportRule::default()
+    };
     let shared_budgets = SharedBudgets::default();
     let shared = shared_budgets.clone();
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
@@ -328,7 +332,7 @@ async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_of_mounts_is_bounded_for_each_client() {
-    let any = ExportRules::new(vec![Rule::default()]);
+    let any = ExportRules::new(vec![ExportRule::default()]);
     let served = serve_with(|_| {}, any, |origin| origin).await;
     let mut client = Client::connect(&served).await;
     for i in 1..=100 {
@@ -354,7 +358,7 @@ fn with_credentials(root: &FileHandle, flavor: u32, body: &[u8]) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_credentials_are_answered_as_such() {
-    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let served = serve_with(|_| {}, ExportRules::new(vec![ExportRule::default()]), |origin| origin).await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     let sys = |name: usize, groups: u32| {
@@ -387,11 +391,11 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
     let paths = ["/open", "/closed", "/both/open", "/both/closed", "/dark/closed"];
     let junctions = paths.map(|path| (path, memory(), WritePolicy::ReadOnly)).into();
     let served = serve_junctions(junctions, |_| {}).await;
-    let rule = |path: &str, clients: &str| Rule {
+    let rule = |path: &str, clients: &str| ExportRule {
         junction: served.vfs.junctions().iter().find(|j| j.path == path).map(|j| j.id),
         clients: vec![clients.parse().expect("valid")],
         squash: Squash::None,
-        ..Rule::default()
+        ..ExportRule::default()
     };
     let exports: Vec<_> = paths
         .iter()
@@ -436,7 +440,7 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mount_of_the_empty_path_is_mount_of_the_root() {
-    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let served = serve_with(|_| {}, ExportRules::new(vec![ExportRule::default()]), |origin| origin).await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     assert_eq!(client.mount(b"").await.expect("mounted").handle, root);

@@ -1,4 +1,4 @@
-//! Answers on their way out: all that is ready together.
+//! Sends replies: all that are ready go out together.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use vfs::Piece;
 
-use crate::connection::{Peer, Reply};
-use crate::{FRONT, Shared};
+use crate::connection::{NfsPeer, NfsReply};
+use crate::{FRONT, NfsState};
 
 pub async fn write_replies(
-    shared: Arc<Shared>,
-    peer: Peer,
+    shared: Arc<NfsState>,
+    peer: NfsPeer,
     socket: OwnedWriteHalf,
-    mut replies: mpsc::Receiver<Reply>,
+    mut replies: mpsc::Receiver<NfsReply>,
 ) {
     let mut batch = Vec::new();
     while replies.recv_many(&mut batch, SLICES_MAX).await > 0 {
@@ -29,7 +29,7 @@ pub async fn write_replies(
             pieces.push(Piece::Bytes(Bytes::copy_from_slice(&mark)));
             pieces.push(Piece::Bytes(reply.head));
             pieces.extend(reply.body);
-            permits.push((reply.permit, reply.place));
+            permits.push((reply.permit, reply.call_permit));
         }
         let holds = permits.iter().any(|(permit, _)| !permit.is_empty());
         let patience =

@@ -5,12 +5,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Which waiter, as a number.
 type Waiter = u32;
 
-fn limits(entries: usize, answers: usize) -> Limits {
-    Limits { entries, bytes: answers * (10 + ENTRY_BYTES), age: 10 * MINUTE }
+fn limits(entries: usize, answers: usize) -> DuplicateLimits {
+    DuplicateLimits { entries, bytes: answers * (10 + ENTRY_BYTES), age: 10 * MINUTE }
 }
 
-fn key(xid: u32) -> Key {
-    Key { client: [10, 0, 0, 1].into(), xid, procedure: 8, checksum: 77 }
+fn key(xid: u32) -> CallKey {
+    CallKey { client: [10, 0, 0, 1].into(), xid, procedure: 8, checksum: 77 }
 }
 
 fn answer(xid: u32) -> Vec<u8> {
@@ -18,16 +18,16 @@ fn answer(xid: u32) -> Vec<u8> {
 }
 
 struct Bench {
-    known: Duplicates<Waiter>,
+    known: DuplicateCache<Waiter>,
     now: Instant,
 }
 
 impl Bench {
-    fn new(limits: Limits) -> Bench {
-        Bench { known: Duplicates::new(limits), now: Instant::now() }
+    fn new(limits: DuplicateLimits) -> Bench {
+        Bench { known: DuplicateCache::new(limits), now: Instant::now() }
     }
 
-    fn begin(&mut self, key: Key) -> Seen<Waiter> {
+    fn begin(&mut self, key: CallKey) -> CallLookup<Waiter> {
         self.known.begin(key, key.xid, self.now)
     }
 
@@ -36,20 +36,20 @@ impl Bench {
     }
 
     fn make(&mut self, xid: u32) {
-        assert_eq!(self.begin(key(xid)), Seen::New);
+        assert_eq!(self.begin(key(xid)), CallLookup::New);
         self.done(xid);
     }
 
     fn replays(&mut self, xid: u32) -> bool {
-        self.known.begin(key(xid), 0, self.now) == Seen::Done(answer(xid).into())
+        self.known.begin(key(xid), 0, self.now) == CallLookup::Done(answer(xid).into())
     }
 }
 
 #[test]
 fn a_call_is_new_then_running_then_done() {
     let mut bench = Bench::new(limits(10, 10));
-    assert_eq!(bench.begin(key(5)), Seen::New);
-    assert_eq!(bench.known.begin(key(5), 99, bench.now), Seen::Running(5), "the first one's waiter");
+    assert_eq!(bench.begin(key(5)), CallLookup::New);
+    assert_eq!(bench.known.begin(key(5), 99, bench.now), CallLookup::Running(5), "the first one's waiter");
     bench.done(5);
     assert!(bench.replays(5) && bench.replays(5), "as often as it is asked");
 }
@@ -60,21 +60,21 @@ fn what_differs_in_anything_is_another_call() {
     bench.make(5);
     let others = [
         key(6),
-        Key { client: [10, 0, 0, 2].into(), ..key(5) },
-        Key { procedure: 9, ..key(5) },
-        Key { checksum: 78, ..key(5) },
+        CallKey { client: [10, 0, 0, 2].into(), ..key(5) },
+        CallKey { procedure: 9, ..key(5) },
+        CallKey { checksum: 78, ..key(5) },
     ];
     for other in others {
-        assert_eq!(bench.begin(other), Seen::New, "{other:?}");
+        assert_eq!(bench.begin(other), CallLookup::New, "{other:?}");
     }
 }
 
 #[test]
 fn an_answer_that_is_not_kept_makes_the_next_call_a_new_one() {
     let mut bench = Bench::new(limits(10, 10));
-    assert_eq!(bench.begin(key(5)), Seen::New);
+    assert_eq!(bench.begin(key(5)), CallLookup::New);
     bench.known.done(key(5), None, bench.now);
-    assert_eq!(bench.begin(key(5)), Seen::New);
+    assert_eq!(bench.begin(key(5)), CallLookup::New);
 }
 
 #[test]
@@ -85,25 +85,25 @@ fn answers_are_kept_for_their_age_and_no_longer() {
     assert!(bench.replays(1));
     bench.make(2);
     bench.now += 2 * MINUTE;
-    assert_eq!(bench.begin(key(1)), Seen::New);
+    assert_eq!(bench.begin(key(1)), CallLookup::New);
     assert!(bench.replays(2), "it is two minutes old");
 }
 
 #[test]
 fn over_the_number_the_oldest_answer_goes_first_and_a_running_call_never() {
     let mut bench = Bench::new(limits(3, 100));
-    assert_eq!(bench.begin(key(1)), Seen::New); // runs on
+    assert_eq!(bench.begin(key(1)), CallLookup::New); // runs on
     bench.make(2);
     bench.make(3);
     bench.make(4);
-    assert_eq!(bench.begin(key(1)), Seen::Running(1));
+    assert_eq!(bench.begin(key(1)), CallLookup::Running(1));
     assert!(bench.replays(3) && bench.replays(4));
-    assert_eq!(bench.begin(key(2)), Seen::New, "2 was forgotten for 4");
-    assert_eq!(bench.begin(key(5)), Seen::New);
-    assert_eq!(bench.begin(key(6)), Seen::Full, "1, 2 and 5 are running");
-    assert_eq!(bench.begin(key(5)), Seen::Running(5), "but what is known is answered");
+    assert_eq!(bench.begin(key(2)), CallLookup::New, "2 was forgotten for 4");
+    assert_eq!(bench.begin(key(5)), CallLookup::New);
+    assert_eq!(bench.begin(key(6)), CallLookup::Full, "1, 2 and 5 are running");
+    assert_eq!(bench.begin(key(5)), CallLookup::Running(5), "but what is known is answered");
     bench.done(1);
-    assert_eq!(bench.begin(key(6)), Seen::New);
+    assert_eq!(bench.begin(key(6)), CallLookup::New);
     assert_eq!(bench.known.entries.len(), 3);
 }
 
@@ -114,7 +114,7 @@ fn over_the_bytes_the_oldest_answer_goes_first() {
     assert!(!bench.known.entries.contains_key(&key(1)) && !bench.known.entries.contains_key(&key(2)));
     assert!(bench.replays(3) && bench.replays(4) && bench.replays(5));
     let larger = vec![7; 10_000];
-    assert_eq!(bench.begin(key(6)), Seen::New);
+    assert_eq!(bench.begin(key(6)), CallLookup::New);
     bench.known.done(key(6), Some(&larger), bench.now);
     assert_eq!((bench.known.entries.len(), bench.known.bytes), (0, 0), "one that is too large is not kept");
 }
@@ -147,18 +147,18 @@ fn random_calls_are_remembered_as_by_a_list() {
             continue;
         }
         let expected = if running.contains(&xid) {
-            Seen::Running(xid)
+            CallLookup::Running(xid)
         } else if done.contains(&xid) {
-            Seen::Done(answer(xid).into())
+            CallLookup::Done(answer(xid).into())
         } else {
             if running.len() + done.len() >= entries {
                 done.pop_front();
             }
             if running.len() < entries {
                 running.push(xid);
-                Seen::New
+                CallLookup::New
             } else {
-                Seen::Full
+                CallLookup::Full
             }
         };
         assert_eq!(bench.begin(key(xid)), expected);
