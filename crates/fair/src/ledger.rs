@@ -1,53 +1,54 @@
 //! Who holds how much of a budget, and who gets what becomes free. Pure: amounts in, decisions out.
 //!
-//! A client takes at most a quarter, and never more than it leaves free for the others: so of clients that want more than
-//! there is each ends with the whole divided by one more than they are (all / (clients + 1)), and who comes later finds as
-//! much as they have. Beside that there is a reserve, from which a client gets its first piece and nothing else. When somebody
-//! waits all the same, who would have least is first, and holders that have about as much are pressed to go on (`pace.rs`).
+//! A client gets at most a quarter, and never more than it leaves free for the others: so n clients that want more
+//! than there is each end with all / (n + 1), and one that comes later finds as much as they have. Beside that there
+//! is a reserve, of which a client gets its first piece and nothing else. When requests wait all the same, the one
+//! whose client would have least is first, and clients that hold about as much are pressed to go on
+//! (`peer_pace.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Of the whole, for the first piece of each client.
+/// The divisor of the reserve, for the first piece of each client.
 const RESERVE_PART: usize = 8;
-/// Of the whole, the most of one client.
+/// The divisor of the most that one client has.
 const CLIENT_PART: usize = 4;
 
-/// A place in `Ledger`, of one client.
+/// A client's index in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Account(usize);
+pub struct LedgerAccount(usize);
 
-/// Of who waits.
+/// The number of a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct QueueTicket(u64);
 
 #[derive(Debug)]
 pub struct Ledger {
     all: usize,
-    /// Most that is taken at once: the first piece of a client.
+    /// The largest amount of one request, which is the first piece of a client.
     piece: usize,
     used: usize,
-    books: Vec<Book>,
+    books: Vec<ClientBook>,
     closed: Vec<usize>,
-    /// The first in line of each client that waits for others, by what the client would have then.
-    heads: BTreeSet<Head>,
+    /// The first request in the queue of each client that waits for others, by what the client would have then.
+    heads: BTreeSet<QueueHead>,
     next: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Head {
+struct QueueHead {
     level: usize,
-    ticket: Ticket,
-    account: Account,
+    ticket: QueueTicket,
+    account: LedgerAccount,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct ClientBook {
     held: usize,
     /// One piece at a time.
     on_probation: bool,
-    waiting: VecDeque<(Ticket, usize)>,
-    /// As it stands in `heads`.
-    head: Option<Head>,
+    waiting: VecDeque<(QueueTicket, usize)>,
+    /// Its entry in `heads`.
+    head: Option<QueueHead>,
 }
 
 impl Ledger {
@@ -66,41 +67,41 @@ impl Ledger {
         (self.all / CLIENT_PART).max(self.piece)
     }
 
-    pub fn open(&mut self) -> Account {
+    pub fn open(&mut self) -> LedgerAccount {
         match self.closed.pop() {
-            Some(place) => Account(place),
+            Some(place) => LedgerAccount(place),
             None => {
-                self.books.push(Book::default());
-                Account(self.books.len() - 1)
+                self.books.push(ClientBook::default());
+                LedgerAccount(self.books.len() - 1)
             }
         }
     }
 
-    /// Of one that holds nothing and waits for nothing.
-    pub fn close(&mut self, account: Account) {
+    /// Closes an account that holds nothing and waits for nothing.
+    pub fn close(&mut self, account: LedgerAccount) {
         debug_assert!(self.books[account.0].held == 0 && self.books[account.0].waiting.is_empty());
-        self.books[account.0] = Book::default();
+        self.books[account.0] = ClientBook::default();
         self.closed.push(account.0);
     }
 
-    /// `None`: it has it.
-    pub fn ask(&mut self, account: Account, amount: usize) -> Option<Ticket> {
-        if self.try_ask(account, amount) {
+    /// Requests an amount; `None`: it was granted at once.
+    pub fn request(&mut self, account: LedgerAccount, amount: usize) -> Option<QueueTicket> {
+        if self.try_request(account, amount) {
             return None;
         }
-        let ticket = Ticket(self.next);
+        let ticket = QueueTicket(self.next);
         self.next += 1;
         self.books[account.0].waiting.push_back((ticket, amount));
         self.rank(account);
         Some(ticket)
     }
 
-    /// Whether it has it. Nobody is passed by who would have more.
-    pub fn try_ask(&mut self, account: Account, amount: usize) -> bool {
+    /// Grants an amount at once, or not at all. No waiting request of a client that would have less is passed.
+    pub fn try_request(&mut self, account: LedgerAccount, amount: usize) -> bool {
         let book = &self.books[account.0];
         let level = book.held + amount;
         let is_next = book.waiting.is_empty() && self.heads.first().is_none_or(|head| level < head.level);
-        let is_given = is_next && self.is_within_own(book, amount) && self.is_room(level, amount);
+        let is_given = is_next && self.is_within_client_max(book, amount) && self.fits(level, amount);
         if is_given {
             self.books[account.0].held += amount;
             self.used += amount;
@@ -108,8 +109,8 @@ impl Ledger {
         is_given
     }
 
-    /// Who has what it waited for: they hold it from now on.
-    pub fn give(&mut self, account: Account, amount: usize) -> Vec<Ticket> {
+    /// Releases an amount. Returns the requests that are granted by it; they hold theirs from now on.
+    pub fn release(&mut self, account: LedgerAccount, amount: usize) -> Vec<QueueTicket> {
         let book = &mut self.books[account.0];
         debug_assert!(book.held >= amount);
         book.held -= amount;
@@ -118,51 +119,53 @@ impl Ledger {
         self.serve()
     }
 
-    /// Of one that waits.
-    pub fn give_up(&mut self, account: Account, ticket: Ticket) -> Vec<Ticket> {
+    /// Withdraws a request that waits.
+    pub fn cancel(&mut self, account: LedgerAccount, ticket: QueueTicket) -> Vec<QueueTicket> {
         self.books[account.0].waiting.retain(|(known, _)| *known != ticket);
         self.rank(account);
         self.serve()
     }
 
-    pub fn set_probation(&mut self, account: Account, is_on: bool) -> Vec<Ticket> {
+    pub fn set_probation(&mut self, account: LedgerAccount, is_on: bool) -> Vec<QueueTicket> {
         self.books[account.0].on_probation = is_on;
         self.rank(account);
         self.serve()
     }
 
-    pub fn is_on_probation(&self, account: Account) -> bool {
+    pub fn is_on_probation(&self, account: LedgerAccount) -> bool {
         self.books[account.0].on_probation
     }
 
-    /// Another one waits who would not have more than twice of what this one has: pieces are never quite the same.
-    pub fn is_pressed(&self, account: Account) -> bool {
+    /// Whether another client waits that would not have more than twice of what this one has: pieces are never quite
+    /// the same.
+    pub fn is_contended(&self, account: LedgerAccount) -> bool {
         let other = self.heads.iter().find(|head| head.account != account);
         other.is_some_and(|head| head.level <= 2 * self.books[account.0].held)
     }
 
-    /// As far as it depends on its own.
-    fn is_within_own(&self, book: &Book, amount: usize) -> bool {
+    /// Whether the client's own limit allows it.
+    fn is_within_client_max(&self, book: &ClientBook, amount: usize) -> bool {
         match book.on_probation {
             true => book.held == 0,
             false => book.held + amount <= self.client_max(),
         }
     }
 
-    fn is_room(&self, level: usize, amount: usize) -> bool {
+    fn fits(&self, level: usize, amount: usize) -> bool {
         let free = self.all - self.used;
         let reserve = self.all / RESERVE_PART;
         amount <= free && (level <= self.piece || level + amount + reserve <= free)
     }
 
-    /// Its place among those that wait for others, after anything of it has changed. Who waits for its own waits for nobody.
-    fn rank(&mut self, account: Account) {
+    /// Updates the client's entry in `heads` after any change. A client at its own limit waits for nobody else.
+    fn rank(&mut self, account: LedgerAccount) {
         let book = &self.books[account.0];
         if book.waiting.is_empty() && book.head.is_none() {
             return; // the usual case
         }
-        let first = book.waiting.front().filter(|(_, amount)| self.is_within_own(book, *amount));
-        let head = first.map(|(ticket, amount)| Head { level: book.held + amount, ticket: *ticket, account });
+        let first = book.waiting.front().filter(|(_, amount)| self.is_within_client_max(book, *amount));
+        let head =
+            first.map(|(ticket, amount)| QueueHead { level: book.held + amount, ticket: *ticket, account });
         if head == book.head {
             return;
         }
@@ -171,12 +174,12 @@ impl Ledger {
         head.map(|head| self.heads.insert(head));
     }
 
-    fn serve(&mut self) -> Vec<Ticket> {
+    fn serve(&mut self) -> Vec<QueueTicket> {
         let mut served = Vec::new();
         while let Some(head) = self.heads.first().copied() {
             let book = &self.books[head.account.0];
             let amount = head.level - book.held;
-            if !self.is_room(head.level, amount) {
+            if !self.fits(head.level, amount) {
                 break;
             }
             let book = &mut self.books[head.account.0];

@@ -1,4 +1,4 @@
-//! Which clients were cut short, and for what: told by metrics, by `forebay status` and in the log, all of it bounded.
+//! The clients that were cut short, and why: for metrics, `forebay status` and the log, all of it bounded.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,32 +14,32 @@ use tracing::warn;
 
 use crate::client_of;
 
-/// Entries that are remembered; the one that was quiet for longest is forgotten for a new one.
+/// The most entries; the one that was quiet for longest is forgotten for a new one.
 const ENTRIES_MAX: usize = 128;
-/// An entry that was quiet for so long is not told of any more.
+/// An entry that was quiet for this time is not reported any more.
 const QUIET: Duration = Duration::from_secs(10 * 60);
-/// Of this many within `QUIET` an ALARM is raised: one refused mount is no attack.
+/// The count within `QUIET` that raises an ALARM: one refused mount is no attack.
 pub const ALARM_COUNT: u64 = 10;
-/// Between lines of one client for one reason.
+/// The least time between two log lines about one client for one reason.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
-/// Lines of all clients in such a time.
+/// The most log lines about all clients in that time.
 const LOG_LINES_MAX: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Offence {
-    /// No rule admits its address.
+    /// No export rule admits its address.
     NotAdmitted,
     /// One of its connections was closed, or not taken, because it has so many.
     TooManyConnections,
-    /// A request began and did not come on.
+    /// A request began and did not continue.
     Unfinished,
     /// It does not take its answers.
     SlowReader,
-    /// What it sent is no request.
+    /// It sent something that is no request.
     Malformed,
-    /// No TLS was agreed on.
+    /// The TLS handshake did not complete.
     Handshake,
-    /// Its requests are not signed, or not rightly; they are refused, its connections stay.
+    /// Its requests are not signed, or wrongly; they are refused, its connections stay.
     Unsigned,
     UnknownKey,
     WrongSignature,
@@ -62,8 +62,8 @@ impl Offence {
         }
     }
 
-    /// For a person.
-    pub fn told(self) -> &'static str {
+    /// A sentence for the operator.
+    pub fn description(self) -> &'static str {
         match self {
             Offence::NotAdmitted => "no export rule admits it; its connections are closed",
             Offence::TooManyConnections => "it has too many connections; the least active of them are closed",
@@ -81,13 +81,13 @@ impl Offence {
     }
 }
 
-/// What is told of a client.
+/// One client's entry, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offender {
     pub front: &'static str,
     pub address: IpAddr,
     pub offence: Offence,
-    /// Since the last time that it was quiet for ten minutes.
+    /// The count since it was last quiet for ten minutes.
     pub count: u64,
     pub since_last: Duration,
 }
@@ -99,14 +99,14 @@ pub struct Offenders {
 
 #[derive(Debug, Default)]
 struct State {
-    known: HashMap<(&'static str, IpAddr, Offence), Known>,
+    known: HashMap<(&'static str, IpAddr, Offence), OffenceRecord>,
     totals: HashMap<(&'static str, Offence), u64>,
     log_period: Option<Instant>,
     log_lines: u32,
 }
 
 #[derive(Debug)]
-struct Known {
+struct OffenceRecord {
     count: u64,
     last: Instant,
     logged: Option<Instant>,
@@ -115,14 +115,20 @@ struct Known {
 impl Offenders {
     pub fn note(&self, front: &'static str, address: IpAddr, offence: Offence) {
         let address = client_of(address);
-        let count = self.noted(front, address, offence, Instant::now());
+        let count = self.count_offence(front, address, offence, Instant::now());
         if let Some(count) = count {
-            warn!(client = %address, reason = offence.name(), count, "{front}: {}", offence.told());
+            warn!(client = %address, reason = offence.name(), count, "{front}: {}", offence.description());
         }
     }
 
-    /// The count so far, if a line is due.
-    fn noted(&self, front: &'static str, client: IpAddr, offence: Offence, now: Instant) -> Option<u64> {
+    /// Counts an offence. Returns the count so far if a log line is due.
+    fn count_offence(
+        &self,
+        front: &'static str,
+        client: IpAddr,
+        offence: Offence,
+        now: Instant,
+    ) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         *state.totals.entry((front, offence)).or_default() += 1;
@@ -131,7 +137,7 @@ impl Offenders {
             let oldest = state.known.iter().min_by_key(|(_, known)| known.last).map(|(key, _)| *key);
             oldest.map(|key| state.known.remove(&key));
         }
-        let known = state.known.entry(key).or_insert(Known { count: 0, last: now, logged: None });
+        let known = state.known.entry(key).or_insert(OffenceRecord { count: 0, last: now, logged: None });
         if now.saturating_duration_since(known.last) > QUIET {
             known.count = 0;
         }
@@ -153,7 +159,7 @@ impl Offenders {
         Some(known.count)
     }
 
-    /// Those of the last ten minutes, the worst first.
+    /// The offenders of the last ten minutes, the worst first.
     pub fn recent(&self) -> Vec<Offender> {
         self.recent_at(Instant::now())
     }
@@ -173,14 +179,14 @@ impl Offenders {
     }
 
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        registry.register_collector(Box::new(Told(self.clone())));
+        registry.register_collector(Box::new(OffenderCollector(self.clone())));
     }
 }
 
 #[derive(Debug)]
-struct Told(Arc<Offenders>);
+struct OffenderCollector(Arc<Offenders>);
 
-impl Collector for Told {
+impl Collector for OffenderCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let totals = {
             let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +230,12 @@ mod tests {
     fn a_client_is_logged_once_a_minute_and_all_together_ten_times() {
         let (offenders, start) = (Offenders::default(), Instant::now());
         let noted = |last, seconds| {
-            offenders.noted("nfs", address(last), Offence::Unfinished, start + Duration::from_secs(seconds))
+            offenders.count_offence(
+                "nfs",
+                address(last),
+                Offence::Unfinished,
+                start + Duration::from_secs(seconds),
+            )
         };
         assert_eq!(noted(0, 0), Some(1));
         assert_eq!((1..50).filter_map(|_| noted(0, 30)).count(), 0);

@@ -68,7 +68,7 @@ impl Nas {
         let config = namespace::Config { dir: metadata.path().to_owned(), ..Default::default() };
         let namespace = Namespace::open(config, vec![junction])?;
         let cache = cache::Cache::open(cache::Config { bypass: true, ..Default::default() })?;
-        let everybody = front_nfs::ExportRules::new(vec![front_nfs::Rule {
+        let everybody = front_nfs::ExportRules::new(vec![front_nfs::ExportRule {
             squash: front_nfs::Squash::None,
             ..Default::default()
         }]);

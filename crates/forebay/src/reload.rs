@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use axum::http::StatusCode;
 use front_nfs::ExportRules;
-use front_s3::Keys;
+use front_s3::AccessKeys;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -26,7 +26,7 @@ pub struct Live {
     /// Of the NFS server, if there is one.
     pub exports: Option<ExportRules>,
     /// Of the S3 server, if there is one.
-    pub keys: Option<Keys>,
+    pub keys: Option<AccessKeys>,
     /// What is in force: of what needs a restart, what it was at the start.
     pub settings: Settings,
 }

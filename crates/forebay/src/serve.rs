@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::Cache;
-use front_fuse::Mounted;
+use front_fuse::FuseMount;
 use front_nfs::Registration;
 use namespace::Namespace;
 use quantity::Size;
@@ -132,7 +132,7 @@ pub struct Running {
     nfs: Option<JoinHandle<()>>,
     s3: Option<JoinHandle<()>>,
     to_mount: Option<Mount>,
-    mounted: Option<Mounted>,
+    mounted: Option<FuseMount>,
     operator: JoinHandle<()>,
     cache: Arc<Cache>,
     namespace: Arc<Namespace>,
@@ -167,7 +167,7 @@ impl Running {
             self.admin.phase.serves();
             return Ok(None);
         };
-        let mounted = Mounted::start(config, vfs, metrics).await?;
+        let mounted = FuseMount::start(config, vfs, metrics).await?;
         let dir = mounted.mount_point().display().to_string();
         self.mounted = Some(mounted);
         self.admin.phase.serves();

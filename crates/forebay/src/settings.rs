@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use front_nfs::{Rule, Squash};
+use front_nfs::{ExportRule, Squash};
 use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
 use origin::OriginConfig;
@@ -119,7 +119,7 @@ impl JunctionSettings {
 pub struct ExportSettings {
     /// Path of the junction; absent: all.
     pub junction: Option<String>,
-    pub rule: Rule,
+    pub rule: ExportRule,
 }
 
 fn refuse<T>(message: String) -> Result<T> {
@@ -368,7 +368,7 @@ fn exports(
     junctions: &[JunctionSettings],
 ) -> Result<Vec<ExportSettings>> {
     if typed.is_empty() {
-        return Ok(vec![ExportSettings { junction: None, rule: Rule::default() }]);
+        return Ok(vec![ExportSettings { junction: None, rule: ExportRule::default() }]);
     }
     let mut exports = Vec::new();
     for export in typed {
@@ -383,7 +383,7 @@ fn exports(
             return refuse(message).map_err(|e| at_line(e, line.as_deref()));
         }
         let squash: Squash = export.squash.0;
-        let rule = Rule {
+        let rule = ExportRule {
             junction: None, // its id is known when the namespace is open; see `wire_up`
             clients: export.clients.into_iter().map(|c| c.0).collect(),
             squash,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
-use fair::Common;
+use fair::SharedBudgets;
 use front_nfs::{ExportRules, NfsServer};
 use front_s3::S3Server;
 use namespace::Namespace;
@@ -102,8 +102,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     vfs.register(&mut registry);
     registry.register_collector(Box::new(Waiting(vfs.clone())));
     registry.register_collector(Box::new(JunctionUp(vfs.clone())));
-    let common = Common::default();
-    common.offenders.register(&mut registry);
+    let shared_budgets = SharedBudgets::default();
+    shared_budgets.offenders.register(&mut registry);
     registry.register_collector(Box::new(DatabaseUp(vfs.clone())));
 
     let exports = export_rules(&settings.exports, &vfs)?;
@@ -112,7 +112,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         Some(listen) => {
             let (key, lost_handles) = handle_key::of(&settings.dir, used)?;
             lost.extend(lost_handles);
-            Some(nfs_server(listen, settings, key, exports.clone(), &common, &vfs).await?)
+            Some(nfs_server(listen, settings, key, exports.clone(), &shared_budgets, &vfs).await?)
         }
         None => None,
     };
@@ -121,7 +121,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs.register(&mut registry);
     }
     let s3 = match &settings.s3 {
-        Some(s3) => Some(s3_server(s3, settings, &common, &vfs).await?),
+        Some(s3) => Some(s3_server(s3, settings, &shared_budgets, &vfs).await?),
         None => None,
     };
     if let Some(s3) = &s3 {
@@ -149,7 +149,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         s3: s3.as_ref().map(s3_facts).transpose()?,
         mount: settings.mount.clone(),
-        offenders: common.offenders,
+        offenders: shared_budgets.offenders,
         started: Instant::now(),
         under_way: Default::default(),
         phase: Default::default(),
@@ -287,14 +287,14 @@ async fn nfs_server(
     settings: &Settings,
     handle_key: Key,
     exports: ExportRules,
-    common: &Common,
+    shared_budgets: &SharedBudgets,
     vfs: &Arc<Vfs>,
 ) -> Result<NfsServer> {
     let config = front_nfs::Config {
         listen,
         handle_key,
         exports,
-        common: common.clone(),
+        shared_budgets: shared_budgets.clone(),
         connections_max: connections_max(settings, front_nfs::Config::default().connections_max),
         ..Default::default()
     };
@@ -308,7 +308,7 @@ fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {
 async fn s3_server(
     s3: &S3Settings,
     settings: &Settings,
-    common: &Common,
+    shared_budgets: &SharedBudgets,
     vfs: &Arc<Vfs>,
 ) -> Result<S3Server> {
     let config = front_s3::Config {
@@ -318,9 +318,9 @@ async fn s3_server(
         keys: s3.keys.clone(),
         buckets: s3.buckets.clone(),
         certificate: s3.certificate.clone(),
-        facts: settings.dir.join("s3.redb"),
+        metadata_db: settings.dir.join("s3.redb"),
         connections_max: connections_max(settings, front_s3::Config::default().connections_max),
-        common: common.clone(),
+        shared_budgets: shared_budgets.clone(),
         ..Default::default()
     };
     S3Server::bind(config, vfs.clone()).await
@@ -375,7 +375,7 @@ pub fn export_rules(exports: &[ExportSettings], vfs: &Vfs) -> Result<ExportRules
     };
     let rules = exports.iter().map(|export| {
         let junction = export.junction.as_ref().map(id_of).transpose()?;
-        Ok(front_nfs::Rule { junction, ..export.rule.clone() })
+        Ok(front_nfs::ExportRule { junction, ..export.rule.clone() })
     });
     Ok(ExportRules::new(rules.collect::<Result<_>>()?))
 }

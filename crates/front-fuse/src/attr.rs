@@ -1,11 +1,11 @@
-//! Attributes as the kernel takes them.
+//! Attributes in the kernel's form.
 
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use types::{Attr, FileKind, TimeChange, Timestamp};
 
-/// What `stat` names as the best size of a read; the kernel's page, as every local file system says.
+/// The preferred block size in `stat`: the kernel's page, as local file systems say.
 const BLOCK: u32 = 4096;
 
 pub fn file_attr(nodeid: u64, attr: &Attr) -> FileAttr {
@@ -60,7 +60,7 @@ pub fn device_of(rdev: u32) -> (u32, u32) {
     ((rdev >> 8) & 0xfff, (rdev & 0xff) | (rdev >> 12) & 0xf_ff00)
 }
 
-/// What SETATTR makes of a time.
+/// The change of a time that SETATTR asks for.
 pub fn time_change(time: Option<TimeOrNow>) -> TimeChange {
     match time {
         None => TimeChange::Keep,
@@ -69,8 +69,8 @@ pub fn time_change(time: Option<TimeOrNow>) -> TimeChange {
     }
 }
 
-/// Of times before 1970 the library makes the epoch less the whole seconds *and* less the nanoseconds, where the
-/// kernel means them to be added.
+/// For times before 1970 the library subtracts the whole seconds *and* the nanoseconds from the epoch, where the
+/// kernel means the nanoseconds to be added.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => Timestamp {
@@ -113,7 +113,7 @@ mod tests {
         let epoch = SystemTime::UNIX_EPOCH;
         let of = |time| time_change(Some(TimeOrNow::SpecificTime(time)));
         assert_eq!(of(epoch + Duration::new(7, 9)), TimeChange::To(Timestamp { seconds: 7, nanos: 9 }));
-        // As the library has -2 s + 0.5 s.
+        // The library's form of -2 s + 0.5 s.
         let early = TimeChange::To(Timestamp { seconds: -2, nanos: 500_000_000 });
         assert_eq!(of(epoch - Duration::new(2, 500_000_000)), early);
         assert_eq!(time_change(Some(TimeOrNow::Now)), TimeChange::Now);

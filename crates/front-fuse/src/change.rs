@@ -1,7 +1,7 @@
 //! Requests that change names and attributes.
 //!
-//! The kernel has checked the permission, with the modes it was told, and has taken the umask off; so what is asked
-//! here is done, and what is made is the asking user's.
+//! The kernel has checked permission, by the modes that it was given, and has applied the umask; so the request is
+//! carried out as it is, and what it creates belongs to the calling user.
 
 use std::collections::HashSet;
 
@@ -10,31 +10,31 @@ use fuser::RenameFlags;
 use types::{Caller, CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr};
 use vfs::{Made, Node, WritePolicy};
 
-use crate::Shared;
+use crate::FuseState;
 use crate::inodes::Superseded;
-use crate::ops::{Entry, unknown};
+use crate::ops::{FuseEntry, unknown};
 use crate::orphans::Orphan;
 
-/// What MKNOD makes.
+/// What MKNOD creates.
 pub enum NodeKind {
     File,
     Special(NewNode),
 }
 
-impl Shared {
-    /// A file that is not there yet, whatever the open flags say: the kernel checks no permission for what it takes to
-    /// be created, so a file that came to be meanwhile must not be opened this way.
+impl FuseState {
+    /// Creates a file exclusively, whatever the open flags say: the kernel checks no permission to open a file that
+    /// it creates, so one that appeared meanwhile must not be opened this way.
     pub async fn make_file(
         &self,
         caller: &Caller,
         dir: u64,
         name: Bytes,
         mode: u32,
-    ) -> Result<(Entry, Node)> {
+    ) -> Result<(FuseEntry, Node)> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         let make = || self.vfs.create(caller, id, &name, CreateHow::Guarded, set);
-        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
+        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         Ok((self.entry(dir, id, &name, made.node.clone()), made.node))
     }
 
@@ -45,43 +45,43 @@ impl Shared {
         name: Bytes,
         kind: NodeKind,
         mode: u32,
-    ) -> Result<Entry> {
+    ) -> Result<FuseEntry> {
         let NodeKind::Special(node) = kind else {
             return self.make_file(caller, dir, name, mode).await.map(|(entry, _)| entry);
         };
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         let make = || self.vfs.mknod(caller, id, &name, node, set);
-        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
+        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
-    pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<Entry> {
+    pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<FuseEntry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         let make = || self.vfs.mkdir(caller, id, &name, set);
-        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
+        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
-    pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<Entry> {
+    pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<FuseEntry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let make = || self.vfs.symlink(caller, id, &name, target.clone(), SetAttr::default());
-        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
+        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         Ok(self.made(dir, id, &name, made))
     }
 
-    pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<Entry> {
+    pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<FuseEntry> {
         let (file, id, name) = (self.file(number)?, self.file(dir)?, Name::new(name)?);
         let make = || self.vfs.link(caller, file, id, &name);
-        let made = self.naming(&[(dir, &name, None)], self.persistently(make)).await?;
-        self.touched(&made.node);
+        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
+        self.attributes_changed(&made.node);
         Ok(self.made(dir, id, &name, made))
     }
 
-    /// A change of names, each with what has it: while it goes on the kernel holds their directories, and afterwards it
-    /// knows by itself; so it is not told of them.
-    async fn naming<T>(
+    /// Carries out a change of names, each with the file that it names. The kernel holds their directories meanwhile
+    /// and then knows the result, so it is sent no invalidations for them.
+    async fn changing_names<T>(
         &self,
         names: &[(u64, &Name, Option<FileId>)],
         change: impl Future<Output = Result<T>>,
@@ -90,60 +90,64 @@ impl Shared {
         let mut left = Vec::new();
         for (dir, name, file) in names {
             let (mut inodes, name) = (self.inodes(), bytes(name));
-            inodes.not_absent(*dir, &name);
-            left.extend(file.filter(|file| inodes.leaves(*file, *dir, &name)).map(|file| (file, *dir, name)));
+            inodes.clear_negative(*dir, &name);
+            left.extend(
+                file.filter(|file| inodes.forget_place(*file, *dir, &name)).map(|file| (file, *dir, name)),
+            );
         }
         let changed = change.await;
         if changed.is_err() {
-            left.iter().for_each(|(file, dir, name)| self.inodes().moved(*file, *dir, name));
-            names.iter().for_each(|(dir, name, _)| self.notices.names(*dir, HashSet::from([bytes(name)])));
+            left.iter().for_each(|(file, dir, name)| self.inodes().renamed(*file, *dir, name));
+            names
+                .iter()
+                .for_each(|(dir, name, _)| self.invalidations.names(*dir, HashSet::from([bytes(name)])));
         }
         changed
     }
 
-    fn made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> Entry {
+    fn made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> FuseEntry {
         self.entry(dir, id, name, made.node)
     }
 
-    /// A change without bytes: who has the file open keeps what he has.
-    fn touched(&self, node: &Node) {
-        let moved = self.inodes().touched(node.id, node);
-        self.drop_pages(moved, node.id);
+    /// A change of attributes only: opens keep their version.
+    fn attributes_changed(&self, node: &Node) {
+        let stale = self.inodes().attributes_changed(node.id, node);
+        self.invalidate_pages(stale, node.id);
     }
 
-    /// The file was changed by us, from `before` to `node`.
+    /// Records our own change of a file, from `before` to `node`.
     pub fn changed(&self, before: Option<WeakAttr>, node: &Node) {
-        let moved = self.inodes().changed(node.id, before, node);
-        self.drop_pages(moved, node.id);
+        let stale = self.inodes().changed(node.id, before, node);
+        self.invalidate_pages(stale, node.id);
     }
 
-    fn drop_pages(&self, moved: bool, file: FileId) {
-        if moved {
+    fn invalidate_pages(&self, stale: bool, file: FileId) {
+        if stale {
             let number = self.inodes().number_of(file);
-            self.notices.pages(number);
+            self.invalidations.pages(number);
         }
     }
 
     pub async fn unlink(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
-        let named = [(dir, &name, self.known(id, &name).map(|node| node.id))];
+        let named = [(dir, &name, self.known_child(id, &name).map(|node| node.id))];
         let Some(victim) = self.open_victim(dir, id, &name).await? else {
             let remove = || self.vfs.remove(caller, id, &name);
-            return self.naming(&named, self.persistently(remove)).await.map(drop);
+            return self.changing_names(&named, self.retry_change(remove)).await.map(drop);
         };
         let hidden = self.orphans.new_name();
         let hide = || self.vfs.rename(caller, id, &name, id, &hidden);
-        self.naming(&named, self.persistently(hide)).await?;
-        self.hidden(victim.id, Orphan { dir: id, name: hidden });
+        self.changing_names(&named, self.retry_change(hide)).await?;
+        self.orphaned(victim.id, Orphan { dir: id, name: hidden });
         Ok(())
     }
 
-    /// What has this name, if it is a file that is open here and this is its last name.
+    /// The file of this name, if it is open here and this is its last name.
     async fn open_victim(&self, dir: u64, id: FileId, name: &Name) -> Result<Option<Node>> {
         if !self.inodes().may_be_open_in(dir) {
             return Ok(None);
         }
-        let node = match self.patiently(|| self.vfs.lookup(&self.kernel, id, name)).await {
+        let node = match self.retry_read(|| self.vfs.lookup(&self.kernel, id, name)).await {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
@@ -152,19 +156,19 @@ impl Shared {
         Ok(wanted.then_some(node))
     }
 
-    /// It has its hidden name; perhaps nobody needs that any more.
-    fn hidden(&self, file: FileId, orphan: Orphan) {
+    /// The file has its hidden name now; it is removed at once if it was closed meanwhile.
+    fn orphaned(&self, file: FileId, orphan: Orphan) {
         self.orphans.add(file, orphan);
-        let dropped = self.inodes().was_hidden(file);
+        let dropped = self.inodes().orphaned(file);
         drop(dropped);
         if !self.inodes().is_open(file) {
             self.remove_orphan(file);
         }
     }
 
-    /// After the last close. A task of its own: nobody waits for it but who removes the directory.
+    /// Removes an orphan after the last close, in a task of its own: only a removal of the directory waits for it.
     pub fn remove_orphan(&self, file: FileId) {
-        let Some(orphan) = self.orphans.take(file) else { return };
+        let Some(orphan) = self.orphans.begin_removal(file) else { return };
         let Some(shared) = self.me.upgrade() else { return };
         self.runtime.spawn(async move { shared.remove_now(file, orphan).await });
     }
@@ -172,42 +176,42 @@ impl Shared {
     pub async fn remove_now(&self, file: FileId, orphan: Orphan) {
         let caller = trusted_root();
         let removing = || self.vfs.remove(&caller, orphan.dir, &orphan.name);
-        match self.persistently(removing).await {
+        match self.retry_change(removing).await {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 tracing::warn!("the hidden name {} of a removed file stays: {e}", orphan.name);
             }
             _ => {}
         }
-        self.orphans.removed(file);
+        self.orphans.end_removal(file);
     }
 
     pub async fn rmdir(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
-        let victim = self.known(id, &name);
+        let victim = self.known_child(id, &name);
         let named = [(dir, &name, victim.as_ref().map(|victim| victim.id))];
         let remove = || self.vfs.rmdir(caller, id, &name);
-        match self.naming(&named, self.persistently(remove)).await {
+        match self.changing_names(&named, self.retry_change(remove)).await {
             Err(e) if e.kind() == ErrorKind::NotEmpty => {
-                // Perhaps of a file that was closed a moment ago.
-                let inside = self.patiently(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
-                let waited = self.orphans.none_leaving(inside.id);
+                // It may hold an orphan that was closed a moment ago.
+                let inside = self.retry_read(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
+                let waited = self.orphans.wait_until_removed_from(inside.id);
                 let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
-                self.naming(&named, self.persistently(remove)).await?
+                self.changing_names(&named, self.retry_change(remove)).await?
             }
             done => done?,
         };
-        self.removed(victim);
+        self.directory_removed(victim);
         Ok(())
     }
 
-    /// What has this name, as far as that is known here: the kernel has just looked it up.
-    fn known(&self, dir: FileId, name: &Name) -> Option<Node> {
+    /// What has this name, as far as the cache knows: the kernel has just looked it up.
+    fn known_child(&self, dir: FileId, name: &Name) -> Option<Node> {
         self.vfs.known_child(dir, name).ok().flatten()
     }
 
-    fn removed(&self, victim: Option<Node>) {
+    fn directory_removed(&self, victim: Option<Node>) {
         if let Some(directory) = victim.filter(|node| node.attr.is_dir()) {
-            self.inodes().removed(directory);
+            self.inodes().directory_removed(directory);
         }
     }
 
@@ -224,27 +228,27 @@ impl Shared {
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return Err(Error::new(ErrorKind::InvalidArgument, "rename with flags", flags));
         }
-        let moved = self.patiently(|| self.vfs.lookup(&self.kernel, from_id, &from)).await?;
-        let replaced = self.known(to_id, &to).filter(|replaced| replaced.id != moved.id);
+        let moved = self.retry_read(|| self.vfs.lookup(&self.kernel, from_id, &from)).await?;
+        let replaced = self.known_child(to_id, &to).filter(|replaced| replaced.id != moved.id);
         let named =
             [(from_dir, &from, Some(moved.id)), (to_dir, &to, replaced.as_ref().map(|replaced| replaced.id))];
         if flags.contains(RenameFlags::RENAME_NOREPLACE) {
             let rename = self.rename_to_a_free_name(caller, &moved, (from_id, &from), (to_id, &to));
-            self.naming(&named, rename).await?;
+            self.changing_names(&named, rename).await?;
         } else {
             let rename = self.rename_over(caller, &moved, (from_id, &from), (to_dir, to_id, &to));
-            self.naming(&named, rename).await?;
+            self.changing_names(&named, rename).await?;
         }
-        self.removed(replaced);
-        self.inodes().moved(moved.id, to_dir, &shown);
+        self.directory_removed(replaced);
+        self.inodes().renamed(moved.id, to_dir, &shown);
         let open = self.inodes().is_open(moved.id);
         if open && let Ok(node) = self.vfs.getattr_in_use(moved.id).await {
-            self.touched(&node); // a rename may show in its ctime
+            self.attributes_changed(&node); // a rename may show in its ctime
         }
         Ok(())
     }
 
-    /// What has the new name is replaced in one step; if it is open here it keeps a hidden name.
+    /// Renames over an existing name, atomically; if the replaced file is open here it keeps a hidden name.
     async fn rename_over(
         &self,
         caller: &Caller,
@@ -260,22 +264,22 @@ impl Shared {
             self.give_hidden_name(caller, victim, (to_id, to), &name).await?;
             orphan = Some(Orphan { dir: to_id, name });
         }
-        let renamed = self.persistently(|| self.vfs.rename(caller, from_id, from, to_id, to)).await;
+        let renamed = self.retry_change(|| self.vfs.rename(caller, from_id, from, to_id, to)).await;
         if let (Some(victim), Some(orphan)) = (victim, orphan) {
             match &renamed {
-                // Nobody knows: the hidden name is the one that certainly leads to it.
+                // The outcome is unknown: the hidden name is the one that certainly leads to the file.
                 Err(e) if e.kind() != ErrorKind::OutcomeUnknown => {
                     let remove = || self.vfs.remove(caller, orphan.dir, &orphan.name);
-                    self.persistently(remove).await?;
+                    self.retry_change(remove).await?;
                 }
-                _ => self.hidden(victim.id, orphan),
+                _ => self.orphaned(victim.id, orphan),
             }
         }
         renamed.map(drop)
     }
 
-    /// One more name, so that the file never is without the one that is replaced. Where an origin has no hard links,
-    /// there is a moment in which the name is absent.
+    /// Links the hidden name, so that the name to be replaced never is absent. At an origin without hard links it is
+    /// absent for a moment.
     async fn give_hidden_name(
         &self,
         caller: &Caller,
@@ -283,16 +287,16 @@ impl Shared {
         (dir, name): (FileId, &Name),
         hidden: &Name,
     ) -> Result<()> {
-        match self.persistently(|| self.vfs.link(caller, file.id, dir, hidden)).await {
+        match self.retry_change(|| self.vfs.link(caller, file.id, dir, hidden)).await {
             Err(e) if has_no_links(&e) => {
-                self.persistently(|| self.vfs.rename(caller, dir, name, dir, hidden)).await.map(drop)
+                self.retry_change(|| self.vfs.rename(caller, dir, name, dir, hidden)).await.map(drop)
             }
             linked => linked.map(drop),
         }
     }
 
-    /// With a hard link the origin itself refuses a name that is taken. A directory has none: there we look first,
-    /// and who takes the name in between loses it, if that is an empty directory.
+    /// RENAME_NOREPLACE. With a hard link the origin itself refuses an existing name. A directory cannot be linked:
+    /// there we look first, and an empty directory that is created in between is replaced.
     async fn rename_to_a_free_name(
         &self,
         caller: &Caller,
@@ -301,11 +305,11 @@ impl Shared {
         (to_id, to): (FileId, &Name),
     ) -> Result<()> {
         if !moved.attr.is_dir() {
-            match self.persistently(|| self.vfs.link(caller, moved.id, to_id, to)).await {
+            match self.retry_change(|| self.vfs.link(caller, moved.id, to_id, to)).await {
                 Err(e) if has_no_links(&e) => {}
                 Err(e) => return Err(e),
                 Ok(_) => {
-                    let removed = self.persistently(|| self.vfs.remove(caller, from_id, from)).await;
+                    let removed = self.retry_change(|| self.vfs.remove(caller, from_id, from)).await;
                     if removed.is_err() {
                         let _ = self.vfs.remove(caller, to_id, to).await; // the first error is the one to tell
                     }
@@ -313,15 +317,15 @@ impl Shared {
                 }
             }
         }
-        match self.patiently(|| self.vfs.lookup(&self.kernel, to_id, to)).await {
+        match self.retry_read(|| self.vfs.lookup(&self.kernel, to_id, to)).await {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Ok(_) => return Err(Error::new(ErrorKind::Exists, "rename to", to)),
             Err(e) => return Err(e),
         }
-        self.persistently(|| self.vfs.rename(caller, from_id, from, to_id, to)).await.map(drop)
+        self.retry_change(|| self.vfs.rename(caller, from_id, from, to_id, to)).await.map(drop)
     }
 
-    pub async fn setattr(&self, caller: &Caller, number: u64, set: SetAttr) -> Result<Entry> {
+    pub async fn setattr(&self, caller: &Caller, number: u64, set: SetAttr) -> Result<FuseEntry> {
         if set == SetAttr::default() {
             return self.getattr(number).await;
         }
@@ -329,24 +333,24 @@ impl Shared {
         if set.size.is_some() {
             self.follow_changes(number)?;
         }
-        let altered = self.persistently(|| self.vfs.setattr(caller, id, set, None)).await?;
+        let altered = self.retry_change(|| self.vfs.setattr(caller, id, set, None)).await?;
         self.changed(altered.before, &altered.node);
         Ok(self.attributes(number, altered.node))
     }
 
-    /// The bytes are about to be changed under this number.
+    /// Makes the opens of this number follow the file, before its bytes are changed.
     pub fn follow_changes(&self, number: u64) -> Result<()> {
         let dropped = self.inodes().will_change(number);
         match dropped {
-            // Outside the lock: the last close of an evicted file frees its room.
+            // Dropped outside the lock: the last close of an evicted file frees its blocks.
             Ok(dropped) => drop(dropped),
             Err(Superseded) => return Err(unknown(number)),
         }
         Ok(())
     }
 
-    /// Fails for a file that nobody may change, before anything is asked.
-    pub fn demand_writable(&self, node: &Node) -> Result<()> {
+    /// Fails early for a file in a read-only junction.
+    pub fn require_writable(&self, node: &Node) -> Result<()> {
         match self.vfs.write_policy(node.junction) {
             WritePolicy::ReadOnly => Err(Error::new(ErrorKind::ReadOnly, "open to write", node.id)),
             _ => Ok(()),
@@ -362,7 +366,7 @@ pub fn trusted_root() -> Caller {
     Caller { trusted: true, ..Caller::root() }
 }
 
-/// What MKNOD's mode and device number mean; `None` for what it cannot make.
+/// What MKNOD's mode and device number mean; `None` for what it cannot create.
 pub fn node_kind(mode: u32, rdev: (u32, u32)) -> Option<NodeKind> {
     let (major, minor) = rdev;
     match rustix::fs::FileType::from_raw_mode(mode) {

@@ -1,9 +1,9 @@
-//! From the kernel's request to its answer. The threads that take requests do not wait, but for one of them at a time, and
-//! for the journal's disk: what is not answered at once, from memory, is handed on to a task. How many requests there are at a time is bounded by the kernel: one for each waiting
-//! process, and `background_max` of its own.
+//! From the kernel's request to its answer. The threads that take requests do not wait, but for one of them at a
+//! time and for the journal's disk: what cannot be answered at once from memory goes to a task. The kernel bounds
+//! the number of requests: one for each waiting process, and `background_max` of its own.
 //!
-//! A request that is interrupted is not cut short: the work is wanted by whoever asks next. A process that is killed
-//! while it waits ends with the answer, at the latest after `deadline`.
+//! An interrupted request is not cut short: its work serves the next one. A process that is killed while it waits
+//! ends with the answer, at the latest after `deadline`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,24 +25,24 @@ use types::{Caller, Result, SetAttr, SetXattr};
 use crate::attr::{device_of, time_change};
 use crate::change::node_kind;
 use crate::metrics::OperationLabels;
-use crate::ops::Entry;
+use crate::ops::FuseEntry;
 use crate::write::stability_of;
-use crate::{READ_MAX, Shared, xattr};
+use crate::{FuseState, READ_MAX, xattr};
 
-/// Unit of the counts in STATFS.
+/// The unit of the counts in STATFS.
 const FRAGMENT: u64 = 4096;
 
 pub struct Front {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<FuseState>,
 }
 
 impl Front {
-    /// Answer here as far as that goes without waiting, and beyond it in a task of its own: a task for what is in memory
-    /// would cost more than the answer.
+    /// Runs the request here as far as that goes without waiting, and beyond it in a task: a task for what is in
+    /// memory would cost more than the answer.
     fn answer<F: Future<Output = ()> + Send + 'static>(
         &self,
         operation: &'static str,
-        answer: impl FnOnce(Arc<Shared>) -> F,
+        answer: impl FnOnce(Arc<FuseState>) -> F,
     ) {
         let shared = self.shared.clone();
         shared.metrics.requests.inc();
@@ -56,7 +56,7 @@ impl Front {
             shared.metrics.seconds.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
         });
         let _inside = self.shared.runtime.enter();
-        // Nobody is to be woken: who polls next, at once, is the task.
+        // No waker: the task polls next, at once.
         let mut poll = || answering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         // As in a task, a panic ends this request (its reply, dropped, is EIO) and not the thread.
         if let Ok(Poll::Pending) = catch_unwind(AssertUnwindSafe(&mut poll)) {
@@ -67,14 +67,14 @@ impl Front {
 
 impl Filesystem for Front {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
-        // An error names the most that is possible, and is no error: these are wishes.
+        // An error names the most that is possible, and is no failure: these are wishes.
         let _ = kernel.set_max_write(READ_MAX); // also the bound of reads
         let _ = kernel.set_max_background(self.shared.config.background_max);
         let wishes = [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_EXPORT_SUPPORT, // handles outlive what the kernel remembers: `Shared::by_number`
+            InitFlags::FUSE_EXPORT_SUPPORT, // handles outlive what the kernel remembers: `FuseState::by_number`
         ];
         for wish in wishes {
             let _ = kernel.add_capabilities(wish);
@@ -120,7 +120,7 @@ impl Filesystem for Front {
         });
     }
 
-    /// O_TRUNC does not come here: the kernel opens, then cuts with SETATTR.
+    /// O_TRUNC never arrives here: the kernel opens, then truncates by SETATTR.
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let reads = flags.acc_mode() == OpenAccMode::O_RDONLY;
         self.answer("open", move |shared| async move {
@@ -144,7 +144,7 @@ impl Filesystem for Front {
         reply: ReplyData,
     ) {
         self.answer("read", |shared| async move {
-            let _room = shared.reply_room(size).await;
+            let _room = shared.reply_permit(size).await;
             let (data, node) = match shared.read(ino.0, offset, size).await {
                 Ok(read) => read,
                 Err(e) => return reply.error(shared.failed("read", &e)),
@@ -154,9 +154,9 @@ impl Filesystem for Front {
                 [whole] => reply.data(whole),
                 pieces => reply.data(&pieces.concat()),
             }
-            // After the answer: pages that are dropped now are all those that came before.
+            // After the answer: what is invalidated now are the pages that came before it.
             if let Some(node) = node {
-                shared.has_read(ino.0, &node);
+                shared.pages_sent(ino.0, &node);
             }
         });
     }
@@ -171,11 +171,11 @@ impl Filesystem for Front {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // Counted here and not in a task: who closes a file and removes it then finds it closed.
+        // Counted here and not in a task: a process that closes a file and then removes it must find it closed.
         let released = self.shared.released(ino.0);
         let shared = self.shared.clone();
         self.shared.runtime.spawn(async move {
-            shared.let_go(released).await;
+            shared.finish_release(released).await;
             reply.ok();
         });
     }
@@ -373,7 +373,7 @@ impl Filesystem for Front {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let room = self.shared.write_room(data.len());
+        let room = self.shared.write_permit(data.len());
         let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
         let stability = stability_of(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
         self.answer("write", |shared| async move {
@@ -444,11 +444,11 @@ impl Filesystem for Front {
         });
     }
 
-    /// Each `close` of a file that was opened to write.
+    /// Sent by each `close` of a file that was opened to write.
     fn flush(&self, request: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let caller = caller(request);
         self.answer("flush", |shared| async move {
-            let done = shared.store(&caller, ino.0).await;
+            let done = shared.flush(&caller, ino.0).await;
             shared.answer_empty("flush", done, reply);
         });
     }
@@ -456,7 +456,7 @@ impl Filesystem for Front {
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let caller = caller(request);
         self.answer("fsync", |shared| async move {
-            let done = shared.store(&caller, ino.0).await;
+            let done = shared.flush(&caller, ino.0).await;
             shared.answer_empty("fsync", done, reply);
         });
     }
@@ -484,10 +484,10 @@ impl Filesystem for Front {
     }
 }
 
-/// Permission, setuid, setgid and sticky bits of a mode.
+/// The permission, setuid, setgid and sticky bits of a mode.
 const MODE_BITS: u32 = 0o7777;
 
-/// Who asks. The kernel has checked what he may.
+/// The calling user. The kernel has checked its permission.
 fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), groups: Vec::new(), trusted: true }
 }
@@ -496,8 +496,8 @@ fn owned(name: &OsStr) -> Bytes {
     Bytes::copy_from_slice(name.as_bytes())
 }
 
-impl Shared {
-    fn answer_entry(&self, operation: &'static str, made: Result<Entry>, reply: ReplyEntry) {
+impl FuseState {
+    fn answer_entry(&self, operation: &'static str, made: Result<FuseEntry>, reply: ReplyEntry) {
         match made {
             Ok(entry) => reply.entry(&entry.ttl, &entry.attr, Generation(0)),
             Err(e) => reply.error(self.failed(operation, &e)),

@@ -1,4 +1,4 @@
-//! Error kinds to errno: the one place.
+//! The mapping of error kinds to errno, in one place.
 
 use fuser::Errno;
 use types::ErrorKind;
@@ -6,7 +6,7 @@ use types::ErrorKind;
 pub fn errno_of(kind: ErrorKind) -> Errno {
     match kind {
         ErrorKind::NotFound => Errno::ENOENT,
-        // The bytes of the version that is open cannot be had any more: never bytes of another one.
+        // The bytes of the open version cannot be had any more: never bytes of another one.
         ErrorKind::Stale | ErrorKind::VersionChanged => stale(),
         ErrorKind::NotADirectory => Errno::ENOTDIR,
         ErrorKind::IsADirectory => Errno::EISDIR,
@@ -23,7 +23,7 @@ pub fn errno_of(kind: ErrorKind) -> Errno {
         ErrorKind::TooManyLinks => Errno::EMLINK,
         ErrorKind::CrossDevice => Errno::EXDEV,
         ErrorKind::NotSupported => Errno::EOPNOTSUPP,
-        // The first two were tried again until the deadline; a system call has no "later".
+        // The first two were retried until the deadline; a system call has no "later".
         ErrorKind::Unavailable
         | ErrorKind::Busy
         | ErrorKind::OutcomeUnknown
@@ -33,7 +33,7 @@ pub fn errno_of(kind: ErrorKind) -> Errno {
     }
 }
 
-/// Also makes the kernel walk the path again, once, and ask for every name in it.
+/// ESTALE, which also makes the kernel walk the path again, once, and ask for every name in it.
 pub fn stale() -> Errno {
     Errno::from_i32(rustix::io::Errno::STALE.raw_os_error())
 }

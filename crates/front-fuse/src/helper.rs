@@ -1,5 +1,5 @@
-//! Mounting and unmounting: by the kernel's own calls where this process may, otherwise through `fusermount3`, which
-//! is installed set-uid root for this purpose and hands the opened device back over a socket.
+//! Mounting and unmounting: by system calls where this process may, otherwise through `fusermount3`, which is
+//! installed set-uid root for this purpose and hands the opened device back over a socket.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,12 +17,12 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use crate::READ_MAX;
 
-/// Shown as `fuse.forebay` among the mounts; by this a mount left behind is known to be ours.
+/// Shown as `fuse.forebay` among the mounts; a mount left behind is recognized by it as ours.
 pub const SUBTYPE: &str = "forebay";
 const HELPER: &str = "fusermount3";
 
-/// The device of a new mount at `dir`, which `df` calls `source`. Everybody may use it if root mounted it, otherwise only
-/// who did.
+/// Opens the device of a new mount at `dir`, with the source `source`. Everybody may use it if root mounted it,
+/// otherwise only the user that did.
 pub fn mount(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd> {
     match mount_directly(dir, source, writable) {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => mount_with_helper(dir, source, writable),
@@ -59,7 +59,7 @@ fn mount_with_helper(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd
     let child = Command::new(HELPER)
         .args(["-o", &options, "--"])
         .arg(dir)
-        // The socket goes over as its standard input: nothing else inherits it.
+        // The socket becomes its standard input: nothing else inherits it.
         .env("_FUSE_COMMFD", "0")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
@@ -74,12 +74,12 @@ fn mount_with_helper(dir: &Path, source: &str, writable: bool) -> Result<OwnedFd
     }
 }
 
-/// As a value among options, which commas separate.
+/// Escapes a value among options, which commas separate.
 fn escaped(source: &str) -> String {
     source.replace('\\', "\\\\").replace(',', "\\,")
 }
 
-/// The descriptor that comes over the socket; `None` if it is closed without one.
+/// Receives the descriptor; `None` if the socket is closed without one.
 fn receive(socket: &OwnedFd) -> Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -95,7 +95,7 @@ fn receive(socket: &OwnedFd) -> Result<Option<OwnedFd>> {
     Ok(device)
 }
 
-/// Take the mount at `dir` away. Where it is in use, it leaves the tree at once and ends with its last user.
+/// Removes the mount at `dir`. If it is in use, it leaves the tree at once and ends with its last user.
 pub fn unmount(dir: &Path) -> Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
@@ -104,10 +104,10 @@ pub fn unmount(dir: &Path) -> Result<()> {
     }
 }
 
-/// Everybody who waits for an answer of the mount at `dir` gets an error, and its process is let go.
+/// Aborts the mount at `dir`: all that wait for its answers get an error, and its process is released.
 pub fn abort(dir: &Path) -> Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
-        // In use, and aborted all the same.
+        // EBUSY, but aborted all the same.
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(e) => Err(e.into()),
     }

@@ -1,13 +1,13 @@
-//! What the kernel knows by number: which file each FUSE inode is, and how it is open. Pure: no clocks, no I/O.
+//! The inode table: which file and version each FUSE inode number stands for, and how it is open. Pure: no clocks,
+//! no I/O.
 //!
-//! The number is the file's own 64 bits, with one exception. Who opened a file that is not being written has *one
-//! version* of it until he closes it, and the kernel keeps pages (or the one file behind a passthrough) per inode.
-//! So while a version is held open, a later version of the same file is another inode to the kernel, under a
-//! number of its own.
+//! The number is the file's own 64 bits, with one exception. A process that opens a file which is not being written
+//! sees *one version* of it until the close, and the kernel keeps pages (or the one file behind a passthrough) per
+//! inode. So while a version is held open, a later version of the file gets a number of its own.
 //!
-//! What is changed through this mount is seen at once by all who have the file open through us, as on a local file
-//! system: a change of the bytes makes their opens follow the file. Only who reads the cache file by himself
-//! (passthrough) keeps what he opened; the change then goes to a number of its own.
+//! What is changed through this mount is seen at once by all that have the file open through us, as on a local file
+//! system: a change of the bytes makes their opens follow the file. Only a passthrough open keeps its version; the
+//! change then goes to a number of its own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,116 +20,117 @@ pub const ROOT: u64 = 1;
 
 /// How an open file is served. `B` stands for all bytes of a version, held for as long as it is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How<B> {
-    /// Being written, here or at the origin: shows what comes, as NFS does.
+pub enum OpenMode<B> {
+    /// The file is being written, here or at the origin: reads show its current state, as over NFS.
     Following,
-    /// One version, through us, from the cache or the origin.
+    /// One version, read through us from the cache or the origin.
     Snapshot,
-    /// One version, through us, of which we hold all bytes.
+    /// One version, read through us, of which we hold all bytes.
     Whole(B),
-    /// One version, read by the kernel from the cache file.
-    Passed(B),
+    /// One version, read by the kernel from the cached file.
+    Passthrough(B),
 }
 
 /// The answer to an open.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Opening<B> {
-    /// Through us. `keep`: the pages that the kernel has are of this very version.
+pub enum OpenReply<B> {
+    /// Served through us. `keep`: the kernel's pages are of this version.
     Served {
         keep: bool,
     },
-    Passed(B),
-    /// Another version of this file is open under this number: the name must be looked up again.
+    Passthrough(B),
+    /// Another version of the file is open under this number: the name must be looked up again.
     Superseded,
 }
 
-/// What to read for one READ.
-pub enum Serving<B> {
-    /// This version and no other; where all its bytes are held, from there.
+/// What one READ reads from.
+pub enum ReadSource<B> {
+    /// This version and no other; from the held bytes, if there are any.
     Pinned(Node, Option<B>),
-    /// Whatever is current.
+    /// The current version.
     Current(FileId),
 }
 
-/// What to tell of an inode.
-pub struct Told {
+/// The attributes to return for an inode.
+pub struct InodeAttributes {
     pub node: Node,
-    /// Not the current version: not to be kept.
+    /// It is not the current version, and the kernel must not cache it.
     pub superseded: bool,
-    /// The pages that the kernel has are of an older version.
-    pub moved: bool,
+    /// The kernel's pages are of an older version.
+    pub pages_stale: bool,
 }
 
-/// The number is to be given up: what its name leads to must be looked up again.
+/// The number cannot be used any more: its name must be looked up again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Superseded;
 
-struct Inode<B> {
+struct KernelInode<B> {
     file: FileId,
-    /// How often the kernel was told of it and has not forgotten.
+    /// The kernel's lookup count (FORGET subtracts from it).
     lookups: u64,
-    /// Where it was looked up last: number of the directory, and name.
+    /// Where it was looked up last: the directory's number, and the name.
     place: Option<(u64, Bytes)>,
-    /// Of what version the kernel's pages are, if it has any.
-    pages: Option<Pages>,
-    held: Option<Held<B>>,
-    /// A directory that was removed through this mount: what it is for who has it open.
+    /// The version of the kernel's pages, if it has any.
+    pages: Option<CachedPages>,
+    held: Option<OpenFile<B>>,
+    /// The last state of a directory that was removed through this mount, for processes that have it open.
     removed: Option<Box<Node>>,
-    /// Written through this mount, and not all of it asked to be stored since.
-    unstored: bool,
+    /// Written through this mount since the last flush.
+    dirty: bool,
 }
 
-struct Held<B> {
+struct OpenFile<B> {
     opens: u64,
     node: Node,
-    how: How<B>,
-    /// Somebody wants to change the bytes, which are read past us: whoever looks the name up gets another number.
+    how: OpenMode<B>,
+    /// A passthrough file whose bytes are being changed: the next look-up gets another number.
     retired: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Pages {
+struct CachedPages {
     version: Version,
     weak: WeakAttr,
 }
 
-impl Pages {
-    fn of(node: &Node) -> Pages {
-        Pages { version: node.version, weak: node.attr.weak() }
+impl CachedPages {
+    fn of(node: &Node) -> CachedPages {
+        CachedPages { version: node.version, weak: node.attr.weak() }
     }
 }
 
-pub struct Inodes<B> {
-    by_number: HashMap<u64, Inode<B>>,
+pub struct InodeTable<B> {
+    by_number: HashMap<u64, KernelInode<B>>,
     /// The number under which the current version is looked up.
     by_file: HashMap<FileId, u64>,
-    /// How many opens there are of a file, under all its numbers.
+    /// The number of opens of a file, under all its numbers.
     opens: HashMap<FileId, u64>,
-    /// By directory: names that the kernel may hold for absent. When one comes to be there, it must be told.
-    absent: HashMap<u64, HashSet<Bytes>>,
-    absent_names: usize,
+    /// Negative entries by directory: names that the kernel may cache as absent. When one appears, the kernel must
+    /// be told.
+    negatives: HashMap<u64, HashSet<Bytes>>,
+    negative_count: usize,
 }
 
-/// Names that the kernel may hold for absent; if there are more, it is told to forget them all.
-const ABSENT_MAX: usize = 50_000;
+/// The most negative entries; if there are more, the kernel is told to forget them all.
+const NEGATIVE_MAX: usize = 50_000;
 
-/// Absent names of one directory that are looked at one by one when it changes.
-const ABSENT_FEW: usize = 32;
+/// The most negative entries of a directory that are looked up one by one when it changes.
+const NEGATIVE_FEW: usize = 32;
 
-/// Names of one directory that the kernel may hold for absent.
+/// The negative entries of one directory.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum NegativeNames {
     Few(Vec<Bytes>),
     Many(HashSet<Bytes>),
 }
 
-impl<B: Clone> Inodes<B> {
-    pub fn new(root: FileId) -> Inodes<B> {
+impl<B: Clone> InodeTable<B> {
+    pub fn new(root: FileId) -> InodeTable<B> {
         let by_file = HashMap::from([(root, ROOT)]);
-        let (by_number, opens, absent) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut inodes = Inodes { by_number, by_file, opens, absent, absent_names: 0 };
-        // One look-up that is never forgotten.
-        inodes.by_number.insert(ROOT, Inode::new(root, 1));
+        let (by_number, opens, negatives) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut inodes = InodeTable { by_number, by_file, opens, negatives, negative_count: 0 };
+        // The root's lookup count never falls to zero.
+        inodes.by_number.insert(ROOT, KernelInode::new(root, 1));
         inodes
     }
 
@@ -142,12 +143,12 @@ impl<B: Clone> Inodes<B> {
         self.by_number.len()
     }
 
-    /// The number to show for a file in a listing.
+    /// The number of a file, for a listing.
     pub fn number_of(&self, file: FileId) -> u64 {
         self.by_file.get(&file).copied().unwrap_or_else(|| file.fileid64())
     }
 
-    /// Where the kernel has a file: its number, and where it was looked up last.
+    /// The file's number, and where it was looked up last.
     pub fn place_of(&self, file: FileId) -> Option<(u64, Option<(u64, Bytes)>)> {
         let number = *self.by_file.get(&file)?;
         Some((number, self.by_number.get(&number)?.place.clone()))
@@ -157,7 +158,7 @@ impl<B: Clone> Inodes<B> {
         self.by_file.keys().copied().collect()
     }
 
-    /// The kernel is told of this object, as `name` in `dir`; its number.
+    /// Records that the kernel learns of this object as `name` in `dir`; returns its number.
     pub fn remember(&mut self, node: &Node, dir: u64, name: &Bytes) -> u64 {
         let number = self.remember_number(node);
         if number != ROOT
@@ -165,16 +166,16 @@ impl<B: Clone> Inodes<B> {
         {
             inode.place = Some((dir, name.clone()));
         }
-        self.not_absent(dir, name);
+        self.clear_negative(dir, name);
         number
     }
 
-    /// The kernel is told of this object, which it asked for by its number; nobody said where it is.
+    /// Records that the kernel learns of this object by its number, without a name.
     pub fn remember_number(&mut self, node: &Node) -> u64 {
         let known = self.by_file.get(&node.id).copied();
         let current = known.filter(|number| !self.is_superseded(*number, node.version));
         let number = current.unwrap_or_else(|| self.free_number(node.id));
-        let inode = self.by_number.entry(number).or_insert_with(|| Inode::new(node.id, 0));
+        let inode = self.by_number.entry(number).or_insert_with(|| KernelInode::new(node.id, 0));
         if number != ROOT {
             inode.lookups += 1;
         }
@@ -182,55 +183,55 @@ impl<B: Clone> Inodes<B> {
         number
     }
 
-    /// Is another version than this one held under the number?
+    /// Whether another version than this one is held under the number.
     fn is_superseded(&self, number: u64, version: Version) -> bool {
         let held = self.by_number.get(&number).and_then(|inode| inode.held.as_ref());
         held.is_some_and(|held| {
-            held.retired || (held.node.version != version && !matches!(held.how, How::Following))
+            held.retired || (held.node.version != version && !matches!(held.how, OpenMode::Following))
         })
     }
 
-    /// This name is asked for, and the kernel may be told that it is absent. Returns the directories and names that the
-    /// kernel is to forget to make room.
-    pub fn perhaps_absent(&mut self, dir: u64, name: &Bytes) -> Vec<(u64, HashSet<Bytes>)> {
+    /// Records that the kernel may be told that this name is absent. Returns the negative entries that the kernel
+    /// must forget to make room.
+    pub fn note_negative(&mut self, dir: u64, name: &Bytes) -> Vec<(u64, HashSet<Bytes>)> {
         let mut left = Vec::new();
-        if self.absent_names >= ABSENT_MAX {
-            self.absent_names = 0;
-            left = self.absent.drain().collect();
+        if self.negative_count >= NEGATIVE_MAX {
+            self.negative_count = 0;
+            left = self.negatives.drain().collect();
         }
-        let new = self.absent.entry(dir).or_default().insert(name.clone());
-        self.absent_names += usize::from(new);
+        let new = self.negatives.entry(dir).or_default().insert(name.clone());
+        self.negative_count += usize::from(new);
         left
     }
 
-    /// The kernel need not be told if the name comes to be there.
-    pub fn not_absent(&mut self, dir: u64, name: &Bytes) {
-        let Some(names) = self.absent.get_mut(&dir) else { return };
-        self.absent_names -= usize::from(names.remove(name));
+    /// Forgets a negative entry.
+    pub fn clear_negative(&mut self, dir: u64, name: &Bytes) {
+        let Some(names) = self.negatives.get_mut(&dir) else { return };
+        self.negative_count -= usize::from(names.remove(name));
         if names.is_empty() {
-            self.absent.remove(&dir);
+            self.negatives.remove(&dir);
         }
     }
 
-    /// Still, after it was asked for: nothing was heard of its directory meanwhile.
-    pub fn is_perhaps_absent(&self, dir: u64, name: &Bytes) -> bool {
-        self.absent.get(&dir).is_some_and(|names| names.contains(name))
+    /// Whether the negative entry is still there after the look-up: nothing was heard of the directory meanwhile.
+    pub fn is_negative(&self, dir: u64, name: &Bytes) -> bool {
+        self.negatives.get(&dir).is_some_and(|names| names.contains(name))
     }
 
-    /// Something changed in the directory: which of its names that the kernel may hold for absent are looked at again.
-    /// More than a few cost more to look at than to ask for again; they are forgotten here, and to be by the kernel.
-    pub fn absent_in(&mut self, dir: u64) -> Absent {
-        match self.absent.get(&dir) {
-            None => Absent::Few(Vec::new()),
-            Some(names) if names.len() <= ABSENT_FEW => Absent::Few(names.iter().cloned().collect()),
-            Some(_) => Absent::Many(self.take_absent(dir)),
+    /// The directory changed: returns its negative entries, which must be looked at again. More than a few cost more
+    /// to look up than to drop: they are forgotten here, and the kernel must forget them, too.
+    pub fn negatives_in(&mut self, dir: u64) -> NegativeNames {
+        match self.negatives.get(&dir) {
+            None => NegativeNames::Few(Vec::new()),
+            Some(names) if names.len() <= NEGATIVE_FEW => NegativeNames::Few(names.iter().cloned().collect()),
+            Some(_) => NegativeNames::Many(self.take_negatives(dir)),
         }
     }
 
-    /// They are forgotten here, and to be by the kernel.
-    pub fn take_absent(&mut self, dir: u64) -> HashSet<Bytes> {
-        let names = self.absent.remove(&dir).unwrap_or_default();
-        self.absent_names -= names.len();
+    /// Takes all negative entries of a directory; the kernel must forget them, too.
+    pub fn take_negatives(&mut self, dir: u64) -> HashSet<Bytes> {
+        let names = self.negatives.remove(&dir).unwrap_or_default();
+        self.negative_count -= names.len();
         names
     }
 
@@ -260,27 +261,30 @@ impl<B: Clone> Inodes<B> {
             self.by_file.remove(&inode.file);
         }
         self.by_number.remove(&number);
-        self.take_absent(number);
+        self.take_negatives(number);
     }
 
-    /// `node` is what the file is now; what to tell of this inode?
-    pub fn told(&mut self, number: u64, node: Node) -> Told {
+    /// The attributes to return for an inode whose file is `node` now.
+    pub fn attributes_of(&mut self, number: u64, node: Node) -> InodeAttributes {
         let superseded = self.is_superseded(number, node.version);
         let Some(inode) = self.by_number.get_mut(&number) else {
-            return Told { node, superseded, moved: false };
+            return InodeAttributes { node, superseded, pages_stale: false };
         };
-        let Some(held) = &mut inode.held else { return Told { node, superseded, moved: false } };
+        let Some(held) = &mut inode.held else {
+            return InodeAttributes { node, superseded, pages_stale: false };
+        };
         if superseded {
-            return Told { node: held.node.clone(), superseded, moved: false };
+            return InodeAttributes { node: held.node.clone(), superseded, pages_stale: false };
         }
         held.node = node.clone();
-        let pages = inode.pages.replace(Pages::of(&node));
-        let moved = pages.is_some_and(|pages| pages.version != node.version);
-        Told { node, superseded, moved }
+        let pages = inode.pages.replace(CachedPages::of(&node));
+        let pages_stale = pages.is_some_and(|pages| pages.version != node.version);
+        InodeAttributes { node, superseded, pages_stale }
     }
 
-    /// The directory was removed through this mount. No path leads to it, and who has it open may still ask.
-    pub fn removed(&mut self, mut directory: Node) {
+    /// Keeps the last state of a directory that was removed through this mount: no path leads to it, but a process
+    /// that has it open may still ask.
+    pub fn directory_removed(&mut self, mut directory: Node) {
         let number = self.by_file.get(&directory.id);
         if let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) {
             directory.attr.nlink = 0;
@@ -295,33 +299,38 @@ impl<B: Clone> Inodes<B> {
             return Some(removed);
         }
         let held = inode.held.as_ref()?;
-        (!matches!(held.how, How::Following)).then_some(&held.node)
+        (!matches!(held.how, OpenMode::Following)).then_some(&held.node)
     }
 
-    pub fn serving(&self, number: u64) -> Option<Serving<B>> {
+    pub fn serving(&self, number: u64) -> Option<ReadSource<B>> {
         let inode = self.by_number.get(&number)?;
-        let Some(held) = &inode.held else { return Some(Serving::Current(inode.file)) };
+        let Some(held) = &inode.held else { return Some(ReadSource::Current(inode.file)) };
         let whole = match &held.how {
-            How::Following => return Some(Serving::Current(inode.file)),
-            How::Snapshot => None,
-            How::Whole(whole) | How::Passed(whole) => Some(whole.clone()),
+            OpenMode::Following => return Some(ReadSource::Current(inode.file)),
+            OpenMode::Snapshot => None,
+            OpenMode::Whole(whole) | OpenMode::Passthrough(whole) => Some(whole.clone()),
         };
-        Some(Serving::Pinned(held.node.clone(), whole))
+        Some(ReadSource::Pinned(held.node.clone(), whole))
     }
 
-    /// The pages that go to the kernel are of this version. True if it may have some of another one.
-    pub fn paged(&mut self, number: u64, node: &Node) -> bool {
+    /// Records that pages of this version go to the kernel. True if it may have some of another one.
+    pub fn pages_sent(&mut self, number: u64, node: &Node) -> bool {
         let Some(inode) = self.by_number.get_mut(&number) else { return false };
-        inode.pages.replace(Pages::of(node)).is_some_and(|pages| pages.version != node.version)
+        inode.pages.replace(CachedPages::of(node)).is_some_and(|pages| pages.version != node.version)
     }
 
-    /// Open the file in its current state `node`. `choose` says how, and is asked only if nobody has it open.
-    pub fn open(&mut self, number: u64, node: &Node, choose: impl FnOnce() -> How<B>) -> Option<Opening<B>> {
+    /// Opens the file in its current state `node`. `choose` says how, and is called only for the first open.
+    pub fn open(
+        &mut self,
+        number: u64,
+        node: &Node,
+        choose: impl FnOnce() -> OpenMode<B>,
+    ) -> Option<OpenReply<B>> {
         if self.is_superseded(number, node.version) {
-            return Some(Opening::Superseded);
+            return Some(OpenReply::Superseded);
         }
         let inode = self.by_number.get_mut(&number)?;
-        let held = inode.held.get_or_insert_with(|| Held {
+        let held = inode.held.get_or_insert_with(|| OpenFile {
             opens: 0,
             node: node.clone(),
             how: choose(),
@@ -330,58 +339,57 @@ impl<B: Clone> Inodes<B> {
         held.opens += 1;
         held.node = node.clone();
         *self.opens.entry(inode.file).or_default() += 1;
-        if let How::Passed(backing) = &held.how {
-            return Some(Opening::Passed(backing.clone()));
+        if let OpenMode::Passthrough(backing) = &held.how {
+            return Some(OpenReply::Passthrough(backing.clone()));
         }
         // Without `keep` the kernel drops its pages.
-        let pages = inode.pages.replace(Pages::of(node));
+        let pages = inode.pages.replace(CachedPages::of(node));
         let keep = pages.is_some_and(|pages| pages.version == node.version);
-        Some(Opening::Served { keep })
+        Some(OpenReply::Served { keep })
     }
 
-    /// The bytes are about to be changed under this number: its opens follow the file from now on. `Err` if they
-    /// cannot, being passed through; what is then looked up is another number. Returns what is not needed any more,
-    /// for the caller to let go of.
-    pub fn will_change(&mut self, number: u64) -> Result<Option<How<B>>, Superseded> {
+    /// Prepares a change of the bytes: the opens of this number follow the file from now on. `Err` if they cannot,
+    /// being passed through; the next look-up then gets another number. Returns what is not needed any more, for the
+    /// caller to drop.
+    pub fn will_change(&mut self, number: u64) -> Result<Option<OpenMode<B>>, Superseded> {
         let held = self.by_number.get_mut(&number).and_then(|inode| inode.held.as_mut());
         let Some(held) = held else { return Ok(None) };
-        held.retired |= matches!(held.how, How::Passed(_));
+        held.retired |= matches!(held.how, OpenMode::Passthrough(_));
         if held.retired {
             return Err(Superseded);
         }
-        Ok(Some(std::mem::replace(&mut held.how, How::Following)))
+        Ok(Some(std::mem::replace(&mut held.how, OpenMode::Following)))
     }
 
-    /// The file lost its name, and nobody else can change it: its opens need not be of one version any more.
-    pub fn was_hidden(&mut self, file: FileId) -> Option<How<B>> {
+    /// The file got a hidden name, so nobody else can change it: its opens need not keep one version any more.
+    pub fn orphaned(&mut self, file: FileId) -> Option<OpenMode<B>> {
         let number = *self.by_file.get(&file)?;
         let inode = self.by_number.get_mut(&number)?;
         inode.place = None;
         let held = inode.held.as_mut()?;
-        let snapshot = matches!(held.how, How::Snapshot);
-        snapshot.then(|| std::mem::replace(&mut held.how, How::Following))
+        let snapshot = matches!(held.how, OpenMode::Snapshot);
+        snapshot.then(|| std::mem::replace(&mut held.how, OpenMode::Following))
     }
 
-    /// The file was changed through this mount: from `before`, if that is known, to `node`. Pages of the state before
-    /// are pages of the state after, since the kernel put the change into them itself. True if they may be of
-    /// another one.
+    /// Records a change through this mount, from `before`, if known, to `node`. Pages of the state before are valid
+    /// for the state after, since the kernel changed them itself. True if they may be of another state.
     pub fn changed(&mut self, file: FileId, before: Option<WeakAttr>, node: &Node) -> bool {
         let number = self.by_file.get(&file);
         let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) else { return false };
         if let Some(held) = &mut inode.held {
             let same = before.is_some_and(|before| before == held.node.attr.weak());
-            if matches!(held.how, How::Following) || (same && !held.retired) {
+            if matches!(held.how, OpenMode::Following) || (same && !held.retired) {
                 held.node = node.clone();
             }
         }
         let Some(pages) = inode.pages else { return false };
-        inode.pages = Some(Pages::of(node));
+        inode.pages = Some(CachedPages::of(node));
         pages.version != node.version && before != Some(pages.weak)
     }
 
-    /// As `changed`, of a change that touches no bytes and does not tell what was before: if size and mtime are what
-    /// they were, so are the bytes.
-    pub fn touched(&mut self, file: FileId, node: &Node) -> bool {
+    /// As `changed`, for a change of attributes that does not report the state before: if size and mtime are the
+    /// same, so are the bytes.
+    pub fn attributes_changed(&mut self, file: FileId, node: &Node) -> bool {
         let number = self.by_file.get(&file);
         let inode = number.and_then(|number| self.by_number.get(number));
         let known = inode.and_then(|inode| {
@@ -392,28 +400,28 @@ impl<B: Clone> Inodes<B> {
         self.changed(file, before, node)
     }
 
-    /// Bytes were written under this number and are not stored yet.
-    pub fn wrote(&mut self, number: u64) {
+    /// Records that bytes were written and not flushed.
+    pub fn mark_dirty(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.unstored = true;
+            inode.dirty = true;
         }
     }
 
-    /// What was written so far is going to be stored. True if there was anything.
-    pub fn storing(&mut self, number: u64) -> bool {
+    /// Clears the dirty mark. True if it was set.
+    pub fn take_dirty(&mut self, number: u64) -> bool {
         let inode = self.by_number.get_mut(&number);
-        inode.is_some_and(|inode| std::mem::take(&mut inode.unstored))
+        inode.is_some_and(|inode| std::mem::take(&mut inode.dirty))
     }
 
-    /// The file is about to lose this name. True if that is where it was looked up.
-    pub fn leaves(&mut self, file: FileId, dir: u64, name: &Bytes) -> bool {
+    /// Forgets the place of a file that is about to lose this name. True if it was looked up there.
+    pub fn forget_place(&mut self, file: FileId, dir: u64, name: &Bytes) -> bool {
         let number = self.by_file.get(&file);
         let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) else { return false };
         inode.place.take_if(|(place, known_as)| *place == dir && known_as == name).is_some()
     }
 
-    /// It has another name now.
-    pub fn moved(&mut self, file: FileId, dir: u64, name: &Bytes) {
+    /// Records the file's new name.
+    pub fn renamed(&mut self, file: FileId, dir: u64, name: &Bytes) {
         let number = self.by_file.get(&file);
         if let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) {
             inode.place = Some((dir, name.clone()));
@@ -429,7 +437,8 @@ impl<B: Clone> Inodes<B> {
         self.opens.contains_key(&file)
     }
 
-    /// May a name of this directory be that of an open file? A file with several names is known by one of them.
+    /// Whether a name of this directory may be that of an open file. A file with several names is known by one of
+    /// them.
     pub fn may_be_open_in(&self, dir: u64) -> bool {
         let mut open = self.by_number.values().filter_map(|inode| Some((inode, inode.held.as_ref()?)));
         open.any(|(inode, held)| {
@@ -437,8 +446,8 @@ impl<B: Clone> Inodes<B> {
         })
     }
 
-    /// One open less. Returns what was held, for the caller to let go of.
-    pub fn release(&mut self, number: u64) -> Option<How<B>> {
+    /// Counts one open less. After the last one, returns what was held, for the caller to drop.
+    pub fn release(&mut self, number: u64) -> Option<OpenMode<B>> {
         let inode = self.by_number.get_mut(&number)?;
         let held = inode.held.as_mut()?;
         if let Some(opens) = self.opens.get_mut(&inode.file) {
@@ -456,18 +465,18 @@ impl<B: Clone> Inodes<B> {
         Some(held.how)
     }
 
-    /// Open files that show what comes: number and state last told.
+    /// The open files that follow changes: their numbers and last known state.
     pub fn following(&self) -> Vec<(u64, Node)> {
         let held = self.by_number.iter().filter_map(|(number, inode)| Some((number, inode.held.as_ref()?)));
-        held.filter(|(_, held)| matches!(held.how, How::Following))
+        held.filter(|(_, held)| matches!(held.how, OpenMode::Following))
             .map(|(number, held)| (*number, held.node.clone()))
             .collect()
     }
 }
 
-impl<B> Inode<B> {
-    fn new(file: FileId, lookups: u64) -> Inode<B> {
-        Inode { file, lookups, place: None, pages: None, held: None, removed: None, unstored: false }
+impl<B> KernelInode<B> {
+    fn new(file: FileId, lookups: u64) -> KernelInode<B> {
+        KernelInode { file, lookups, place: None, pages: None, held: None, removed: None, dirty: false }
     }
 }
 

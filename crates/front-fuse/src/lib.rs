@@ -1,17 +1,32 @@
-//! The tree as a local file system, through the kernel's FUSE.
+//! The tree as a local file system, through the kernel's FUSE. This crate knows nothing of origins and of how the
+//! cache works.
 //!
-//! The kernel asks, `dispatch.rs` hands each request to a task, `ops.rs` answers it with one call of `vfs`. What
-//! the kernel may keep, and for how long, follows from the junction's freshness; a file that is complete in the
-//! cache is read by the kernel itself (`open.rs`). Knows nothing of origins and of how the cache works.
+//! The cast, in the order in which a request meets it:
+//! - [`FuseMount`] (`mount.rs`, with `helper.rs` and `mountinfo.rs`) mounts the tree, replaces what a killed tier
+//!   left, and unmounts.
+//! - `dispatch.rs` takes requests from the kernel and answers them, at once or in a task; [`FuseState`] is what all
+//!   of them share.
+//! - `ops.rs` answers look-ups, attributes, reads and listings with one call of `vfs` each; `change.rs` changes of
+//!   names and attributes; `write.rs` writes; `xattr.rs` extended attributes.
+//! - [`InodeTable`] (`inodes.rs`, pure) knows what the kernel has: which version is behind which inode number, and
+//!   how it is open. `open.rs` decides how: through us, or read by the kernel from the cached file (passthrough).
+//! - [`Orphans`] (`orphans.rs`) are files that were removed while they are open; they live on under a hidden name.
+//! - `refresh.rs` listens to changes of any front and asks about files being written; [`Invalidations`] tells the
+//!   kernel to drop what it has.
 //!
-//! Start with `inodes.rs` (which version is behind which inode), then `open.rs`, then `write.rs` and `change.rs`, then
-//! `mount.rs`.
+//! What the kernel may keep, and for how long, follows from the junction's freshness (`vfs.fresh_for`).
 //!
-//! Permission: the kernel decides, with the mode bits it was told (`default_permissions`). It knows the groups of
-//! a process; a FUSE request names only one of them. So the kernel never asks us (ACCESS is not sent). It also takes
-//! setuid and setgid from a file that is written, cut or given away, with a SETATTR of its own (we do not take
-//! FUSE_HANDLE_KILLPRIV: only the kernel knows who is privileged), and keeps advisory locks to itself: they hold among
-//! the processes of this mount.
+//! Invariants: an inode that is open as a snapshot shows one version until its last close. An inode's mode of
+//! opening never changes while the kernel has it open, except to following. Pages are only of the version that the
+//! table says. A change is never cut short by a deadline. No thread that answers requests sends invalidations.
+//!
+//! Permission is the kernel's to decide, by the mode bits that it was given (`default_permissions`): it knows all
+//! groups of a process, while a request names one. So ACCESS is never sent. The kernel also clears setuid and setgid
+//! of a file that is written, truncated or given away, by a SETATTR of its own (FUSE_HANDLE_KILLPRIV is not used:
+//! only the kernel knows who is privileged), and keeps advisory locks to itself: they hold among the processes of
+//! this mount.
+//!
+//! Begin with `inodes.rs`, then `open.rs`, then `write.rs` and `change.rs`, then `mount.rs`.
 
 mod attr;
 mod change;
@@ -19,10 +34,10 @@ mod dispatch;
 mod errors;
 mod helper;
 mod inodes;
+mod invalidations;
 mod metrics;
 mod mount;
 mod mountinfo;
-mod notices;
 mod open;
 mod ops;
 mod orphans;
@@ -40,47 +55,48 @@ use types::Caller;
 use vfs::Vfs;
 
 pub use metrics::Metrics;
-pub use mount::{Mounted, check_mount_point};
+pub use mount::{FuseMount, check_mount_point};
 
-use inodes::Inodes;
-use notices::Notices;
+use inodes::InodeTable;
+use invalidations::Invalidations;
 use open::{Backing, Passthrough};
 use orphans::Orphans;
 
-/// Most bytes of one READ or WRITE. The kernel's requests grow to this where its read-ahead, or the writer, allows.
+/// The most bytes of one READ or WRITE. The kernel's requests grow to this where its read-ahead, or the writer,
+/// allows.
 pub const READ_MAX: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// An empty directory.
+    /// The mount point, an empty directory.
     pub mount_point: PathBuf,
-    /// What `df` and `mount` say is mounted there.
+    /// The source that `df` and `mount` show.
     pub source: String,
-    /// Also where nothing can be changed now: what can may come while it is mounted.
+    /// Mounts read-write. Also true where nothing can be changed now: a writable junction may come while it is
+    /// mounted.
     pub writable: bool,
-    /// Threads that take requests from the kernel, and answer what is in memory. Above a few they wait for each other
-    /// in the kernel's queue.
+    /// The threads that take requests from the kernel and answer what is in memory. Above a few they wait for each
+    /// other in the kernel's queue.
     pub threads: usize,
-    /// Requests of its own (read-ahead) that the kernel has under way at most; what processes wait for is not
+    /// The most requests of its own (read-ahead) that the kernel has in flight; what processes wait for is not
     /// counted. Its default, 12, is one reader's worth.
     pub background_max: u16,
-    /// Bytes of READ answers in memory.
+    /// The most bytes of READ answers in memory.
     pub reply_bytes_max: usize,
-    /// Bytes of WRITE requests in memory. Above it no request is taken from the kernel until some are through: it
-    /// takes as many processes that write 1 MiB at once as there are MiB, while the origin takes nothing.
+    /// The most bytes of WRITE requests in memory. Above it no request is taken from the kernel until some are done:
+    /// it takes as many processes that write 1 MiB at once as there are MiB, while the origin takes nothing.
     pub write_bytes_max: usize,
-    /// What the origin does not answer is tried again for this long, then the system call fails with EIO.
+    /// How long a request that the origin does not answer is retried before the system call fails with EIO.
     pub deadline: Duration,
-    /// As `deadline`, of what changes something: a program that writes is rarely ready for an error, and what it wrote
-    /// is lost with it.
+    /// As `deadline`, for changes: a program that writes is rarely ready for an error, and its data is lost with it.
     pub change_deadline: Duration,
-    /// A file that changed less than this ago is taken to be still in writing: its opens show what comes, and it is
-    /// not read by the kernel itself. Longer than a writer usually pauses.
+    /// A file that changed less than this ago is taken to be still written: its opens follow it, and it is not
+    /// passed through. Longer than a writer usually pauses.
     pub writing_window: Duration,
-    /// Let the kernel read complete cached files by itself, where it can and this process may.
+    /// Lets the kernel read complete cached files by itself, where it can and this process may.
     pub passthrough: bool,
-    /// How far the kernel reads ahead of a reader, in bytes; set where this process may. The kernel's default of
-    /// 128 KiB is eight times the requests.
+    /// How far the kernel reads ahead of a reader, in bytes; set where this process may. The kernel's default is 128
+    /// KiB; eight times that makes requests of this size.
     pub kernel_readahead: u64,
 }
 
@@ -103,36 +119,36 @@ impl Default for Config {
     }
 }
 
-/// What all requests share.
-struct Shared {
+/// The state that all requests share.
+struct FuseState {
     vfs: Arc<Vfs>,
     config: Config,
-    /// Who asks: the kernel, which has checked what its processes may do.
+    /// The caller of reads: the kernel, which has checked what its processes may do.
     kernel: Caller,
-    inodes: Mutex<Inodes<Arc<Backing>>>,
-    notices: Arc<Notices>,
+    inodes: Mutex<InodeTable<Arc<Backing>>>,
+    invalidations: Arc<Invalidations>,
     passthrough: Passthrough,
     metrics: Metrics,
-    /// KiB of READ answers that may still be made.
+    /// The KiB of READ answers that may still be built.
     reply_budget: Arc<Semaphore>,
-    /// KiB of WRITE requests that may still be taken.
+    /// The KiB of WRITE requests that may still be taken.
     write_budget: Arc<Semaphore>,
     orphans: Orphans,
     runtime: Handle,
-    /// For tasks that outlive the request that begins them.
-    me: Weak<Shared>,
+    /// For tasks that outlive the request that starts them.
+    me: Weak<FuseState>,
 }
 
-impl Shared {
-    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics, runtime: Handle) -> Arc<Shared> {
-        Arc::new_cyclic(|me| Shared {
-            inodes: Mutex::new(Inodes::new(vfs.root())),
-            notices: Arc::default(),
+impl FuseState {
+    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics, runtime: Handle) -> Arc<FuseState> {
+        Arc::new_cyclic(|me| FuseState {
+            inodes: Mutex::new(InodeTable::new(vfs.root())),
+            invalidations: Arc::default(),
             passthrough: Passthrough::new(config.passthrough),
             metrics,
             kernel: Caller::root(),
             reply_budget: Arc::new(Semaphore::new(config.reply_bytes_max / 1024)),
-            // At least one request.
+            // Room for at least one request.
             write_budget: Arc::new(Semaphore::new(config.write_bytes_max.max(READ_MAX as usize) / 1024)),
             orphans: Orphans::default(),
             runtime,
@@ -142,7 +158,7 @@ impl Shared {
         })
     }
 
-    fn inodes(&self) -> MutexGuard<'_, Inodes<Arc<Backing>>> {
+    fn inodes(&self) -> MutexGuard<'_, InodeTable<Arc<Backing>>> {
         self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the FUSE front counts.
+//! Metrics of the FUSE front.
 
 use std::sync::atomic::AtomicI64;
 
@@ -78,12 +78,12 @@ impl Metrics {
         );
     }
 
-    /// Files opened in this way so far.
+    /// The number of files opened in this way so far.
     pub fn opens_of(&self, how: &'static str) -> u64 {
         self.opens.get_or_create(&OpenLabels { how }).get()
     }
 
-    /// Requests that the kernel has sent and that were answered by a task.
+    /// The number of requests that were answered by a task.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }

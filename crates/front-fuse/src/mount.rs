@@ -1,5 +1,5 @@
-//! A mount's life: the mount point is looked at, what a killed tier left behind is replaced, and whatever way this
-//! ends, the mount leaves the tree.
+//! The life of a mount: the mount point is checked, what a killed tier left there is replaced, and however this
+//! process ends, the mount leaves the tree.
 
 use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,21 @@ use vfs::Vfs;
 
 use crate::dispatch::Front;
 use crate::mountinfo::MountEntry;
-use crate::{Config, Metrics, Shared, helper, mountinfo, notices, orphans, refresh};
+use crate::{Config, FuseState, Metrics, helper, invalidations, mountinfo, orphans, refresh};
 
-/// Mounts of ours on top of each other that are taken away.
+/// The most mounts of ours on top of each other that are removed.
 const LEFT_BEHIND_MAX: usize = 8;
-/// What serves a mount answers sooner, also when its origin does not (`Shared::statfs`).
+/// How long a mount may take to answer: a live one answers sooner, even if its origin does not
+/// (`FuseState::statfs`).
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After unmounting, requests under way are given this long.
+/// The time that requests in flight have after unmounting.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// A mounted tree. Unmounted when dropped.
-pub struct Mounted {
+pub struct FuseMount {
     dir: PathBuf,
     device: Option<String>,
-    shared: Arc<Shared>,
+    shared: Arc<FuseState>,
     ended: watch::Receiver<bool>,
     watchers: Vec<JoinHandle<()>>,
 }
@@ -39,7 +40,8 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "mount:", message))
 }
 
-/// May a tree be mounted at `dir`? What a killed tier left there is taken away. The path as the kernel names it.
+/// Checks that a tree can be mounted at `dir`, and removes what a killed tier left there. Returns the path as the
+/// kernel names it.
 pub fn check_mount_point(dir: &Path) -> Result<PathBuf> {
     let shown = dir.display();
     let missing = || format!("{shown} does not exist; make it first: mkdir -p {shown}");
@@ -75,25 +77,25 @@ fn is_ours(entry: &MountEntry) -> bool {
     entry.kind.strip_prefix("fuse.") == Some(helper::SUBTYPE)
 }
 
-/// A process that was killed leaves its mount; every use of it fails with "Transport endpoint is not connected". One that
-/// was killed while it told the kernel of a change may even wait in the kernel for a program that waits for it: neither
-/// ends before the mount is aborted.
+/// Removes the mount of a killed process; every use of it fails with "Transport endpoint is not connected". A
+/// process that was killed while it told the kernel of a change may even wait in the kernel for a program that waits
+/// for it: neither ends before the mount is aborted.
 fn replace_left_behind(place: &Path) -> Result<()> {
     let shown = place.display();
     for _ in 0..LEFT_BEHIND_MAX {
         let answer = answer_of(place);
-        let told = match &answer {
+        let state = match &answer {
             Some(Err(e)) if *e == Errno::NOTCONN => e.to_string(),
             Some(_) => return Ok(()),
             None => format!("no answer in {} s", PATIENCE.as_secs()),
         };
         if !mountinfo::top_at(place).is_some_and(|entry| is_ours(&entry)) {
-            return refuse(format!("another program's dead mount is on {shown} ({told}): umount {shown}"));
+            return refuse(format!("another program's dead mount is on {shown} ({state}): umount {shown}"));
         }
         if answer.is_none() {
             if let Err(e) = helper::abort(place) {
                 return refuse(format!(
-                    "a dead mount is on {shown} ({told}, {e}); as root: umount -f {shown}"
+                    "a dead mount is on {shown} ({state}, {e}); as root: umount -f {shown}"
                 ));
             }
             continue;
@@ -106,20 +108,20 @@ fn replace_left_behind(place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is mounted there answers; not by attributes, which the kernel may know still. `None`: it does not.
+/// Whether what is mounted there answers; not by attributes, which the kernel may have cached. `None`: it does not.
 fn answer_of(place: &Path) -> Option<rustix::io::Result<()>> {
-    let (tell, told) = sync_channel(1);
+    let (sender, receiver) = sync_channel(1);
     let asked = place.to_owned();
-    let ask = move || tell.send(rustix::fs::statvfs(&asked).map(drop));
-    // Left behind where nobody answers: it ends when that mount does.
+    let ask = move || sender.send(rustix::fs::statvfs(&asked).map(drop));
+    // If nobody answers, the thread is left behind; it ends when that mount does.
     let asking = std::thread::Builder::new().name("mount-probe".into()).spawn(ask);
-    asking.map_or(Some(Ok(())), |_| told.recv_timeout(PATIENCE).ok())
+    asking.map_or(Some(Ok(())), |_| receiver.recv_timeout(PATIENCE).ok())
 }
 
-impl Mounted {
-    /// Mount and serve, until `unmount`, or until the mount is taken away by somebody. Needs a tokio runtime with
-    /// several threads.
-    pub async fn start(config: Config, vfs: Arc<Vfs>, metrics: Metrics) -> Result<Mounted> {
+impl FuseMount {
+    /// Mounts and serves until `unmount`, or until somebody removes the mount. Needs a tokio runtime with several
+    /// threads.
+    pub async fn start(config: Config, vfs: Arc<Vfs>, metrics: Metrics) -> Result<FuseMount> {
         let runtime = tokio::runtime::Handle::current();
         let starting = tokio::task::spawn_blocking(move || start(config, vfs, metrics, runtime));
         starting.await.map_err(|e| Error::new(ErrorKind::Io, "mount", "").with_source(e))?
@@ -134,15 +136,15 @@ impl Mounted {
         let _ = self.ended.clone().wait_for(|ended| *ended).await; // an error: the session's thread is gone
     }
 
-    /// Take the mount away; requests under way are answered, for a while.
+    /// Unmounts; requests in flight are answered, for a while.
     pub async fn unmount(mut self) {
         self.detach();
         if tokio::time::timeout(DRAIN, self.ended()).await.is_err() {
             info!("{} is still in use; it ends with this process", self.dir.display());
             return;
         }
-        // Nothing is open any more.
-        let leaving = self.shared.orphans.take_all();
+        // Nothing is open any more: the orphans can be removed.
+        let leaving = self.shared.orphans.begin_all_removals();
         let removing = leaving.into_iter().map(|(file, orphan)| self.shared.remove_now(file, orphan));
         let all = async {
             for one in removing {
@@ -154,9 +156,9 @@ impl Mounted {
         }
     }
 
-    /// Not a mount that somebody put at the same place since.
+    /// Detaches our mount, and not one that somebody put at the same place since.
     fn detach(&mut self) {
-        self.shared.notices.close();
+        self.shared.invalidations.close();
         self.watchers.drain(..).for_each(|watcher| watcher.abort());
         let Some(device) = self.device.take() else { return };
         if *self.ended.borrow() || mountinfo::top_at(&self.dir).is_none_or(|top| top.device != device) {
@@ -168,25 +170,25 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for FuseMount {
     fn drop(&mut self) {
         self.detach();
     }
 }
 
-/// Blocking: waits for the kernel's first request.
+/// Mounts and starts the session. Blocking: waits for the kernel's first request.
 fn start(
     config: Config,
     vfs: Arc<Vfs>,
     metrics: Metrics,
     runtime: tokio::runtime::Handle,
-) -> Result<Mounted> {
+) -> Result<FuseMount> {
     let dir = check_mount_point(&config.mount_point)?;
     let failed = |e: std::io::Error| {
         let message = format!("{}: {e}", dir.display());
         Error::new(ErrorKind::Config, "mount:", message)
     };
-    let shared = Shared::new(vfs, config, metrics, runtime.clone());
+    let shared = FuseState::new(vfs, config, metrics, runtime.clone());
     note_privilege(&shared);
     let writable = shared.config.writable || shared.vfs.is_writable();
     let fd = helper::mount(&dir, &shared.config.source, writable).map_err(failed)?;
@@ -194,7 +196,7 @@ fn start(
     let (end, ended) = watch::channel(false);
     // From here on, dropping it unmounts.
     let mut mounted =
-        Mounted { dir: dir.clone(), device, shared: shared.clone(), ended, watchers: Vec::new() };
+        FuseMount { dir: dir.clone(), device, shared: shared.clone(), ended, watchers: Vec::new() };
 
     let mut options = fuser::Config::default();
     options.n_threads = Some(shared.config.threads.max(1));
@@ -204,7 +206,7 @@ fn start(
     let front = Front { shared: shared.clone() };
     let told = fd.try_clone().map_err(failed)?;
     let session = Session::from_fd(front, fd, acl, options).map_err(failed)?;
-    notices::start(shared.notices.clone(), session.notifier(), told, shared.metrics.clone())
+    invalidations::start(shared.invalidations.clone(), session.notifier(), told, shared.metrics.clone())
         .map_err(failed)?;
     let serve = move || {
         if let Err(e) = session.run() {
@@ -213,14 +215,14 @@ fn start(
         let _ = end.send(true); // whoever waited may be gone
     };
     std::thread::Builder::new().name("fuse-session".into()).spawn(serve).map_err(failed)?;
-    mounted.watchers.push(runtime.spawn(refresh::pass_on(shared.clone(), shared.vfs.changes())));
-    mounted.watchers.push(runtime.spawn(refresh::follow(shared.clone())));
+    mounted.watchers.push(runtime.spawn(refresh::forward_changes(shared.clone(), shared.vfs.changes())));
+    mounted.watchers.push(runtime.spawn(refresh::refresh_followed(shared.clone())));
     raise_readahead(&mounted);
     Ok(mounted)
 }
 
-/// Known beforehand, so that it is said at the start and not at some open.
-fn note_privilege(shared: &Shared) {
+/// Checks the privilege beforehand, so that its lack is logged at the start and not at some open.
+fn note_privilege(shared: &FuseState) {
     use rustix::thread::CapabilitySet;
     let sets = rustix::thread::capabilities(None);
     if sets.is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
@@ -228,8 +230,8 @@ fn note_privilege(shared: &Shared) {
     }
 }
 
-/// The kernel's read-ahead of this mount; for root only.
-fn raise_readahead(mounted: &Mounted) {
+/// Sets the kernel's read-ahead of this mount; for root only.
+fn raise_readahead(mounted: &FuseMount) {
     let Some(device) = &mounted.device else { return };
     let kib = mounted.shared.config.kernel_readahead / 1024;
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");

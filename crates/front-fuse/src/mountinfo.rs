@@ -1,4 +1,4 @@
-//! What is mounted where: reading /proc/self/mountinfo.
+//! Reads /proc/self/mountinfo: what is mounted where.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Major and minor number as text; names one mounted file system for as long as it lives.
+    /// The major and minor number as text; they identify one mounted file system for as long as it lives.
     pub device: String,
     pub mount_point: PathBuf,
     pub kind: String,
 }
 
-/// The mount on top at exactly this path, if there is one.
+/// The topmost mount at exactly this path, if any.
 pub fn top_at(path: &Path) -> Option<MountEntry> {
-    // What cannot be read is taken for "nothing mounted": mounting will then say what is wrong.
+    // A failure counts as "nothing mounted": mounting will then say what is wrong.
     let text = std::fs::read("/proc/self/mountinfo").ok()?;
-    // The last line for a place is what is on top there.
+    // The last line for a path is the topmost mount.
     let lines = text.rsplit(|byte| *byte == b'\n');
     lines.filter_map(parse).find(|entry| entry.mount_point.as_os_str() == path.as_os_str())
 }
@@ -51,13 +51,14 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The path as the kernel will name it. What is mounted there is not asked: it may be dead, and never answer.
+/// The path as the kernel will name it. A file system that is mounted there is not asked: it may be dead and never
+/// answer.
 pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             let place = parent.canonicalize()?.join(name);
-            // A link would be followed by mount(2); nothing is mounted on one.
+            // mount(2) would follow a link; nothing is mounted on one.
             let is_link = top_at(&place).is_none()
                 && std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_symlink());
             if is_link { place.canonicalize() } else { Ok(place) }

@@ -1,11 +1,11 @@
-//! Opening a file: through us, or read by the kernel itself from the file in the cache (passthrough).
+//! Opening a file: served by us, or read by the kernel itself from the cached file (passthrough).
 //!
-//! The kernel refuses to have one inode open in both ways, and to have two files behind one inode. So the first
-//! open decides, and later opens follow until the last one is closed (`inodes.rs`).
+//! The kernel refuses to have one inode open in both ways, and to have two files behind one inode. So the first open
+//! decides, and later opens follow until the last close (`inodes.rs`).
 //!
-//! Who opens to write is served through us and sees what comes. If the file is passed through to readers, its name is
-//! looked up again and leads to another inode, and the readers keep what they opened. (The kernel would let a direct
-//! open be beside passed ones, but a shared mapping of it would write into the cache file.)
+//! An open for writing is served by us and follows the file. If the file is passed through to readers, its name is
+//! looked up again and leads to another inode, and the readers keep their version. (The kernel would allow a direct
+//! open beside passthrough ones, but a shared mapping of it would write into the cached file.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use tracing::{debug, info};
 use types::{Caller, Error, ErrorKind, FileId, Result};
 use vfs::{Node, WholeFile};
 
-use crate::Shared;
+use crate::FuseState;
 use crate::errors;
-use crate::inodes::{How, Opening};
-use crate::ops::Entry;
+use crate::inodes::{OpenMode, OpenReply};
+use crate::ops::FuseEntry;
 
-/// All bytes of a version, and by what number the kernel reads them if it does so by itself. Fields are dropped in
-/// this order: the kernel lets go first.
+/// All bytes of a version, with the kernel's backing id if it reads them by itself. Fields are dropped in this
+/// order: the kernel's reference first.
 pub struct Backing {
     id: Option<BackingId>,
     pub file: WholeFile,
@@ -32,12 +32,12 @@ pub struct Backing {
 
 /// What is left to do after a close.
 pub struct Released {
-    held: Option<How<Arc<Backing>>>,
-    /// Written, by a mapping, after the last `close` stored what there was.
-    unstored: Option<FileId>,
+    held: Option<OpenMode<Arc<Backing>>>,
+    /// Set if a mapping wrote after the last `close` flushed.
+    dirty: Option<FileId>,
 }
 
-/// May files be passed through? Until it is seen to be impossible.
+/// Whether files may be passed through; until it proves impossible.
 pub struct Passthrough {
     possible: AtomicBool,
 }
@@ -51,7 +51,7 @@ impl Passthrough {
         self.possible.load(Ordering::Relaxed)
     }
 
-    /// Said once; everything works without it.
+    /// Turns passthrough off, and logs that once; everything works without it.
     pub fn give_up(&self, why: &str) {
         if self.possible.swap(false, Ordering::Relaxed) {
             info!("complete files are read through this process, not by the kernel directly: {why}");
@@ -59,9 +59,9 @@ impl Passthrough {
     }
 }
 
-impl Shared {
-    /// Open, and answer. Each open is counted when it is decided and until the kernel has closed it, so the way of an
-    /// inode never changes while the kernel has it open, in whatever order the answers arrive.
+impl FuseState {
+    /// Opens for reading, and answers. An open counts from the decision until the kernel has closed it, so the mode
+    /// of an inode never changes while the kernel has it open, in whatever order the answers arrive.
     pub async fn open(&self, number: u64, reply: ReplyOpen) {
         let node = match self.node_to_open(number).await {
             Ok(node) => node,
@@ -70,22 +70,22 @@ impl Shared {
                 return reply.error(errno);
             }
         };
-        let file = self.offer(number, &node);
+        let file = self.whole_file(number, &node);
         let mut inodes = self.inodes();
-        let opening = inodes.open(number, &node, || self.choose(&node, file, &reply));
+        let opening = inodes.open(number, &node, || self.choose_mode(&node, file, &reply));
         let label = if inodes.held(number).is_some() { "snapshot" } else { "following" };
         drop(inodes);
         match opening {
-            Some(Opening::Passed(ref backing)) if let Some(id) = &backing.id => {
+            Some(OpenReply::Passthrough(ref backing)) if let Some(id) = &backing.id => {
                 self.metrics.opened("passthrough");
                 reply.opened_passthrough(FileHandle(0), FopenFlags::FOPEN_NOFLUSH, id);
             }
-            Some(Opening::Served { keep }) => {
+            Some(OpenReply::Served { keep }) => {
                 self.metrics.opened(label);
                 let keep = if keep { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
                 reply.opened(FileHandle(0), keep | FopenFlags::FOPEN_NOFLUSH);
             }
-            Some(Opening::Passed(_) | Opening::Superseded) | None => reply.error(errors::stale()),
+            Some(OpenReply::Passthrough(_) | OpenReply::Superseded) | None => reply.error(errors::stale()),
         }
     }
 
@@ -104,21 +104,21 @@ impl Shared {
 
     async fn opened_to_write(&self, number: u64) -> Result<FopenFlags> {
         let node = self.node_to_open(number).await?;
-        self.demand_writable(&node)?;
+        self.require_writable(&node)?;
         self.follow_changes(number)?;
         self.begin_to_follow(number, &node)
     }
 
-    /// Closing it is told to us: a FLUSH stores what was written.
+    /// Opens in following mode; every `close` then sends us a FLUSH, which stores what was written.
     fn begin_to_follow(&self, number: u64, node: &Node) -> Result<FopenFlags> {
-        match self.inodes().open(number, node, || How::Following) {
-            Some(Opening::Served { keep: true }) => Ok(FopenFlags::FOPEN_KEEP_CACHE),
-            Some(Opening::Served { keep: false }) => Ok(FopenFlags::empty()),
+        match self.inodes().open(number, node, || OpenMode::Following) {
+            Some(OpenReply::Served { keep: true }) => Ok(FopenFlags::FOPEN_KEEP_CACHE),
+            Some(OpenReply::Served { keep: false }) => Ok(FopenFlags::empty()),
             _ => Err(Error::new(ErrorKind::Stale, "open", number)),
         }
     }
 
-    /// Makes a file and opens it, and answers.
+    /// Creates a file, opens it, and answers.
     pub async fn create(
         &self,
         caller: &Caller,
@@ -147,9 +147,9 @@ impl Shared {
         name: Bytes,
         mode: u32,
         exclusive: bool,
-    ) -> Result<(Entry, FopenFlags)> {
+    ) -> Result<(FuseEntry, FopenFlags)> {
         let (entry, node) = match self.make_file(caller, dir, name, mode).await {
-            // Not absent, as the kernel believed: it looks again, and opens what is there.
+            // The file exists, other than the kernel believed: it looks again, and opens it.
             Err(e) if e.kind() == ErrorKind::Exists && !exclusive => {
                 return Err(Error::new(ErrorKind::Stale, "create", dir).with_source(e));
             }
@@ -167,30 +167,30 @@ impl Shared {
 
     async fn node_to_open(&self, number: u64) -> Result<Node> {
         let id = self.file(number)?;
-        self.patiently(|| self.vfs.getattr(id)).await
+        self.retry_read(|| self.vfs.getattr(id)).await
     }
 
-    /// The whole file, if it is there and nobody has this inode open.
-    fn offer(&self, number: u64, node: &Node) -> Option<WholeFile> {
+    /// The whole cached file, if it is complete and this inode is not open.
+    fn whole_file(&self, number: u64, node: &Node) -> Option<WholeFile> {
         let first = !self.is_being_written(node) && self.inodes().held(number).is_none();
         if first { self.vfs.whole(node) } else { None }
     }
 
-    fn choose(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> How<Arc<Backing>> {
+    fn choose_mode(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> OpenMode<Arc<Backing>> {
         if let Some(file) = file {
             if self.passthrough.is_possible() {
                 match reply.open_backing(&file) {
-                    Ok(id) => return How::Passed(Arc::new(Backing { id: Some(id), file })),
+                    Ok(id) => return OpenMode::Passthrough(Arc::new(Backing { id: Some(id), file })),
                     Err(e) => self.note_refusal(&e),
                 }
             }
-            return How::Whole(Arc::new(Backing { id: None, file }));
+            return OpenMode::Whole(Arc::new(Backing { id: None, file }));
         }
         let follows = self.is_being_written(node) && self.vfs.may_be_half_written(node.id);
-        if follows { How::Following } else { How::Snapshot }
+        if follows { OpenMode::Following } else { OpenMode::Snapshot }
     }
 
-    /// Some refusals are of this file or moment, the others will not change.
+    /// Some refusals concern this file or moment; the others will not change.
     fn note_refusal(&self, error: &std::io::Error) {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::PERM) => self.passthrough.give_up("it needs the privilege CAP_SYS_ADMIN"),
@@ -204,8 +204,8 @@ impl Shared {
         }
     }
 
-    /// Written a moment ago, or in the future (clocks differ). Not the ctime: what renames a finished file or gives it
-    /// another mode does not write it.
+    /// Whether the file was written a moment ago, or in the future (clocks differ). Not by ctime: a rename or chmod
+    /// of a finished file does not write it.
     fn is_being_written(&self, node: &Node) -> bool {
         let changed = node.attr.mtime;
         let Ok(seconds) = u64::try_from(changed.seconds) else { return false };
@@ -213,31 +213,31 @@ impl Shared {
         let Some(changed) = changed else { return false };
         match SystemTime::now().duration_since(changed) {
             Ok(since) => since < self.config.writing_window,
-            // Nobody writes a day ahead: such a time tells nothing.
+            // No clock is a day ahead: such a time means nothing.
             Err(ahead) => ahead.duration() < Duration::from_secs(24 * 3600),
         }
     }
 
-    /// The kernel has closed it: one open less.
+    /// Counts one open less: the kernel has closed it.
     pub fn released(&self, number: u64) -> Released {
         let mut inodes = self.inodes();
         let file = inodes.file(number);
-        let unstored = inodes.is_open_once(number) && inodes.storing(number);
+        let dirty = inodes.is_open_once(number) && inodes.take_dirty(number);
         let held = inodes.release(number);
         let last = file.filter(|file| !inodes.is_open(*file));
         drop(inodes);
         if let Some(file) = last {
             self.remove_orphan(file);
         }
-        Released { held, unstored: file.filter(|_| unstored) }
+        Released { held, dirty: file.filter(|_| dirty) }
     }
 
-    pub async fn let_go(&self, released: Released) {
-        if let Some(file) = released.unstored {
-            self.store_unseen(file).await;
+    pub async fn finish_release(&self, released: Released) {
+        if let Some(file) = released.dirty {
+            self.flush_after_close(file).await;
         }
         // The last close of an evicted file frees its blocks, which takes long for a large one.
-        if let Some(held @ (How::Whole(_) | How::Passed(_))) = released.held {
+        if let Some(held @ (OpenMode::Whole(_) | OpenMode::Passthrough(_))) = released.held {
             let dropping = tokio::task::spawn_blocking(move || drop(held));
             let _ = dropping.await; // an error: the process ends
         }

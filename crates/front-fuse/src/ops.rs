@@ -1,4 +1,4 @@
-//! The requests that ask for something, each answered with one call of `vfs`.
+//! Requests that read: look-ups, attributes, links, bytes and listings, each answered with one call of `vfs`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,24 +13,24 @@ use vfs::{DirItem, Lend, Node, Piece};
 
 use crate::attr::{file_attr, file_type};
 use crate::errors;
-use crate::inodes::Serving;
+use crate::inodes::ReadSource;
 use crate::metrics::ErrnoLabels;
-use crate::{READ_MAX, Shared};
+use crate::{FuseState, READ_MAX};
 
-/// Names taken from `vfs` at a time. The kernel asks in pages of 4 KiB at first: about 25 names with attributes.
+/// The names of one listing call. The kernel asks in pages of 4 KiB at first: about 25 names with attributes.
 const LIST_PIECE: usize = 64;
-/// Pause before what the origin did not answer is tried again.
+/// The pause before a failed request is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const STATFS_MAX: Duration = Duration::from_secs(3);
 
-/// An object and for how long it may be told.
-pub struct Entry {
+/// Attributes for the kernel, and for how long it may cache them.
+pub struct FuseEntry {
     pub attr: FileAttr,
     pub ttl: Duration,
 }
 
-impl Shared {
-    pub async fn lookup(&self, dir: u64, name: Bytes) -> Result<Entry> {
+impl FuseState {
+    pub async fn lookup(&self, dir: u64, name: Bytes) -> Result<FuseEntry> {
         match &name[..] {
             b"." => return self.by_number(dir).await,
             b".." => return self.parent_by_number(dir).await,
@@ -39,50 +39,50 @@ impl Shared {
         let dir_id = self.file(dir)?;
         let bytes = name.clone();
         let name = Name::new(name)?;
-        let forgotten = self.inodes().perhaps_absent(dir, &bytes);
+        let forgotten = self.inodes().note_negative(dir, &bytes);
         for (dir, names) in forgotten {
-            self.notices.names(dir, names);
+            self.invalidations.names(dir, names);
         }
-        match self.patiently(|| self.vfs.lookup(&self.kernel, dir_id, &name)).await {
+        match self.retry_read(|| self.vfs.lookup(&self.kernel, dir_id, &name)).await {
             Ok(node) => Ok(self.entry(dir, dir_id, &name, node)),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let ttl = self.vfs.name_fresh_for(dir_id, &name, true);
-                if ttl.is_zero() || !self.inodes().is_perhaps_absent(dir, &bytes) {
+                if ttl.is_zero() || !self.inodes().is_negative(dir, &bytes) {
                     return Err(e);
                 }
-                // An entry without an inode is remembered as absent.
-                Ok(Entry { attr: absent(), ttl })
+                // An entry without an inode is cached by the kernel as negative.
+                Ok(FuseEntry { attr: absent(), ttl })
             }
             Err(e) => Err(e),
         }
     }
 
-    /// The kernel is told of `node`, which is `name` in `dir`. Name and attributes get one time, the shorter: when
-    /// it is over, the next use of the name is a look-up, which brings both.
-    pub fn entry(&self, dir: u64, dir_id: FileId, name: &Name, node: Node) -> Entry {
+    /// The entry of `node` as `name` in `dir`. Name and attributes get one timeout, the shorter: when it is over,
+    /// the next use of the name is a look-up, which brings both.
+    pub fn entry(&self, dir: u64, dir_id: FileId, name: &Name, node: Node) -> FuseEntry {
         let ttl = self.vfs.fresh_for(&node).min(self.vfs.name_fresh_for(dir_id, name, false));
         let bytes = Bytes::copy_from_slice(name.as_bytes());
-        let (number, moved) = {
+        let (number, stale) = {
             let mut inodes = self.inodes();
             let number = inodes.remember(&node, dir, &bytes);
-            (number, inodes.told(number, node.clone()).moved)
+            (number, inodes.attributes_of(number, node.clone()).pages_stale)
         };
-        if moved {
-            self.notices.pages(number);
+        if stale {
+            self.invalidations.pages(number);
         }
-        Entry { attr: self.shown(number, &node), ttl }
+        FuseEntry { attr: self.attr_of(number, &node), ttl }
     }
 
-    /// The kernel has a handle (of `open_by_handle_at`, or of a client of an NFS server that exports this mount), and has
-    /// forgotten what it knew of the object. Another version of the file may be open under this number: that is no
-    /// answer to a handle.
-    async fn by_number(&self, number: u64) -> Result<Entry> {
+    /// Looks up an inode by its number: the kernel has a handle (of `open_by_handle_at`, or of a client of an NFS
+    /// server that exports this mount), and has forgotten the object. If another version of the file is open under
+    /// the number, that is no answer to a handle.
+    async fn by_number(&self, number: u64) -> Result<FuseEntry> {
         let known = self.inodes().file(number);
         let id = match known {
             Some(id) => id,
             None => self.vfs.file_of_number(number)?.ok_or_else(|| unknown(number))?,
         };
-        let node = self.patiently(|| self.vfs.getattr(id)).await?;
+        let node = self.retry_read(|| self.vfs.getattr(id)).await?;
         let entry = self.entry_without_place(node);
         let told = entry.attr.ino.0;
         if told != number {
@@ -92,38 +92,38 @@ impl Shared {
         Ok(entry)
     }
 
-    /// From a directory that came by a handle up to the root: who uses it must be able to leave it.
-    async fn parent_by_number(&self, number: u64) -> Result<Entry> {
+    /// The parent of a directory that was reached by a handle: its user must be able to leave it.
+    async fn parent_by_number(&self, number: u64) -> Result<FuseEntry> {
         let id = self.file(number)?;
-        let parent = self.patiently(|| self.vfs.parent(&self.kernel, id)).await?;
+        let parent = self.retry_read(|| self.vfs.parent(&self.kernel, id)).await?;
         Ok(self.entry_without_place(parent))
     }
 
-    fn entry_without_place(&self, node: Node) -> Entry {
+    fn entry_without_place(&self, node: Node) -> FuseEntry {
         let ttl = self.vfs.fresh_for(&node);
-        let (number, moved) = {
+        let (number, stale) = {
             let mut inodes = self.inodes();
             let number = inodes.remember_number(&node);
-            (number, inodes.told(number, node.clone()).moved)
+            (number, inodes.attributes_of(number, node.clone()).pages_stale)
         };
-        if moved {
-            self.notices.pages(number);
+        if stale {
+            self.invalidations.pages(number);
         }
-        Entry { attr: self.shown(number, &node), ttl }
+        FuseEntry { attr: self.attr_of(number, &node), ttl }
     }
 
-    /// A file that was removed while it is open has one name less than its origin says: the hidden one.
-    fn shown(&self, number: u64, node: &Node) -> FileAttr {
+    /// The attributes to show. An orphan has one link less than the origin says, the hidden name.
+    fn attr_of(&self, number: u64, node: &Node) -> FileAttr {
         let hidden = u32::from(self.orphans.contains(node.id));
         FileAttr { nlink: node.attr.nlink.saturating_sub(hidden), ..file_attr(number, &node.attr) }
     }
 
-    pub async fn getattr(&self, number: u64) -> Result<Entry> {
+    pub async fn getattr(&self, number: u64) -> Result<FuseEntry> {
         let id = self.file(number)?;
-        let node = match self.patiently(|| self.vfs.getattr(id)).await {
+        let node = match self.retry_read(|| self.vfs.getattr(id)).await {
             Ok(node) => node,
             Err(e) => {
-                // Removed or out of reach, and open: it is what it was.
+                // Removed or unreachable, but open: it keeps its last state.
                 let held = self.inodes().held(number).cloned();
                 held.ok_or(e)?
             }
@@ -131,35 +131,36 @@ impl Shared {
         Ok(self.attributes(number, node))
     }
 
-    /// What to tell of an inode whose file is `node` now.
-    pub fn attributes(&self, number: u64, node: Node) -> Entry {
-        let told = self.inodes().told(number, node);
-        if told.moved {
-            self.notices.pages(number);
+    /// The entry for an inode whose file is `node` now.
+    pub fn attributes(&self, number: u64, node: Node) -> FuseEntry {
+        let told = self.inodes().attributes_of(number, node);
+        if told.pages_stale {
+            self.invalidations.pages(number);
         }
         let ttl = if told.superseded { Duration::ZERO } else { self.vfs.fresh_for(&told.node) };
-        Entry { attr: self.shown(number, &told.node), ttl }
+        FuseEntry { attr: self.attr_of(number, &told.node), ttl }
     }
 
     pub async fn readlink(&self, number: u64) -> Result<Bytes> {
         let id = self.file(number)?;
-        let (target, _) = self.patiently(|| self.vfs.readlink(&self.kernel, id)).await?;
+        let (target, _) = self.retry_read(|| self.vfs.readlink(&self.kernel, id)).await?;
         Ok(target)
     }
 
-    /// Answered soon, or with an error: by this it is known that somebody serves (`mount::check_mount_point`).
+    /// Answers soon, or with an error: `mount::check_mount_point` takes an answer as the sign that somebody serves
+    /// the mount.
     pub async fn statfs(&self, number: u64) -> Result<FsStat> {
         let id = self.file(number)?;
-        let asked = tokio::time::timeout(STATFS_MAX, self.patiently(|| self.vfs.statfs(id)));
+        let asked = tokio::time::timeout(STATFS_MAX, self.retry_read(|| self.vfs.statfs(id)));
         asked.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "answer in time", "")))
     }
 
-    /// Bytes of one version; with it, whether the kernel's pages may be of another one.
+    /// Reads bytes of one version. A returned node means that the kernel's pages may be of another version.
     pub async fn read(&self, number: u64, offset: u64, count: u32) -> Result<(Vec<Bytes>, Option<Node>)> {
         let count = count.min(READ_MAX);
         let serving = self.inodes().serving(number).ok_or_else(|| unknown(number))?;
         match serving {
-            Serving::Pinned(node, whole) => {
+            ReadSource::Pinned(node, whole) => {
                 if let Some(whole) = whole {
                     let range = ByteRange::new(offset, u64::from(count)).clamp_to(node.attr.size);
                     match whole.file.read(range).await {
@@ -168,26 +169,26 @@ impl Shared {
                     }
                 }
                 let data =
-                    self.patiently(|| self.vfs.read_version(&node, offset, count, Lend::Nothing)).await?;
+                    self.retry_read(|| self.vfs.read_version(&node, offset, count, Lend::Nothing)).await?;
                 Ok((in_memory(&data)?, None))
             }
-            Serving::Current(id) => {
+            ReadSource::Current(id) => {
                 let read =
-                    self.patiently(|| self.vfs.read(&self.kernel, id, offset, count, Lend::Nothing)).await?;
+                    self.retry_read(|| self.vfs.read(&self.kernel, id, offset, count, Lend::Nothing)).await?;
                 Ok((in_memory(&read.data)?, Some(read.node)))
             }
         }
     }
 
-    /// Bytes of `node`'s version have gone to the kernel. If those before were of another one, they are to go.
-    pub fn has_read(&self, number: u64, node: &Node) {
-        if self.inodes().paged(number, node) {
-            self.notices.pages(number);
+    /// Records that bytes of `node`'s version went to the kernel. Pages of another version are invalidated.
+    pub fn pages_sent(&self, number: u64, node: &Node) {
+        if self.inodes().pages_sent(number, node) {
+            self.invalidations.pages(number);
         }
     }
 
-    /// Room for a READ answer.
-    pub async fn reply_room(&self, count: u32) -> tokio::sync::OwnedSemaphorePermit {
+    /// The memory permit for a READ answer.
+    pub async fn reply_permit(&self, count: u32) -> tokio::sync::OwnedSemaphorePermit {
         let kib = count.min(READ_MAX).div_ceil(1024);
         let room = self.reply_budget.clone().acquire_many_owned(kib).await;
         room.expect("the budget is never closed")
@@ -217,7 +218,7 @@ impl Shared {
         }
     }
 
-    /// An open file that was removed.
+    /// Whether this is the hidden name of an orphan.
     fn is_hidden(&self, item: &DirItem) -> bool {
         item.node.as_ref().is_some_and(|node| self.orphans.hides(node.id, &item.name))
     }
@@ -242,10 +243,10 @@ impl Shared {
         }
     }
 
-    /// One name with attributes; true if there was no room for it.
+    /// Adds one name with attributes; true if it did not fit.
     fn add_plus(&self, dir: u64, dir_id: FileId, item: &DirItem, reply: &mut ReplyDirectoryPlus) -> bool {
         let shown = OsStr::from_bytes(&item.name);
-        let mut add = |entry: &Entry| {
+        let mut add = |entry: &FuseEntry| {
             reply.add(entry.attr.ino, item.cookie, shown, &entry.ttl, &entry.attr, fuser::Generation(0))
         };
         match (&item.node, Name::new(item.name.clone())) {
@@ -257,27 +258,27 @@ impl Shared {
                 }
                 full
             }
-            // `.` and `..`: shown, not told of.
+            // `.` and `..` are listed without adding to the lookup count.
             (Some(node), Err(_)) => {
                 let number = self.inodes().number_of(node.id);
-                add(&Entry { attr: file_attr(number, &node.attr), ttl: Duration::ZERO })
+                add(&FuseEntry { attr: file_attr(number, &node.attr), ttl: Duration::ZERO })
             }
-            // Out of reach: it is there, and to be looked up when it is used.
-            (None, _) => add(&Entry { attr: unreachable(item.fileid), ttl: Duration::ZERO }),
+            // Unreachable: it is listed, and looked up when it is used.
+            (None, _) => add(&FuseEntry { attr: unreachable(item.fileid), ttl: Duration::ZERO }),
         }
     }
 
     async fn list(&self, number: u64, cookie: u64) -> Result<vfs::Listing> {
         let id = self.file(number)?;
-        self.patiently(|| self.vfs.readdir(&self.kernel, id, cookie, LIST_PIECE)).await
+        self.retry_read(|| self.vfs.readdir(&self.kernel, id, cookie, LIST_PIECE)).await
     }
 
     pub fn file(&self, number: u64) -> Result<FileId> {
         self.inodes().file(number).ok_or_else(|| unknown(number))
     }
 
-    /// Try again what may succeed later, until the deadline; a wait inside a try counts too.
-    pub async fn patiently<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<T> {
+    /// Retries a read that may succeed later, until the deadline; waits inside a try count, too.
+    pub async fn retry_read<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<T> {
         let deadline = Instant::now() + self.config.deadline;
         loop {
             let error = match tokio::time::timeout_at(deadline, ask()).await {
@@ -292,9 +293,9 @@ impl Shared {
         }
     }
 
-    /// As `patiently`, for what changes something. No try is cut short: what it did would be half known. (Each ends by
-    /// itself: `vfs` and the origin have deadlines.)
-    pub async fn persistently<T, F: Future<Output = Result<T>>>(&self, change: impl Fn() -> F) -> Result<T> {
+    /// As `retry_read`, for changes. No try is cut short, since its outcome would be unknown. (Each ends by itself:
+    /// `vfs` and the origin have deadlines.)
+    pub async fn retry_change<T, F: Future<Output = Result<T>>>(&self, change: impl Fn() -> F) -> Result<T> {
         let deadline = Instant::now() + self.config.change_deadline;
         loop {
             match change().await {
@@ -306,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// The errno to answer, counted.
+    /// The errno to answer; counts it.
     pub fn failed(&self, operation: &'static str, error: &Error) -> fuser::Errno {
         debug!("{operation}: {error}");
         let errno = errors::errno_of(error.kind());
@@ -323,7 +324,7 @@ fn absent() -> FileAttr {
     unreachable(0)
 }
 
-/// A directory of which only the number is known.
+/// The attributes of an object of which only the number is known.
 fn unreachable(number: u64) -> FileAttr {
     let time = types::Timestamp::default();
     let attr = types::Attr {
@@ -344,7 +345,7 @@ fn unreachable(number: u64) -> FileAttr {
     file_attr(number, &attr)
 }
 
-/// The kernel's FUSE takes bytes from memory only.
+/// FUSE replies take bytes from memory only.
 fn in_memory(pieces: &[Piece]) -> Result<Vec<Bytes>> {
     let bytes = pieces.iter().map(|piece| piece.to_bytes());
     bytes.collect::<std::io::Result<_>>().map_err(|e| Error::io("read cached file", "lent", e))

@@ -1,6 +1,6 @@
-//! Open files that lost their last name. At an origin the object goes with that name, and who has it open would lose
-//! it; so it gets a hidden name in the same directory, as NFS clients do it, until the last close. What a killed
-//! process leaves is found by `find -name '.forebay-*'`.
+//! Orphans: open files that lost their last name. At an origin the object would be gone with the name; so it gets a
+//! hidden name in the same directory until the last close, as NFS clients do it. What a killed process leaves is
+//! found by `find -name '.forebay-*'`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use types::{FileId, Name};
 
-/// How every hidden name begins.
+/// The prefix of hidden names.
 pub const PREFIX: &str = ".forebay-";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,23 +19,23 @@ pub struct Orphan {
 }
 
 #[derive(Default)]
-struct Table {
-    /// Files that are open.
-    kept: HashMap<FileId, Orphan>,
-    /// Being removed since the last close.
-    leaving: HashMap<FileId, Orphan>,
+struct OrphanTable {
+    /// Orphans that are open.
+    open: HashMap<FileId, Orphan>,
+    /// Orphans that are being removed after their last close.
+    removing: HashMap<FileId, Orphan>,
 }
 
 #[derive(Default)]
 pub struct Orphans {
-    table: Mutex<Table>,
-    /// One of them is gone.
+    table: Mutex<OrphanTable>,
+    /// Notified when one has been removed.
     gone: Notify,
     names: std::hash::RandomState,
 }
 
 impl Orphans {
-    /// A name that nobody has: 64 random bits.
+    /// A new hidden name: 64 random bits.
     pub fn new_name(&self) -> Name {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -43,52 +43,52 @@ impl Orphans {
         Name::new(name).expect("short, and without a slash")
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, OrphanTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn add(&self, file: FileId, orphan: Orphan) {
-        self.lock().kept.insert(file, orphan);
+        self.lock().open.insert(file, orphan);
     }
 
-    /// Nobody has it open any more: it is the caller's to remove, who says when it is `removed`.
-    pub fn take(&self, file: FileId) -> Option<Orphan> {
+    /// Hands an orphan to the caller for removal, after its last close; `end_removal` must follow.
+    pub fn begin_removal(&self, file: FileId) -> Option<Orphan> {
         let mut table = self.lock();
-        let orphan = table.kept.remove(&file)?;
-        table.leaving.insert(file, orphan.clone());
+        let orphan = table.open.remove(&file)?;
+        table.removing.insert(file, orphan.clone());
         Some(orphan)
     }
 
-    pub fn take_all(&self) -> Vec<(FileId, Orphan)> {
-        let files: Vec<FileId> = self.lock().kept.keys().copied().collect();
-        files.into_iter().filter_map(|file| Some((file, self.take(file)?))).collect()
+    pub fn begin_all_removals(&self) -> Vec<(FileId, Orphan)> {
+        let files: Vec<FileId> = self.lock().open.keys().copied().collect();
+        files.into_iter().filter_map(|file| Some((file, self.begin_removal(file)?))).collect()
     }
 
-    pub fn removed(&self, file: FileId) {
-        self.lock().leaving.remove(&file);
+    pub fn end_removal(&self, file: FileId) {
+        self.lock().removing.remove(&file);
         self.gone.notify_waiters();
     }
 
     pub fn contains(&self, file: FileId) -> bool {
-        self.lock().kept.contains_key(&file)
+        self.lock().open.contains_key(&file)
     }
 
-    /// Not to be shown in a listing.
+    /// Whether a listing must leave this name out.
     pub fn hides(&self, file: FileId, name: &[u8]) -> bool {
         if !name.starts_with(PREFIX.as_bytes()) {
             return false;
         }
         let table = self.lock();
-        let orphan = table.kept.get(&file).or_else(|| table.leaving.get(&file));
+        let orphan = table.open.get(&file).or_else(|| table.removing.get(&file));
         orphan.is_some_and(|orphan| orphan.name.as_bytes() == name)
     }
 
-    /// Returns when none is being removed from `dir`. Those that are open stay.
-    pub async fn none_leaving(&self, dir: FileId) {
+    /// Waits until no orphan is being removed from `dir`. Open ones stay.
+    pub async fn wait_until_removed_from(&self, dir: FileId) {
         loop {
             let mut gone = std::pin::pin!(self.gone.notified());
             gone.as_mut().enable(); // before looking: none is missed
-            if !self.lock().leaving.values().any(|orphan| orphan.dir == dir) {
+            if !self.lock().removing.values().any(|orphan| orphan.dir == dir) {
                 return;
             }
             gone.await;
@@ -109,10 +109,10 @@ mod tests {
         orphans.add(file, Orphan { dir, name: name.clone() });
         assert!(orphans.contains(file) && orphans.hides(file, name.as_bytes()));
         assert!(!orphans.hides(file, b"file") && !orphans.hides(file, other.as_bytes()));
-        assert_eq!(orphans.take(file), Some(Orphan { dir, name: name.clone() }));
-        assert_eq!(orphans.take(file), None, "one removes it");
+        assert_eq!(orphans.begin_removal(file), Some(Orphan { dir, name: name.clone() }));
+        assert_eq!(orphans.begin_removal(file), None, "one removes it");
         assert!(orphans.hides(file, name.as_bytes()) && !orphans.contains(file));
-        orphans.removed(file);
+        orphans.end_removal(file);
         assert!(!orphans.hides(file, name.as_bytes()));
     }
 
@@ -123,15 +123,15 @@ mod tests {
         for file in [1, 3] {
             orphans.add(FileId([file; 16]), Orphan { dir, name: orphans.new_name() });
         }
-        orphans.none_leaving(dir).await;
-        orphans.take(FileId([1; 16])).expect("kept");
+        orphans.wait_until_removed_from(dir).await;
+        orphans.begin_removal(FileId([1; 16])).expect("kept");
         let waiting = tokio::spawn({
             let orphans = orphans.clone();
-            async move { orphans.none_leaving(dir).await }
+            async move { orphans.wait_until_removed_from(dir).await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        orphans.removed(FileId([1; 16]));
+        orphans.end_removal(FileId([1; 16]));
         waiting.await.expect("it ends");
     }
 }

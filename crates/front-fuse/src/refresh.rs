@@ -1,6 +1,6 @@
-//! Two watchers: one passes on what the tier learns of changes, by whichever front, so that the kernel lets go
-//! before its timers run out; one asks about files that are open and being written, whose readers ask nobody as
-//! long as the kernel has pages.
+//! Two watchers. One forwards changes that the tier learns of, by any front, so that the kernel drops what it has
+//! before its timeouts end. The other revalidates files that are open and being written: the kernel asks nothing
+//! about them as long as it has pages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,61 +11,61 @@ use tokio::task::JoinSet;
 use types::{FileId, Name};
 use vfs::{Changes, Node};
 
-use crate::Shared;
-use crate::inodes::Absent;
+use crate::FuseState;
+use crate::inodes::NegativeNames;
 
-/// How often the open files are looked at; each is asked about only when its freshness is over.
+/// The period of the second; a file is asked about only when its freshness is over.
 const ROUND: Duration = Duration::from_secs(1);
-/// Files asked about at the same time.
+/// The most files that are asked about at the same time.
 const TOGETHER: usize = 16;
 
-pub async fn pass_on(shared: Arc<Shared>, mut changes: Changes) {
+pub async fn forward_changes(shared: Arc<FuseState>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
         match change {
-            Some(file) => shared.tell(file).await,
-            // Timers that run may be longer than they would be now: the kernel is to ask for every name too.
+            Some(file) => shared.invalidate(file).await,
+            // Running timeouts may be longer than they would be now: the kernel must ask for every name again.
             None => {
                 let files = shared.inodes().all_files();
-                files.into_iter().for_each(|file| shared.tell_anew(file));
+                files.into_iter().for_each(|file| shared.invalidate_all(file));
             }
         }
     }
 }
 
-impl Shared {
-    /// The object changed. Names that stand for what they stood for are left to the kernel: to take one from it we would
-    /// wait for its directory, which may be held by somebody who waits for an answer of ours.
-    async fn tell(&self, file: FileId) {
+impl FuseState {
+    /// Invalidates an object that changed. A name that still leads to it is not expired: to expire one, the kernel
+    /// locks the directory, which a process that waits for our answer may hold.
+    async fn invalidate(&self, file: FileId) {
         let Some((number, place)) = self.inodes().place_of(file) else { return };
         let place = match place {
-            // A version that is held has another number than the one that is looked up next.
+            // The next look-up of a held version gets another number.
             Some(place) if self.inodes().held(number).is_some() => Some(place),
             Some((dir, name)) if self.stands_for(dir, &name).await == Some(Some(file)) => None,
             place => place,
         };
-        self.notices.object(number, place);
-        let absent = self.inodes().absent_in(number);
+        self.invalidations.object(number, place);
+        let absent = self.inodes().negatives_in(number);
         let to_forget = match absent {
-            Absent::Few(names) => self.not_absent_any_more(number, names).await,
-            Absent::Many(names) => names,
+            NegativeNames::Few(names) => self.names_now_present(number, names).await,
+            NegativeNames::Many(names) => names,
         };
-        self.notices.names(number, to_forget);
+        self.invalidations.names(number, to_forget);
     }
 
-    fn tell_anew(&self, file: FileId) {
+    fn invalidate_all(&self, file: FileId) {
         let mut inodes = self.inodes();
         let Some((number, place)) = inodes.place_of(file) else { return };
-        let absent = inodes.take_absent(number);
+        let absent = inodes.take_negatives(number);
         drop(inodes);
-        self.notices.object(number, place);
-        self.notices.names(number, absent);
+        self.invalidations.object(number, place);
+        self.invalidations.names(number, absent);
     }
 
-    async fn not_absent_any_more(&self, dir: u64, names: Vec<Bytes>) -> HashSet<Bytes> {
+    async fn names_now_present(&self, dir: u64, names: Vec<Bytes>) -> HashSet<Bytes> {
         let mut there = HashSet::new();
         for name in names {
             if self.stands_for(dir, &name).await != Some(None) {
-                self.inodes().not_absent(dir, &name);
+                self.inodes().clear_negative(dir, &name);
                 there.insert(name);
             }
         }
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-pub async fn follow(shared: Arc<Shared>) {
+pub async fn refresh_followed(shared: Arc<FuseState>) {
     loop {
         tokio::time::sleep(ROUND).await;
         let mut asking = JoinSet::new();
@@ -89,16 +89,16 @@ pub async fn follow(shared: Arc<Shared>) {
             while asking.len() >= TOGETHER {
                 asking.join_next().await;
             }
-            asking.spawn(look_again(shared.clone(), number, node));
+            asking.spawn(revalidate(shared.clone(), number, node));
         }
         while asking.join_next().await.is_some() {}
     }
 }
 
-async fn look_again(shared: Arc<Shared>, number: u64, node: Node) {
-    // A file that is gone, or out of reach, stays what it is for those who have it open.
+async fn revalidate(shared: Arc<FuseState>, number: u64, node: Node) {
+    // A file that is removed or unreachable keeps its state for those that have it open.
     let Ok(now) = shared.vfs.getattr_in_use(node.id).await else { return };
-    if shared.inodes().told(number, now).moved {
-        shared.notices.pages(number);
+    if shared.inodes().attributes_of(number, now).pages_stale {
+        shared.invalidations.pages(number);
     }
 }

@@ -1,30 +1,30 @@
-//! Bytes that processes write: written through to `vfs` at once, stored when they ask for it and when they close.
+//! Writes: passed to `vfs` at once, stored at fsync and at close.
 //!
-//! The kernel's writeback cache is not used. With it `write` would end before we have seen the bytes: an error would
-//! reach nobody, sizes and times would be the kernel's own guess, and what another client wrote would be overwritten
-//! by whole pages. Without it the kernel sends each `write` when it is made, keeps the pages for its readers, and a
-//! `vfs` that gathers small writes does the rest. (What a process writes through `mmap` comes when the kernel likes,
-//! at the latest with `msync`, or when the file is closed.)
+//! The kernel's writeback cache is not used. With it `write` would return before we see the bytes: an error would
+//! reach nobody, sizes and times would be the kernel's own guess, and other clients' data would be overwritten by
+//! whole pages. Without it the kernel sends each `write` when it is made and keeps the pages for its readers, and
+//! `vfs` gathers small writes. (What a process writes through `mmap` comes when the kernel likes, at the latest with
+//! `msync`, or when the file is closed.)
 
 use bytes::Bytes;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability};
 
-use crate::Shared;
+use crate::FuseState;
 use crate::change::trusted_root;
 
-/// `fallocate`: leave the size as it is; make a hole; make zeros.
+/// Flags of `fallocate`: keep the size; punch a hole; write zeros.
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 0x10;
-/// Of `open`, on the machines that we run on. (The library gives both names the value of the second.)
+/// Flags of `open`, on the machines that we run on. (The libc crate gives both names the value of the second.)
 const O_DSYNC: i32 = 0o10_000;
 const O_SYNC: i32 = 0o4_010_000;
-/// Zeros written at a time.
+/// The zeros of one write.
 const ZEROS: usize = 1 << 20;
-/// How often a file that others change is looked at again before it is given up.
+/// The attempts to extend a file that others keep changing.
 const GROW_TRIES: usize = 16;
 
-impl Shared {
+impl FuseState {
     pub async fn write(
         &self,
         caller: &Caller,
@@ -34,25 +34,25 @@ impl Shared {
         stability: Stability,
     ) -> Result<()> {
         let id = self.file(number)?;
-        self.inodes().wrote(number);
+        self.inodes().mark_dirty(number);
         let write = || self.vfs.write(caller, id, offset, data.clone(), stability);
-        let out = self.persistently(write).await?;
+        let out = self.retry_change(write).await?;
         self.changed(out.before, &out.node);
         Ok(())
     }
 
-    /// All that was written to the file is where the junction's policy wants it, or the error of what is not.
-    pub async fn store(&self, caller: &Caller, number: u64) -> Result<()> {
+    /// Stores all that was written, as the junction's policy wants it, or returns the error of what cannot be.
+    pub async fn flush(&self, caller: &Caller, number: u64) -> Result<()> {
         let id = self.file(number)?;
-        // Also what others wrote: asked always, and `vfs` knows if there is nothing.
-        self.inodes().storing(number);
-        let out = self.persistently(|| self.vfs.commit(caller, id, ByteRange::new(0, 0))).await;
+        // Called even if this inode is clean: `vfs` knows what others wrote.
+        self.inodes().take_dirty(number);
+        let out = self.retry_change(|| self.vfs.commit(caller, id, ByteRange::new(0, 0))).await;
         match out {
             Ok(out) => {
                 self.changed(out.before, &out.node);
                 Ok(())
             }
-            // Nothing can have been written where nothing can be written.
+            // A read-only junction has nothing to store.
             Err(e) if e.kind() == ErrorKind::ReadOnly => Ok(()),
             Err(e) => Err(e),
         }
@@ -82,25 +82,25 @@ impl Shared {
         }
     }
 
-    /// Makes the file at least this long, and never shorter: what others append meanwhile stays.
+    /// Extends the file to at least `end`, and never truncates what others append meanwhile.
     async fn grow(&self, caller: &Caller, number: u64, end: u64) -> Result<()> {
         let id = self.file(number)?;
         for _ in 0..GROW_TRIES {
-            let node = self.patiently(|| self.vfs.getattr_in_use(id)).await?;
+            let node = self.retry_read(|| self.vfs.getattr_in_use(id)).await?;
             if node.attr.kind != FileKind::Regular {
                 return Err(Error::new(ErrorKind::NotSupported, "allocate in what is no file,", id));
             }
             if node.attr.size >= end {
-                return self.demand_writable(&node);
+                return self.require_writable(&node);
             }
             let set = SetAttr { size: Some(end), ..SetAttr::default() };
             let guard = Some(node.attr.ctime);
-            match self.persistently(|| self.vfs.setattr(caller, id, set, guard)).await {
+            match self.retry_change(|| self.vfs.setattr(caller, id, set, guard)).await {
                 Ok(altered) => {
                     self.changed(altered.before, &altered.node);
                     return Ok(());
                 }
-                Err(e) if e.kind() == ErrorKind::VersionChanged => self.store(caller, number).await?,
+                Err(e) if e.kind() == ErrorKind::VersionChanged => self.flush(caller, number).await?,
                 Err(e) => return Err(e),
             }
         }
@@ -111,7 +111,7 @@ impl Shared {
     async fn zero(&self, caller: &Caller, number: u64, offset: u64, end: u64) -> Result<()> {
         static ZERO: [u8; ZEROS] = [0; ZEROS];
         let id = self.file(number)?;
-        let node = self.patiently(|| self.vfs.getattr_in_use(id)).await?;
+        let node = self.retry_read(|| self.vfs.getattr_in_use(id)).await?;
         let mut at = offset;
         let end = end.min(node.attr.size);
         while at < end {
@@ -123,10 +123,10 @@ impl Shared {
         Ok(())
     }
 
-    /// What a mapping wrote after the last `close`; there is nobody left to be told of an error.
-    pub async fn store_unseen(&self, file: FileId) {
+    /// Stores what a mapping wrote after the last `close`; an error can only be logged.
+    pub async fn flush_after_close(&self, file: FileId) {
         let caller = trusted_root();
-        let stored = self.persistently(|| self.vfs.commit(&caller, file, ByteRange::new(0, 0))).await;
+        let stored = self.retry_change(|| self.vfs.commit(&caller, file, ByteRange::new(0, 0))).await;
         match stored {
             Ok(out) => self.changed(out.before, &out.node),
             // Removed since.
@@ -135,8 +135,8 @@ impl Shared {
         }
     }
 
-    /// Room for the bytes of a WRITE: taken before they are copied.
-    pub fn write_room(&self, length: usize) -> tokio::sync::OwnedSemaphorePermit {
+    /// The memory permit of a WRITE, taken before its bytes are copied.
+    pub fn write_permit(&self, length: usize) -> tokio::sync::OwnedSemaphorePermit {
         let kib = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
         let budget = || self.write_budget.clone();
         let room = budget().try_acquire_many_owned(kib);
@@ -145,9 +145,9 @@ impl Shared {
     }
 }
 
-/// What `open` asked for, of each write.
+/// The stability that the flags of `open` ask of each write.
 pub fn stability_of(flags: i32, from_pages: bool) -> Stability {
-    // Who dirtied a page did not wait for it; whose flags these are is a guess of the kernel.
+    // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
     if from_pages {
         return Stability::Unstable;
     }

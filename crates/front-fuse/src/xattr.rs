@@ -1,14 +1,14 @@
-//! Extended attributes of users. Others there are none: those of the system and of its security modules would speak of
-//! the origin's machine, and permission is in the mode bits alone.
+//! Extended attributes in the `user.` namespace. There are no others: those of the system and of security modules
+//! would speak of the origin's machine, and permission is in the mode bits alone.
 
 use bytes::{Bytes, BytesMut};
 use fuser::{Errno, ReplyEmpty, ReplyXattr};
 use rustix::fs::XattrFlags;
 use types::{Caller, ErrorKind, Result, SetXattr, XattrName};
 
-use crate::Shared;
+use crate::FuseState;
 
-/// What SETXATTR asks for.
+/// The change that SETXATTR asks for.
 pub fn set_of(value: &[u8], flags: i32) -> SetXattr {
     let value = Bytes::copy_from_slice(value);
     let flags = XattrFlags::from_bits_retain(flags as u32);
@@ -21,23 +21,23 @@ pub fn set_of(value: &[u8], flags: i32) -> SetXattr {
     }
 }
 
-impl Shared {
+impl FuseState {
     /// `None`: the object has no attribute of this name.
     pub async fn xattr(&self, caller: &Caller, number: u64, name: Bytes) -> Result<Option<Bytes>> {
         let name = match XattrName::new(name) {
-            // Asked before each write whether the file has capabilities, and by `ls` for its label.
+            // Asked before each write (for the file's capabilities), and by `ls` (for its label).
             Err(e) if e.kind() == ErrorKind::NotSupported => return Ok(None),
             name => name?,
         };
         let id = self.file(number)?;
-        let all = self.patiently(|| self.vfs.xattrs(caller, id)).await?;
+        let all = self.retry_read(|| self.vfs.xattrs(caller, id)).await?;
         Ok(all.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value))
     }
 
-    /// Each with a zero behind it.
+    /// The names, each followed by a zero.
     pub async fn xattr_names(&self, caller: &Caller, number: u64) -> Result<Option<Bytes>> {
         let id = self.file(number)?;
-        let all = match self.patiently(|| self.vfs.xattrs(caller, id)).await {
+        let all = match self.retry_read(|| self.vfs.xattrs(caller, id)).await {
             Err(e) if e.kind() == ErrorKind::NotSupported => Vec::new(),
             all => all?,
         };
@@ -51,12 +51,12 @@ impl Shared {
 
     pub async fn set_xattr(&self, caller: &Caller, number: u64, name: Bytes, set: SetXattr) -> Result<()> {
         let (id, name) = (self.file(number)?, XattrName::new(name)?);
-        let altered = self.persistently(|| self.vfs.set_xattr(caller, id, &name, &set)).await?;
+        let altered = self.retry_change(|| self.vfs.set_xattr(caller, id, &name, &set)).await?;
         self.changed(altered.before, &altered.node);
         Ok(())
     }
 
-    /// A caller who offers no room asks how much it takes.
+    /// A caller that offers no buffer asks for the size.
     pub fn answer_xattr(
         &self,
         operation: &'static str,

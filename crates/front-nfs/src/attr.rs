@@ -1,4 +1,4 @@
-//! Attributes as NFSv3 shows them and as it sets them.
+//! Attributes as NFSv3 encodes and sets them.
 
 use rpc_nfs3::nfs3::attr::FileType;
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime};
@@ -7,7 +7,7 @@ use rpc_nfs3::nfs3::{Fattr3, Nfstime3, Status};
 use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, WeakAttr};
 use vfs::Around;
 
-/// Offsets and sizes from here on are none of files: they are signed in POSIX.
+/// Offsets and sizes from here on belong to no file: they are signed in POSIX.
 pub const OFFSET_END: u64 = 1 << 63;
 /// Permission bits, setuid, setgid and sticky. Clients may send the file type above them.
 const MODE_BITS: u32 = 0o7777;
@@ -38,8 +38,8 @@ pub fn fattr3(attr: &Attr) -> Fattr3 {
     }
 }
 
-/// NFSv3 has 32 bits of seconds; Linux reads them as signed, others as unsigned. The low 32 bits are what the origin
-/// itself would have sent.
+/// NFSv3 has 32 bits of seconds, which Linux reads as signed, others as unsigned. The low 32 bits are what the
+/// origin itself would have sent.
 fn time(t: Timestamp) -> Nfstime3 {
     Nfstime3 { seconds: t.seconds as u32, nanos: t.nanos }
 }
@@ -73,7 +73,7 @@ fn time_change(set: SetTime) -> Result<TimeChange, Status> {
     })
 }
 
-/// What an object was like just before a change and what it is after it, as far as both are known.
+/// The wcc_data of a change: attributes just before and after it, as far as both are known.
 pub fn wcc(before: Option<WeakAttr>, after: Option<&Attr>) -> WccData {
     let weak = |weak: WeakAttr| WccAttr { size: weak.size, mtime: time(weak.mtime), ctime: time(weak.ctime) };
     WccData { before: before.map(weak), after: after.map(fattr3) }

@@ -1,8 +1,8 @@
-//! One connection: calls come in and are answered at once; one that has to wait goes on in a task of its own, so that
-//! those behind it do not. Answers go out as they are ready (`send.rs`).
+//! One connection. A call is carried out at once; one that must wait goes on in a task of its own, so that those
+//! behind it do not wait. Replies are sent as they are ready (`reply_writer.rs`).
 //!
-//! Nothing here grows without bound: calls under way have permits, large calls (WRITE) and answers take room in budgets
-//! shared by all connections (and at most a quarter of each by those of one client), and what is not read off the socket
+//! Nothing here grows without bound: calls in flight have permits, large calls (WRITE) and replies hold memory of
+//! budgets over all connections, of which one client has at most a quarter, and what is not read off the socket
 //! waits at the client.
 
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fair::{Offence, Pace, Patience, Room, Share, Slot};
+use fair::{ClientBudget, ConnectionSlot, MemoryPermit, Offence, PeerPace, StallPolicy};
 use rpc_nfs3::record::{RecordError, RecordReader};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -20,65 +20,65 @@ use tokio::time::timeout;
 use tracing::debug;
 use vfs::Piece;
 
-use crate::send::write_replies;
-use crate::{FRONT, Shared, WRITE_MAX, dispatch};
+use crate::reply_writer::write_replies;
+use crate::{FRONT, NfsState, WRITE_MAX, dispatch};
 
-/// Largest call taken: a WRITE with all that may be in front of its data.
+/// The largest call: a WRITE with all that may precede its data.
 pub const CALL_BYTES_MAX: usize = WRITE_MAX as usize + 4096;
-/// A call up to this size takes no room: all but WRITE, and SYMLINK with a long target.
+/// A call up to this size needs no memory permit: all but WRITE, and SYMLINK with a long target.
 const CALL_BYTES_SMALL: usize = 4096;
-/// So much of a larger one is here before it takes room.
+/// The bytes of a larger call that must arrive before it takes a permit.
 const CALL_BYTES_BEGUN: usize = 16 << 10;
-/// A client that no rule admits has so long for its only call.
+/// The time that a client that no rule admits has for its only call.
 const STRANGERS_WAIT: Duration = Duration::from_secs(5);
 
-/// A call as it came in.
-pub struct Incoming {
+/// A call as it arrived.
+pub struct IncomingCall {
     pub record: Bytes,
-    /// What it takes until it is carried out.
-    pub room: Room,
+    /// The memory that it holds until it is carried out.
+    pub permit: MemoryPermit,
 }
 
-/// An answer on its way out, with the room it takes.
-pub struct Reply {
+/// A reply to send, with the memory that it holds.
+pub struct NfsReply {
     pub head: Bytes,
-    /// Payload and padding of a READ.
+    /// The payload and padding of a READ.
     pub body: Vec<Piece>,
-    /// Given back when the answer is in the socket, as is its place among the calls of its connection.
-    pub room: Room,
-    pub place: Option<OwnedSemaphorePermit>,
+    /// Released when the reply is in the socket, like the call's permit.
+    pub permit: MemoryPermit,
+    pub call_permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Reply {
-    /// An answer without a payload.
-    pub fn new(head: Bytes) -> Reply {
-        Reply { head, body: Vec::new(), room: Room::default(), place: None }
+impl NfsReply {
+    /// A reply without a payload.
+    pub fn new(head: Bytes) -> NfsReply {
+        NfsReply { head, body: Vec::new(), permit: MemoryPermit::default(), call_permit: None }
     }
 }
 
-/// What a call may use of its connection.
+/// The client of a connection, as its calls see it.
 #[derive(Clone)]
-pub struct Peer {
+pub struct NfsPeer {
     pub address: SocketAddr,
-    /// Of the bytes of answers in memory.
-    pub replies: Share,
+    /// The client's share of the memory for replies.
+    pub replies: ClientBudget,
 }
 
 pub async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<NfsState>,
     stream: TcpStream,
     address: SocketAddr,
-    slot: &Slot,
+    slot: &ConnectionSlot,
     mut stop: watch::Receiver<bool>,
 ) {
     let (reading, writing) = stream.into_split();
     let mut calls = RecordReader::new(reading, CALL_BYTES_MAX);
-    let peer = Peer { address, replies: shared.config.common.replies.share(address.ip()) };
-    let requests = shared.config.common.requests.share(address.ip());
-    let room = Arc::new(Semaphore::new(shared.config.calls_per_connection));
+    let peer = NfsPeer { address, replies: shared.config.shared_budgets.replies.share(address.ip()) };
+    let requests = shared.config.shared_budgets.requests.share(address.ip());
+    let call_permits = Arc::new(Semaphore::new(shared.config.calls_per_connection));
     let (replies, outgoing) = mpsc::channel(shared.config.calls_per_connection);
     let mut writer = tokio::spawn(write_replies(shared.clone(), peer.clone(), writing, outgoing));
-    // Who connects has something to ask.
+    // A new connection has little time for its first call.
     let mut idle = shared.config.stall_timeout;
     loop {
         let call = tokio::select! {
@@ -88,25 +88,26 @@ pub async fn run(
             () = slot.closed() => return writer.abort(),
         };
         let Some(call) = call else { break };
-        slot.is_active();
+        slot.touch();
         idle = shared.config.idle_timeout;
         let permit = tokio::select! {
-            permit = room.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+            permit = call_permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
             _ = &mut writer => return,
             () = slot.closed() => return writer.abort(),
         };
         let (shared, peer, answers) = (shared.clone(), peer.clone(), replies.clone());
         let mut work = Box::pin(async move {
-            if let Some(mut reply) = dispatch::answer(shared, peer, call).await {
-                reply.place = Some(permit);
+            if let Some(mut reply) = dispatch::handle_record(shared, peer, call).await {
+                reply.call_permit = Some(permit);
                 let _ = answers.send(reply).await;
             }
         });
-        // What is in memory is answered here and now: a task for it costs more than the answer.
+        // A call that needs no waiting is answered here: a task for it costs more than the reply.
         if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await.is_pending() {
             let gone = replies.clone();
             tokio::spawn(async move {
-                // Nobody works for an answer that cannot go out any more. Changes are made all the same (`changing.rs`).
+                // Work for a reply that cannot be sent any more is dropped. Changes are completed all the same
+                // (`change_calls.rs`).
                 tokio::select! {
                     () = work => {}
                     () = gone.closed() => {}
@@ -118,16 +119,17 @@ pub async fn run(
     let _ = timeout(shared.config.stall_timeout, writer).await;
 }
 
-/// A connection from an address that no rule admits: its first call is answered, which says so, and that is all.
-pub async fn refuse(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, slot: &Slot) {
+/// A connection from an address that no rule admits: its first call is answered with the refusal, and the connection
+/// closed.
+pub async fn refuse(shared: Arc<NfsState>, stream: TcpStream, address: SocketAddr, slot: &ConnectionSlot) {
     let (reading, writing) = stream.into_split();
     let mut calls = RecordReader::new(reading, CALL_BYTES_SMALL);
-    let peer = Peer { address, replies: shared.config.common.replies.share(address.ip()) };
+    let peer = NfsPeer { address, replies: shared.config.shared_budgets.replies.share(address.ip()) };
     let (replies, outgoing) = mpsc::channel(1);
     let answered = async {
         let record = calls.record().await.ok()?;
-        let call = Incoming { record, room: Room::default() };
-        let reply = dispatch::answer(shared.clone(), peer.clone(), call).await?;
+        let call = IncomingCall { record, permit: MemoryPermit::default() };
+        let reply = dispatch::handle_record(shared.clone(), peer.clone(), call).await?;
         let _ = replies.send(reply).await;
         drop(replies);
         write_replies(shared.clone(), peer, writing, outgoing).await;
@@ -142,45 +144,45 @@ pub async fn refuse(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr,
 
 /// The next whole call; `None` when the connection is over.
 async fn next_call(
-    shared: &Shared,
-    (peer, requests): (&Peer, &Share),
+    shared: &NfsState,
+    (peer, requests): (&NfsPeer, &ClientBudget),
     calls: &mut RecordReader<impl tokio::io::AsyncRead + Unpin>,
     idle: Duration,
-) -> Option<Incoming> {
-    // An idle connection is fine for long; half a call is not.
+) -> Option<IncomingCall> {
+    // An idle connection may wait long; half a call may not.
     match timeout(idle, calls.begin()).await {
         Ok(Ok(())) => {}
         Ok(Err(RecordError::Closed | RecordError::Io(_))) | Err(_) => return None,
         Ok(Err(RecordError::TooLong)) => return None,
     }
-    let mut patience = Patience { stall: shared.config.stall_timeout, share: None };
-    let mut pace = Pace::default();
-    let length = arrived(shared, peer, patience.wait(&mut pace, calls.announced()).await)?;
+    let mut patience = StallPolicy { stall: shared.config.stall_timeout, share: None };
+    let mut pace = PeerPace::default();
+    let length = checked_read(shared, peer, patience.wait(&mut pace, calls.announced()).await)?;
     if length <= CALL_BYTES_SMALL {
-        let record = arrived(shared, peer, patience.wait(&mut pace, calls.record()).await)?;
-        return Some(Incoming { record, room: Room::default() });
+        let record = checked_read(shared, peer, patience.wait(&mut pace, calls.record()).await)?;
+        return Some(IncomingCall { record, permit: MemoryPermit::default() });
     }
-    // Room when some of it is here, and before the rest: what there is no room for stays at the client, and who
-    // announces much and sends little holds nothing of the others'.
+    // The permit is taken when some of the call has arrived and before the rest: what has no memory stays at the
+    // client, and a client that announces much and sends little holds none.
     let begun = patience.wait(&mut pace, calls.record_up_to(CALL_BYTES_BEGUN)).await;
-    let begun = arrived(shared, peer, begun)?;
-    let room = requests.take(begun.as_ref().map_or(length, Bytes::len)).await;
+    let begun = checked_read(shared, peer, begun)?;
+    let permit = requests.acquire(begun.as_ref().map_or(length, Bytes::len)).await;
     if let Some(record) = begun {
-        return Some(Incoming { record, room });
+        return Some(IncomingCall { record, permit });
     }
     patience.share = Some(requests);
-    let mut pace = Pace::default();
-    pace.took(length as u64 / 4); // while others wait for its room, it has 3 s for 1 MiB
+    let mut pace = PeerPace::default();
+    pace.progressed(length as u64 / 4); // while others wait for its room, it has 3 s for 1 MiB
     let rest = patience.wait(&mut pace, calls.record()).await;
     if rest.is_none() {
         requests.put_on_probation();
     }
-    let record = arrived(shared, peer, rest)?;
-    Some(Incoming { record, room })
+    let record = checked_read(shared, peer, rest)?;
+    Some(IncomingCall { record, permit })
 }
 
-fn arrived<T>(shared: &Shared, peer: &Peer, read: Option<Result<T, RecordError>>) -> Option<T> {
-    let offenders = &shared.config.common.offenders;
+fn checked_read<T>(shared: &NfsState, peer: &NfsPeer, read: Option<Result<T, RecordError>>) -> Option<T> {
+    let offenders = &shared.config.shared_budgets.offenders;
     match read {
         Some(Ok(read)) => Some(read),
         Some(Err(e)) => {

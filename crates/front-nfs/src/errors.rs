@@ -1,4 +1,4 @@
-//! Error kinds to NFS statuses: the one place.
+//! The mapping of error kinds to nfsstat3, in one place.
 
 use rpc_nfs3::mount::MountStatus;
 use rpc_nfs3::nfs3::Status;
@@ -19,7 +19,7 @@ pub fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::NameTooLong => Status::NAMETOOLONG,
         // "Try again later": hard mounts do, and applications wait instead of failing.
         ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => Status::JUKEBOX,
-        // Not "later" for an unknown outcome: a client would ask again and be told of its own traces.
+        // Not JUKEBOX for an unknown outcome: the client would repeat the call and stumble over its own traces.
         ErrorKind::OutcomeUnknown => Status::IO,
         ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Config => Status::IO,
         ErrorKind::NoSpace => Status::NOSPC,

@@ -1,4 +1,5 @@
-//! Who may use which junction, and as whom. Pure; asked on every call, by the junction in the handle.
+//! The export rules: which client may use which junction, and as which user. Pure; evaluated on every call, for the
+//! junction in its handle.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -10,16 +11,16 @@ use rpc_nfs3::rpc::{AuthSys, Credentials};
 use siphasher::sip::SipHasher13;
 use types::{Caller, JunctionId};
 
-/// Uid and gid of nobody.
+/// The uid and gid of nobody.
 pub const NOBODY: u32 = 65534;
 
 /// An address range: `10.0.0.0/8`, `fd00::/8`, `192.168.1.7`, `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
-    /// Bits that must match.
+    /// The number of leading bits that must match.
     prefix: u8,
-    /// Every address of either family.
+    /// Matches every address of either family.
     any: bool,
 }
 
@@ -65,17 +66,17 @@ impl FromStr for Network {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Squash {
-    /// Believe every uid.
+    /// Trust every uid.
     None,
-    /// Root becomes nobody.
+    /// Map root to nobody.
     Root,
-    /// Everybody becomes nobody.
+    /// Map everybody to nobody.
     All,
 }
 
 #[derive(Clone, Debug, Hash)]
-pub struct Rule {
-    /// The junction it is for; absent: for all.
+pub struct ExportRule {
+    /// The junction that it applies to; `None`: all.
     pub junction: Option<JunctionId>,
     pub clients: Vec<Network>,
     pub squash: Squash,
@@ -87,9 +88,9 @@ pub struct Rule {
     pub read_only: bool,
 }
 
-impl Default for Rule {
-    fn default() -> Rule {
-        Rule {
+impl Default for ExportRule {
+    fn default() -> ExportRule {
+        ExportRule {
             junction: None,
             clients: vec![Network::ANY],
             squash: Squash::Root,
@@ -101,45 +102,45 @@ impl Default for Rule {
     }
 }
 
-/// The most specific rule wins: one for the junction before one for all, then the longest prefix. No rule: refused.
-/// Clones are the same rules: what replaces them counts for all, from the next call on.
+/// The export rules. The most specific one applies: one for the junction before one for all, then the one with the
+/// longest prefix. Without a rule, a client is refused.
+/// Clones share the rules: a replacement counts for all of them from the next call on.
 #[derive(Clone, Debug)]
 pub struct ExportRules {
-    /// Looked at by every call, so without a lock.
-    rules: Arc<ArcSwap<Vec<Rule>>>,
+    /// Read by every call, and therefore without a lock.
+    rules: Arc<ArcSwap<Vec<ExportRule>>>,
 }
 
 impl Default for ExportRules {
-    /// Everybody, root squashed.
+    /// Admits everybody, with root squashed.
     fn default() -> ExportRules {
-        ExportRules::new(vec![Rule::default()])
+        ExportRules::new(vec![ExportRule::default()])
     }
 }
 
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum ExportRefusal {
     /// This address may not use this junction.
     Client,
-    /// The credentials are of a kind that this export does not take.
+    /// This export does not accept this kind of credentials.
     Credentials,
 }
 
 impl ExportRules {
-    pub fn new(rules: Vec<Rule>) -> ExportRules {
+    pub fn new(rules: Vec<ExportRule>) -> ExportRules {
         ExportRules { rules: Arc::new(ArcSwap::from_pointee(rules)) }
     }
 
-    /// By those of `other`.
+    /// Takes the rules of `other`.
     pub fn replace(&self, other: ExportRules) {
         self.rules.store(other.rules.load_full());
     }
 
-    /// The rule by which this client may use anything at all, the narrowest one: where it stands. `None`: nobody
-    /// admits it.
-    fn rule_of(&self, client: SocketAddr) -> Option<usize> {
+    /// The index of the narrowest rule that admits this client to anything. `None`: no rule does.
+    fn connection_rule(&self, client: SocketAddr) -> Option<usize> {
         let address = client.ip().to_canonical();
-        let admits = |rule: &Rule| !rule.privileged_port || client.port() < 1024;
+        let admits = |rule: &ExportRule| !rule.privileged_port || client.port() < 1024;
         let rules = self.rules.load();
         let rules = rules.iter().enumerate().filter(|(_, rule)| admits(rule));
         let prefixes = rules.filter_map(|(at, rule)| {
@@ -149,51 +150,52 @@ impl ExportRules {
         prefixes.max_by_key(|(prefix, at)| (*prefix, std::cmp::Reverse(*at))).map(|(_, at)| at)
     }
 
-    /// Of the rule by which this client may use anything at all, as long as it says the same, wherever it stands. `None`: nobody
-    /// admits it.
+    /// The slot group of a client: a hash of the rule that admits it to anything, so that it stays the same while
+    /// the rule moves in the list. `None`: no rule admits it.
     pub fn group_of(&self, client: SocketAddr) -> Option<u64> {
         let rules = self.rules.load();
         let mut hasher = SipHasher13::new();
-        rules.get(self.rule_of(client)?)?.hash(&mut hasher);
+        rules.get(self.connection_rule(client)?)?.hash(&mut hasher);
         Some(hasher.finish())
     }
 
-    /// How many there are.
+    /// The number of rules.
     pub fn count(&self) -> usize {
         self.rules.load().len()
     }
 
     pub fn admits(&self, junction: JunctionId, client: SocketAddr) -> bool {
-        find(&self.rules.load(), junction, client).is_some()
+        rule_for(&self.rules.load(), junction, client).is_some()
     }
 
     pub fn is_read_only(&self, junction: JunctionId, client: SocketAddr) -> bool {
-        find(&self.rules.load(), junction, client).is_none_or(|rule| rule.read_only)
+        rule_for(&self.rules.load(), junction, client).is_none_or(|rule| rule.read_only)
     }
 
-    /// As whom does this call act?
+    /// The caller that a call acts as.
     pub fn caller(
         &self,
         junction: JunctionId,
         client: SocketAddr,
         credentials: &Credentials,
-    ) -> Result<Caller, Refused> {
+    ) -> Result<Caller, ExportRefusal> {
         let rules = self.rules.load();
-        let rule = find(&rules, junction, client).ok_or(Refused::Client)?;
+        let rule = rule_for(&rules, junction, client).ok_or(ExportRefusal::Client)?;
         let nobody =
             Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new(), trusted: false };
         match (credentials, rule.squash) {
             (_, Squash::All) => Ok(nobody),
             (Credentials::Sys(sys), squash) => Ok(squashed(sys, squash, nobody)),
-            _ => Err(Refused::Credentials),
+            _ => Err(ExportRefusal::Credentials),
         }
     }
 }
 
-/// The rule for a client at a junction. Directories above junctions are for whoever may use any junction.
-fn find(rules: &[Rule], junction: JunctionId, client: SocketAddr) -> Option<&Rule> {
+/// The rule for a client at a junction. Directories above junctions are open to every client that may use any
+/// junction.
+fn rule_for(rules: &[ExportRule], junction: JunctionId, client: SocketAddr) -> Option<&ExportRule> {
     let address = client.ip().to_canonical();
-    let mut best: Option<((bool, u8), &Rule)> = None;
+    let mut best: Option<((bool, u8), &ExportRule)> = None;
     for rule in rules {
         let applies = match rule.junction {
             None => true,
@@ -229,9 +231,9 @@ fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
 mod tests {
     use super::*;
 
-    fn rule(junction: Option<u32>, clients: &[&str], squash: Squash) -> Rule {
+    fn rule(junction: Option<u32>, clients: &[&str], squash: Squash) -> ExportRule {
         let clients = clients.iter().map(|c| c.parse().expect("valid")).collect();
-        Rule { junction: junction.map(JunctionId), clients, squash, ..Rule::default() }
+        ExportRule { junction: junction.map(JunctionId), clients, squash, ..ExportRule::default() }
     }
 
     fn sys(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
@@ -243,7 +245,7 @@ mod tests {
         junction: u32,
         client: &str,
         credentials: &Credentials,
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, ExportRefusal> {
         let client = client.parse().expect("valid");
         rules.caller(JunctionId(junction), client, credentials).map(|caller| caller.uid)
     }
@@ -261,8 +263,8 @@ mod tests {
         assert_eq!(uid(&rules, 2, "10.1.1.1:700", &sys(5, 5, &[])), Ok(NOBODY));
         assert_eq!(uid(&rules, 1, "10.1.1.1:700", &sys(5, 5, &[])), Ok(5));
         assert_eq!(uid(&rules, 2, "[fd00::1]:700", &sys(5, 5, &[])), Ok(NOBODY));
-        assert_eq!(uid(&rules, 1, "[fd00::1]:700", &sys(5, 5, &[])), Err(Refused::Client));
-        assert_eq!(uid(&rules, 1, "11.0.0.1:700", &root), Err(Refused::Client));
+        assert_eq!(uid(&rules, 1, "[fd00::1]:700", &sys(5, 5, &[])), Err(ExportRefusal::Client));
+        assert_eq!(uid(&rules, 1, "11.0.0.1:700", &root), Err(ExportRefusal::Client));
         assert_eq!(uid(&rules, 1, "[::ffff:10.1.0.1]:700", &root), Ok(0), "mapped addresses are IPv4");
     }
 
@@ -272,7 +274,7 @@ mod tests {
         let (served, root) = (rules.clone(), sys(0, 0, &[]));
         assert_eq!(uid(&served, 1, "10.1.1.1:700", &root), Ok(NOBODY));
         rules.replace(ExportRules::new(vec![rule(None, &["11.0.0.0/8"], Squash::None)]));
-        assert_eq!(uid(&served, 1, "10.1.1.1:700", &root), Err(Refused::Client));
+        assert_eq!(uid(&served, 1, "10.1.1.1:700", &root), Err(ExportRefusal::Client));
         assert_eq!(uid(&served, 1, "11.1.1.1:700", &root), Ok(0));
     }
 
@@ -287,10 +289,10 @@ mod tests {
         let caller = any(Squash::Root).caller(JunctionId(1), client, &user).expect("admitted");
         assert_eq!((caller.uid, caller.gid, caller.groups), (7, NOBODY, vec![NOBODY, 9]));
         for squash in [Squash::None, Squash::Root] {
-            assert_eq!(uid(&any(squash), 1, "1.2.3.4:900", &none), Err(Refused::Credentials));
+            assert_eq!(uid(&any(squash), 1, "1.2.3.4:900", &none), Err(ExportRefusal::Credentials));
             assert_eq!(
                 uid(&any(squash), 1, "1.2.3.4:900", &Credentials::Other(6)),
-                Err(Refused::Credentials)
+                Err(ExportRefusal::Credentials)
             );
         }
         assert_eq!(uid(&any(Squash::All), 1, "1.2.3.4:900", &none), Ok(NOBODY));
@@ -298,20 +300,20 @@ mod tests {
 
     #[test]
     fn a_port_that_any_user_may_use_is_refused_where_asked() {
-        let rules = ExportRules::new(vec![Rule { privileged_port: true, ..Rule::default() }]);
+        let rules = ExportRules::new(vec![ExportRule { privileged_port: true, ..ExportRule::default() }]);
         assert!(rules.admits(JunctionId(1), "1.2.3.4:1023".parse().expect("valid")));
         assert!(!rules.admits(JunctionId(1), "1.2.3.4:1024".parse().expect("valid")));
     }
 
     #[test]
     fn a_client_stands_under_the_narrowest_rule_or_under_none() {
-        let private = Rule { privileged_port: true, ..rule(Some(2), &["10.9.0.0/16"], Squash::All) };
+        let private = ExportRule { privileged_port: true, ..rule(Some(2), &["10.9.0.0/16"], Squash::All) };
         let rules = ExportRules::new(vec![
             rule(None, &["10.0.0.0/8"], Squash::Root),
             rule(Some(1), &["10.1.0.0/16", "fd00::/8"], Squash::All),
             private,
         ]);
-        let of = |client: &str| rules.rule_of(client.parse().expect("valid"));
+        let of = |client: &str| rules.connection_rule(client.parse().expect("valid"));
         assert_eq!(of("10.2.0.1:700"), Some(0));
         assert_eq!((of("10.1.0.1:7000"), of("[fd00::1]:7000")), (Some(1), Some(1)));
         assert_eq!((of("10.9.0.1:700"), of("10.9.0.1:7000")), (Some(2), Some(0)));
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_network_may_be_read_only_beside_one_that_is_not() {
-        let read_only = |rule| Rule { read_only: true, ..rule };
+        let read_only = |rule| ExportRule { read_only: true, ..rule };
         let rules = ExportRules::new(vec![
             rule(None, &["10.0.0.0/8"], Squash::Root),
             read_only(rule(None, &["10.1.0.0/16"], Squash::Root)),

@@ -1,4 +1,4 @@
-//! What a client holds: 40 bytes that name a file of ours, signed.
+//! The file handle that clients hold: 40 bytes that name a file, signed.
 //!
 //! ```text
 //!  0      1              4            8                       24                40
@@ -16,7 +16,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use types::{FileId, JunctionId};
 
 const LAYOUT: u8 = 1;
-/// One tier alone. A cluster will have a tag of its own.
+/// The tag of a tier alone. A cluster will have a tag of its own.
 const CLUSTER: [u8; 3] = [0; 3];
 const SIGNED: usize = 24;
 const LENGTH: usize = 40;
@@ -41,8 +41,8 @@ impl HandleCodec {
         FileHandle(Bytes::copy_from_slice(&bytes))
     }
 
-    /// Something that never was a handle is `BADHANDLE`. One in our layout with a wrong MAC is `STALE`: it may be of
-    /// another tier that had this address, and that tells clients to look up again.
+    /// A handle that is not in our layout is `BADHANDLE`. One in our layout with a wrong MAC is `STALE`: it may be
+    /// of another tier that had this address, and that makes clients look up again.
     pub fn decode(&self, handle: &FileHandle) -> Result<(JunctionId, FileId), Status> {
         let bytes: &[u8; LENGTH] = handle.0.as_ref().try_into().map_err(|_| Status::BADHANDLE)?;
         let (signed, mac) = bytes.split_at(SIGNED);
@@ -50,7 +50,7 @@ impl HandleCodec {
             return Err(Status::BADHANDLE);
         }
         let expected = self.mac(signed);
-        // All bytes are compared, so that the time tells nothing.
+        // All bytes are compared, so that the time reveals nothing.
         let difference = mac.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
         if difference != 0 || signed[1..4] != CLUSTER {
             return Err(Status::STALE);

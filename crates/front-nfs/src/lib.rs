@@ -1,14 +1,31 @@
-//! NFSv3 and MOUNT v3 over TCP, in front of `vfs`.
+//! NFSv3 and MOUNT v3 over TCP in front of `vfs`: decode a call, check handle and export, call one function of
+//! `vfs`, encode the reply. This crate knows nothing of caches and origins.
 //!
-//! Decodes, checks handle and export, calls one function of `vfs`, encodes. Knows nothing of caches and origins.
-//! Start with `connection.rs` (how calls become answers, many at a time), then `dispatch.rs`, then any file of
-//! `procs/`. What is different for calls that change something: `changing.rs`.
+//! The cast, in the order in which a call meets it:
+//! - [`NfsServer`] (`listener.rs`) accepts connections; [`ExportRules`] (`exports.rs`) say which client may use
+//!   which junction, and as whom.
+//! - `connection.rs` reads calls from one connection, many at a time, each under a permit.
+//! - `dispatch.rs` decodes the RPC header into an `NfsCall` and runs the procedure, in `procs/` (one file each) or
+//!   `mount.rs`.
+//! - A change goes through `change_calls.rs`: it runs to its end in a task of its own. The duplicate
+//!   request cache (`duplicate_cache.rs`) recognizes repeated ones.
+//! - [`HandleCodec`] (`handle.rs`) turns file ids into signed file handles and back; `visible_directories.rs` hides
+//!   directories that lead only to junctions of others.
+//! - `reply_writer.rs` sends the replies as they are ready, cached bytes without a copy (crate `send`).
+//! - `errors.rs` maps error kinds to nfsstat3, in one place.
+//!
+//! Invariants: no call is carried out for a client that no export rule admits; a handle cannot be guessed. A change
+//! is made once, however often its call arrives, as long as it is remembered. A call that takes too long is answered
+//! JUKEBOX, but never a change. Calls, replies and their memory are bounded, and what is above the bound stays in
+//! the client's socket.
+//!
+//! Begin with `connection.rs`, then `dispatch.rs`, then any file of `procs/`.
 
 mod attr;
-mod changing;
+mod change_calls;
 mod connection;
 mod dispatch;
-mod duplicates;
+mod duplicate_cache;
 mod errors;
 pub mod exports;
 pub mod handle;
@@ -16,60 +33,61 @@ mod listener;
 mod metrics;
 mod mount;
 mod procs;
+mod reply_writer;
 mod rpcbind;
-mod send;
-mod shown;
+mod visible_directories;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Common, Slots};
+use fair::{ConnectionSlots, SharedBudgets};
 use vfs::{Lend, Vfs};
 
-pub use exports::{ExportRules, Network, Rule, Squash};
+pub use exports::{ExportRule, ExportRules, Network, Squash};
 pub use listener::NfsServer;
 pub use rpcbind::Registration;
 
-use changing::Changes;
+use change_calls::ChangeTracker;
 use handle::HandleCodec;
 use metrics::Metrics;
 use mount::MountList;
 
-/// How this front is called in metrics and logs.
+/// This front's name in metrics and logs.
 const FRONT: &str = "nfs";
 
-/// Most bytes of one READ. What Linux clients ask for at most.
+/// The most bytes of one READ, which is the most that Linux clients ask for.
 pub const READ_MAX: u32 = 1 << 20;
-/// Most bytes of one WRITE. What Linux clients send at most.
+/// The most bytes of one WRITE, which is the most that Linux clients send.
 pub const WRITE_MAX: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address for NFS and MOUNT.
+    /// The address for NFS and MOUNT.
     pub listen: SocketAddr,
-    /// Secret under which handles are signed. Keep it over restarts, or handles go stale.
+    /// The secret that signs file handles. It must survive restarts, or all handles go stale.
     pub handle_key: [u8; 16],
     pub exports: ExportRules,
-    /// Connections at the same time. When they run out, the least active one of who has most is closed for a new one.
+    /// The most connections at the same time. When all slots are taken, the least active connection of the client
+    /// with the most connections is closed for a new one.
     pub connections_max: usize,
-    /// Of one client.
+    /// The most connections of one client.
     pub connections_per_client: usize,
-    /// Of clients that no export rule admits: each has one answer, which says so.
+    /// The most connections of clients that no export rule admits; each gets one reply, which says so.
     pub strangers_max: usize,
-    /// Calls of one connection at the same time; above it the connection is not read (back-pressure).
+    /// The most calls of one connection at the same time; above it the connection is not read (back-pressure).
     pub calls_per_connection: usize,
-    /// Bytes of answers (READ, READDIR, DUMP) and of calls larger than 4 KiB (WRITE) in memory, over all fronts. Above
-    /// it calls stay at the clients.
-    pub common: Common,
-    /// A connection without calls is closed after this. Clients connect again by themselves.
+    /// The memory budgets for replies (READ, READDIR, DUMP) and for calls larger than 4 KiB (WRITE), shared with all
+    /// fronts. When they are used up, calls stay at the clients.
+    pub shared_budgets: SharedBudgets,
+    /// A connection without calls is closed after this time. Clients connect again by themselves.
     pub idle_timeout: Duration,
-    /// A call that began to arrive must be complete, and a reply be taken, within this.
+    /// A call that began to arrive must be complete, and a reply must be taken, within this time.
     pub stall_timeout: Duration,
-    /// A call that takes longer, and changes nothing, is answered "try again later" (JUKEBOX) while the work goes
-    /// on. Below the 60 s after which Linux clients send a call again.
+    /// A call that takes longer and changes nothing is answered JUKEBOX ("try again later") while the work goes on.
+    /// Below the 60 s after which Linux clients repeat a call.
     pub call_deadline: Duration,
-    /// Which READ answers the kernel sends from the cached file itself, instead of a copy of it in our memory.
+    /// Which READ replies the kernel sends from the cached file, instead of a copy in memory.
     pub lend: Lend,
 }
 
@@ -83,8 +101,8 @@ impl Default for Config {
             connections_per_client: 1024,
             strangers_max: 64,
             calls_per_connection: 64,
-            common: Common::default(),
-            // Linux clients close theirs after 5 minutes.
+            shared_budgets: SharedBudgets::default(),
+            // Linux clients close idle connections after 5 minutes.
             idle_timeout: Duration::from_secs(10 * 60),
             stall_timeout: Duration::from_secs(30),
             call_deadline: Duration::from_secs(12),
@@ -94,13 +112,13 @@ impl Default for Config {
     }
 }
 
-/// What all connections share.
-struct Shared {
+/// The state that all connections share.
+struct NfsState {
     vfs: Arc<Vfs>,
     config: Config,
     handles: HandleCodec,
     mounts: MountList,
     metrics: Metrics,
-    slots: Arc<Slots>,
-    changes: Changes,
+    slots: Arc<ConnectionSlots>,
+    changes: ChangeTracker,
 }

@@ -1,28 +1,28 @@
-//! Accepting connections, and draining them at the end.
+//! The TCP listener: it accepts connections, gives each a slot, and drains them at the end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Admission, Group, Limits, Offence, Slot, Slots};
+use fair::{ConnectionSlot, ConnectionSlots, Offence, SlotAdmission, SlotGroup, SlotLimits};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::changing::Changes;
+use crate::change_calls::ChangeTracker;
 use crate::handle::HandleCodec;
 use crate::metrics::Metrics;
 use crate::mount::MountList;
-use crate::{Config, FRONT, Shared, connection};
+use crate::{Config, FRONT, NfsState, connection};
 
-/// After a failed accept (no descriptors left), wait before the next: others may close theirs.
+/// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub struct NfsServer {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<NfsState>,
 }
 
 impl NfsServer {
@@ -31,13 +31,13 @@ impl NfsServer {
             let message = format!("on {} (choose another address with --nfs)", config.listen);
             Error::new(ErrorKind::Busy, "listen for NFS", message).with_source(e)
         })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NfsState {
             vfs,
             handles: HandleCodec::new(config.handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
-            slots: Slots::new(limits(&config)),
-            changes: Changes::default(),
+            slots: ConnectionSlots::new(limits(&config)),
+            changes: ChangeTracker::default(),
             config,
         });
         Ok(NfsServer { listener, shared })
@@ -51,15 +51,15 @@ impl NfsServer {
         self.shared.metrics.register(registry);
     }
 
-    /// Number of open connections, kept current.
+    /// The number of open connections, kept current.
     pub fn connections(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
         let gauge = self.shared.metrics.connections.clone();
         move || gauge.get()
     }
 
-    /// Serve until `stop` is true; then answer what was asked and return.
+    /// Serves until `stop` is true; then answers the calls that have arrived, and returns.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        // Each connection has a sender; when all are gone, so are the connections.
+        // Each connection holds a sender: when the channel is closed, no connection is left.
         let (open, mut drained) = mpsc::channel::<()>(1);
         loop {
             let accepted = tokio::select! {
@@ -93,22 +93,23 @@ impl NfsServer {
         let _all_gone = drained.recv().await;
     }
 
-    /// Its slot, and whether any rule admits it. `None`: it is closed at once.
-    fn admit(&self, peer: SocketAddr) -> Option<(Slot, bool)> {
+    /// The connection's slot, and whether any export rule admits the client. `None`: the connection is closed at
+    /// once.
+    fn admit(&self, peer: SocketAddr) -> Option<(ConnectionSlot, bool)> {
         let export = self.shared.config.exports.group_of(peer);
-        let offenders = &self.shared.config.common.offenders;
+        let offenders = &self.shared.config.shared_budgets.offenders;
         if export.is_none() {
             offenders.note(FRONT, peer.ip(), Offence::NotAdmitted);
         }
         let group = group(&self.shared.config, export);
         match self.shared.slots.admit(peer.ip(), Some(group)) {
-            Admission::Taken { slot, closed } => {
+            SlotAdmission::Taken { slot, closed } => {
                 if let Some(client) = closed.filter(|_| export.is_some()) {
                     offenders.note(FRONT, client, Offence::TooManyConnections);
                 }
                 Some((slot, export.is_some()))
             }
-            Admission::Refused => {
+            SlotAdmission::Refused => {
                 offenders.note(FRONT, peer.ip(), Offence::TooManyConnections);
                 None
             }
@@ -116,20 +117,20 @@ impl NfsServer {
     }
 }
 
-/// The group of those that no rule admits; the others are the export rules.
+/// The slot group of clients that no rule admits; every export rule is a group, too.
 const STRANGERS: u64 = 0;
 
-fn limits(config: &Config) -> Limits {
-    Limits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
+fn limits(config: &Config) -> SlotLimits {
+    SlotLimits { all: config.connections_max.max(1), client: config.connections_per_client.max(1) }
 }
 
-/// With whom a connection shares a bound. Where there are several export rules, as they are now, the clients of none of them
-/// get all connections.
-fn group(config: &Config, export: Option<u64>) -> Group {
+/// The group that bounds the number of connections. With several export rules, the clients of one cannot take all
+/// connections.
+fn group(config: &Config, export: Option<u64>) -> SlotGroup {
     let all = config.connections_max.max(1);
     match export {
-        None => Group { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
-        Some(id) if config.exports.count() > 1 => Group { id, max: all - all / 4 },
-        Some(id) => Group { id, max: all },
+        None => SlotGroup { id: STRANGERS, max: config.strangers_max.clamp(1, all) },
+        Some(id) if config.exports.count() > 1 => SlotGroup { id, max: all - all / 4 },
+        Some(id) => SlotGroup { id, max: all },
     }
 }

@@ -1,4 +1,4 @@
-//! What the NFS front counts.
+//! Metrics of the NFS front.
 
 use std::sync::atomic::AtomicI64;
 
@@ -15,19 +15,19 @@ pub struct ProcedureLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StatusLabels {
+pub struct NfsStatusLabels {
     /// nfsstat3
     pub status: u32,
 }
 
 pub struct Metrics {
     pub seconds: Family<ProcedureLabels, Histogram>,
-    pub failures: Family<StatusLabels, Counter>,
+    pub failures: Family<NfsStatusLabels, Counter>,
     pub read_bytes: Counter,
-    /// Of these, sent by the kernel from the cached file.
+    /// The part of these that the kernel sent from the cached file.
     pub lent_bytes: Counter,
     pub written_bytes: Counter,
-    /// Changes that were asked for again: while the first was running, and after it was answered.
+    /// Repeated changes: those that joined the first one while it was running, and those that got its reply.
     pub joins: Counter,
     pub replays: Counter,
     pub malformed: Counter,

@@ -1,24 +1,24 @@
-//! MOUNT v3: from a path to its handle, and the list of who mounted what.
+//! MOUNT v3: from a path to its handle, and the list of mounts.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use fair::Room;
+use fair::MemoryPermit;
 use rpc_nfs3::mount::{self, Export, Mount, MountResult, MountStatus, Mounted, procedure};
 use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
 use rpc_nfs3::{Decoder, WireError};
 use tracing::info;
 
-use crate::connection::Reply;
-use crate::dispatch::{Call, plain, success};
+use crate::connection::NfsReply;
+use crate::dispatch::{NfsCall, header_only, success_header};
 use crate::errors;
 
-/// Credentials that exports take: AUTH_SYS.
+/// The credentials that exports accept: AUTH_SYS.
 const FLAVORS: [u32; 1] = [1];
 
-/// Mounts remembered for DUMP, of all clients and of one. Clients that never unmount fall off the end; nothing depends on
-/// the list. With the longest of paths, an answer to DUMP has 1.3 MiB.
+/// The most mounts that are remembered for DUMP, of all clients and of one. Those of clients that never unmount are
+/// dropped at last; nothing depends on the list. With the longest paths, a reply to DUMP has 1.3 MiB.
 const MOUNTS_MAX: usize = 1024;
 const MOUNTS_PER_CLIENT: usize = 64;
 
@@ -53,32 +53,32 @@ impl MountList {
     }
 }
 
-pub async fn answer(call: &Call, xid: u32, mut arguments: Decoder) -> Reply {
+pub async fn handle(call: &NfsCall, xid: u32, mut arguments: Decoder) -> NfsReply {
     match run(call, xid, &mut arguments).await {
         Ok(reply) => reply,
         Err(_) => {
             call.shared.metrics.malformed.inc();
-            plain(xid, ReplyStatus::GarbageArguments)
+            header_only(xid, ReplyStatus::GarbageArguments)
         }
     }
 }
 
-async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError> {
+async fn run(call: &NfsCall, xid: u32, d: &mut Decoder) -> Result<NfsReply, WireError> {
     let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
-    let mut e = success(xid);
-    let mut room = Room::default();
+    let mut e = success_header(xid);
+    let mut permit = MemoryPermit::default();
     let mounts = &call.shared.mounts;
     match call.procedure {
         procedure::NULL => {}
         procedure::MNT => {
             if matches!(call.credentials, Credentials::Other(_)) {
-                return Ok(plain(xid, ReplyStatus::AuthError(AuthProblem::TooWeak as u32)));
+                return Ok(header_only(xid, ReplyStatus::AuthError(AuthProblem::TooWeak as u32)));
             }
             let path = mount::decode_path(d)?;
             let result = mnt(call, &path).await;
             if result.is_ok() {
                 info!(client = %call.peer.address, path = %path.escape_ascii(), "mounted");
-                // A copy: the call is larger.
+                // A copy: the buffer of the call is larger.
                 mounts.add(Mount { host, path: Bytes::copy_from_slice(&path) });
             }
             mount::encode_mount_result(&mut e, &result);
@@ -86,7 +86,7 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
         procedure::DUMP if call.is_admitted() => {
             let all = mounts.all();
             let bytes = all.iter().map(|mount| mount.host.len() + mount.path.len() + MOUNT_BYTES).sum();
-            room = call.peer.replies.take(bytes).await;
+            permit = call.peer.replies.acquire(bytes).await;
             mount::encode_mounts(&mut e, &all);
         }
         procedure::DUMP => mount::encode_mounts(&mut e, &[]),
@@ -96,19 +96,19 @@ async fn run(call: &Call, xid: u32, d: &mut Decoder) -> Result<Reply, WireError>
         }
         procedure::UMNTALL => mounts.edit(|all| all.retain(|known| known.host != host)),
         procedure::EXPORT => mount::encode_exports(&mut e, &exports(call)),
-        _ => return Ok(plain(xid, ReplyStatus::ProcedureUnavailable)),
+        _ => return Ok(header_only(xid, ReplyStatus::ProcedureUnavailable)),
     }
-    Ok(Reply { room, ..Reply::new(e.finish()) })
+    Ok(NfsReply { permit, ..NfsReply::new(e.finish()) })
 }
 
-/// Of an entry of DUMP, besides its host and path.
+/// The bytes of an entry of DUMP besides its host and path.
 const MOUNT_BYTES: usize = 20;
 
-async fn mnt(call: &Call, path: &[u8]) -> MountResult {
+async fn mnt(call: &NfsCall, path: &[u8]) -> MountResult {
     if !call.is_admitted() {
         return Err(MountStatus::ACCESS); // nothing is looked for
     }
-    // libnfs asks for the root by an empty path.
+    // libnfs mounts the root by an empty path.
     let path = if path.is_empty() { b"/" } else { path };
     let deadline = call.shared.config.call_deadline;
     let node = match tokio::time::timeout(deadline, call.shared.vfs.resolve(path)).await {
@@ -129,8 +129,8 @@ async fn mnt(call: &Call, path: &[u8]) -> MountResult {
     Ok(Mounted { handle, flavors: FLAVORS.to_vec() })
 }
 
-/// The root of the tree and every junction that this client may use.
-fn exports(call: &Call) -> Vec<Export> {
+/// Lists the root of the tree and every junction that this client may use.
+fn exports(call: &NfsCall) -> Vec<Export> {
     let rules = &call.shared.config.exports;
     let admitted = call.shared.vfs.junctions().into_iter();
     let admitted = admitted.filter(|junction| rules.admits(junction.id, call.peer.address));

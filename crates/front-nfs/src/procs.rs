@@ -1,4 +1,10 @@
-//! The procedures, one file each (small ones of a kind together); here the table of them.
+//! The NFSv3 procedures, one file each (small ones of a kind together), and the table of them.
+//!
+//! Each decodes its arguments, resolves its handles by [`NfsCall::open`] or [`NfsCall::open_to_change`], calls one
+//! function of `vfs`, and encodes its result; it returns a [`ReplyPayload`] with the bytes that follow the encoded
+//! part (READ), or a [`CallFailure`], which [`encode_failure`] writes in the procedure's shape. `name.rs` has the
+//! rules for `.` and `..`. Changes arrive here only through `change_calls.rs`, and in a read-only tree they fail
+//! before their arguments are decoded. Begin with `getattr.rs`, then `read.rs` and `create.rs`.
 
 mod access;
 mod create;
@@ -18,19 +24,19 @@ mod write;
 use rpc_nfs3::nfs3::{self, FileHandle, PostOpAttr, Status, procedure};
 use rpc_nfs3::{Decoder, Encoder};
 
-use crate::changing::changes;
-use crate::dispatch::{Call, Failure, Payload};
+use crate::change_calls::is_change;
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-type Done = Result<Payload, Failure>;
+type ProcedureResult = Result<ReplyPayload, CallFailure>;
 
-pub async fn run(call: &Call, mut arguments: Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, mut arguments: Decoder, e: &mut Encoder) -> ProcedureResult {
     let d = &mut arguments;
-    if changes(call.procedure) {
-        // Each begins with the handle of what it changes: in a read-only tree nothing else is looked at.
+    if is_change(call.procedure) {
+        // Every change begins with the handle of what it changes: in a read-only tree nothing else is decoded.
         call.open_to_change(&FileHandle::decode(&mut d.clone())?)?;
     }
     match call.procedure {
-        procedure::NULL => Ok(Payload::default()),
+        procedure::NULL => Ok(ReplyPayload::default()),
         procedure::GETATTR => getattr::run(call, d, e).await,
         procedure::SETATTR => setattr::run(call, d, e).await,
         procedure::LOOKUP => lookup::run(call, d, e).await,
@@ -52,11 +58,11 @@ pub async fn run(call: &Call, mut arguments: Decoder, e: &mut Encoder) -> Done {
         procedure::FSINFO => fs::fsinfo(call, d, e).await,
         procedure::PATHCONF => fs::pathconf(call, d, e).await,
         procedure::COMMIT => write::commit(call, d, e).await,
-        _ => Err(Failure::Status(Status::NOTSUPP)),
+        _ => Err(CallFailure::Status(Status::NOTSUPP)),
     }
 }
 
-/// A failed result in the shape of its procedure. `known`: of a change, the attributes of its directories.
+/// Encodes a failed result in the shape of its procedure. `known`: the attributes of a change's directories.
 pub fn encode_failure(e: &mut Encoder, procedure: u32, status: Status, known: [PostOpAttr; 2]) {
     if nfs3::encode_mutation_failure(e, procedure, status, known).is_ok() {
         return;

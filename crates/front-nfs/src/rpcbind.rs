@@ -1,4 +1,4 @@
-//! Telling the local rpcbind where we are, for clients that ask port 111 first.
+//! Registration with the local rpcbind, for clients that ask port 111 first.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use types::{Error, ErrorKind, Result};
 const DEADLINE: Duration = Duration::from_secs(3);
 const REPLY_BYTES_MAX: usize = 4096;
 
-/// Our entries at rpcbind; `remove` takes them back.
+/// Our entries at rpcbind; `remove` unregisters them.
 pub struct Registration {
     port: u16,
 }
 
 impl Registration {
-    /// Register NFS and MOUNT at `port`. Entries that a server left behind are replaced.
+    /// Registers NFS and MOUNT at `port`. Entries that a server left behind are replaced.
     pub async fn create(port: u16) -> Result<Registration> {
         for program in [(nfs3::PROGRAM, nfs3::VERSION), (mount::PROGRAM, mount::VERSION)] {
             let _ = call(portmap::UNSET, program, 0).await;
@@ -68,7 +68,7 @@ async fn exchange(procedure: u32, mapping: Mapping) -> std::io::Result<bool> {
     Ok(header.status == ReplyStatus::Success && d.bool().map_err(std::io::Error::other)?)
 }
 
-/// From a port that only root may use: rpcbind believes no other.
+/// Connects from a privileged port: rpcbind believes no other.
 async fn connect() -> std::io::Result<TcpStream> {
     let rpcbind = SocketAddr::from(([127, 0, 0, 1], portmap::PORT));
     for port in (600..1024).rev() {

@@ -1,42 +1,45 @@
-//! What clients say of the bytes that they send, besides the signature: `Content-MD5` and the checksums of the SDKs.
+//! Checksums that clients send with a body, besides the signature: `Content-MD5` and those of the SDKs.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use md5::{Digest, Md5};
 use s3s::crypto::{self, Checksum, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::{S3Error, S3ErrorCode};
 
-use crate::body::Trailer;
-use crate::errors::{self, Result};
-use crate::facts::Headers;
-use crate::partsums::Algorithm;
+use crate::checked_body::Trailer;
+use crate::errors::{self, S3Result};
+use crate::metadata_store::Headers;
+use crate::part_checksums::Algorithm;
 
-/// Computed while the bytes pass.
-pub struct Sums {
+/// The checksums of one body, computed while its bytes pass.
+pub struct BodyChecksums {
     md5: Md5,
     expected_md5: Option<String>,
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedChecksum>,
     trailer: Trailer,
 }
 
-struct Expected {
-    /// Of the header or the line of the trailer.
+struct ExpectedChecksum {
+    /// The name of the header or of the trailer line.
     name: String,
-    /// Base64; `None`: the trailer will say, or nobody if it is only computed.
+    /// In base64. `None`: the trailer will bring it, or (`is_own`) nobody will.
     value: Option<String>,
-    /// Nobody may say it: it is for the object that the part will be in.
+    /// Computed for ourselves, to be combined into the checksum of the multipart object; the client need not send
+    /// it.
     is_own: bool,
-    hasher: Box<dyn Hasher>,
+    hasher: Box<dyn ChecksumHasher>,
 }
 
-/// Of all the bytes, which are what the client said they would be.
-pub struct Summed {
+/// The checksums of a whole body that matched those that the client sent.
+pub struct ComputedChecksums {
     pub md5: [u8; 16],
-    /// Of the algorithms that the client used: headers, to be kept and told.
+    /// The checksum headers to store and to return, one for each algorithm that the client used.
     pub checksums: Headers,
 }
 
-impl Summed {
+impl ComputedChecksums {
     pub fn headers(&self) -> HeaderMap {
         let pairs = self.checksums.iter().filter_map(|(name, value)| {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
@@ -45,37 +48,38 @@ impl Summed {
     }
 }
 
-impl Sums {
-    /// Of a body of which nothing but `Content-MD5` is said: what else is in the headers is of something else.
-    pub fn of_md5_alone(headers: &HeaderMap) -> Result<Sums> {
+impl BodyChecksums {
+    /// For a body of which only `Content-MD5` is checked; other checksum headers describe something else.
+    pub fn of_md5_alone(headers: &HeaderMap) -> S3Result<BodyChecksums> {
         let expected_md5 = text(headers, "content-md5")?.map(str::to_owned);
-        Ok(Sums { md5: Md5::new(), expected_md5, expected: Vec::new(), trailer: Trailer::default() })
+        Ok(BodyChecksums { md5: Md5::new(), expected_md5, expected: Vec::new(), trailer: Trailer::default() })
     }
 
-    /// What cannot be computed is refused: nobody shall take it for checked.
-    pub fn new(headers: &HeaderMap, trailer: Trailer) -> Result<Sums> {
+    /// Takes the expected checksums from the headers. One that cannot be computed is refused, so that no client
+    /// takes it for checked.
+    pub fn new(headers: &HeaderMap, trailer: Trailer) -> S3Result<BodyChecksums> {
         let announced = text(headers, "x-amz-trailer")?.unwrap_or_default().to_ascii_lowercase();
         let announced = announced.split(',').map(str::trim);
         let names = headers.keys().map(HeaderName::as_str).chain(announced);
-        let mut expected: Vec<Expected> = Vec::new();
+        let mut expected: Vec<ExpectedChecksum> = Vec::new();
         for name in names.filter(|name| is_checksum(name)) {
             if expected.iter().any(|known| known.name == name) {
                 continue;
             }
             let hasher = hasher(name).ok_or_else(|| errors::header_not_offered(name))?;
             let value = text(headers, name)?.map(str::to_owned);
-            expected.push(Expected { name: name.to_owned(), value, is_own: false, hasher });
+            expected.push(ExpectedChecksum { name: name.to_owned(), value, is_own: false, hasher });
         }
-        Ok(Sums { expected, trailer, ..Sums::of_md5_alone(headers)? })
+        Ok(BodyChecksums { expected, trailer, ..BodyChecksums::of_md5_alone(headers)? })
     }
 
-    /// By this algorithm too, whether its sum is sent or not.
-    pub fn with(mut self, algorithm: Option<Algorithm>) -> Sums {
+    /// Computes this algorithm, too, whether the client sends its value or not.
+    pub fn with(mut self, algorithm: Option<Algorithm>) -> BodyChecksums {
         if let Some(name) = algorithm.map(Algorithm::header)
             && !self.expected.iter().any(|known| known.name == name)
             && let Some(hasher) = hasher(name)
         {
-            self.expected.push(Expected { name: name.to_owned(), value: None, is_own: true, hasher });
+            self.expected.push(ExpectedChecksum { name: name.to_owned(), value: None, is_own: true, hasher });
         }
         self
     }
@@ -85,19 +89,19 @@ impl Sums {
         self.expected.iter_mut().for_each(|expected| expected.hasher.update(data));
     }
 
-    /// The body has come to its end.
-    pub fn check(self) -> Result<Summed> {
+    /// Compares the checksums after the end of the body.
+    pub fn check(self) -> S3Result<ComputedChecksums> {
         let md5: [u8; 16] = self.md5.finalize().into();
         if let Some(expected) = &self.expected_md5 {
             if expected.len() != 24 {
                 return Err(S3ErrorCode::InvalidDigest.into());
             }
-            if *expected != base64(&md5) {
+            if *expected != BASE64_STANDARD.encode(md5) {
                 return Err(S3ErrorCode::BadDigest.into());
             }
         }
         let mut checksums = Headers::new();
-        for Expected { name, value, is_own, hasher } in self.expected {
+        for ExpectedChecksum { name, value, is_own, hasher } in self.expected {
             let expected = value.or_else(|| self.trailer.get(&name));
             if expected.is_none() && !is_own {
                 return Err(S3Error::with_message(
@@ -117,18 +121,18 @@ impl Sums {
             let message = "the trailer has a checksum that x-amz-trailer did not announce";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
-        Ok(Summed { md5, checksums })
+        Ok(ComputedChecksums { md5, checksums })
     }
 }
 
-/// Is the header of this name the checksum of something, by whatever algorithm?
+/// Whether this header is a checksum, of any algorithm.
 pub fn is_checksum(header: &str) -> bool {
     let kind = header.strip_prefix("x-amz-checksum-");
     kind.is_some_and(|kind| !["algorithm", "mode", "type"].contains(&kind))
 }
 
-/// All that the SDKs know but XXHash, which takes a package of its own and which none of them uses by itself.
-fn hasher(header: &str) -> Option<Box<dyn Hasher>> {
+/// All algorithms of the SDKs but XXHash, which needs a package of its own and which no SDK uses by default.
+fn hasher(header: &str) -> Option<Box<dyn ChecksumHasher>> {
     Some(match header.strip_prefix("x-amz-checksum-")? {
         "crc32" => Box::new(Crc32::new()),
         "crc32c" => Box::new(Crc32c::new()),
@@ -141,23 +145,23 @@ fn hasher(header: &str) -> Option<Box<dyn Hasher>> {
     })
 }
 
-trait Hasher: Send {
+trait ChecksumHasher: Send {
     fn update(&mut self, data: &[u8]);
     /// In base64.
     fn finish(self: Box<Self>) -> String;
 }
 
-impl<T: Checksum + Send> Hasher for T {
+impl<T: Checksum + Send> ChecksumHasher for T {
     fn update(&mut self, data: &[u8]) {
         Checksum::update(self, data);
     }
 
     fn finish(self: Box<Self>) -> String {
-        base64(self.finalize().as_ref())
+        BASE64_STANDARD.encode(self.finalize().as_ref())
     }
 }
 
-/// The protocol crate has none.
+/// SHA-512, which the protocol crate lacks.
 struct Sha512(sha2::Sha512);
 
 impl Checksum for Sha512 {
@@ -176,44 +180,9 @@ impl Checksum for Sha512 {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'a str>> {
     let value = headers.get(name).map(|value| value.to_str());
     value.transpose().map_err(|_| S3ErrorCode::InvalidDigest.into())
-}
-
-pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for part in bytes.chunks(3) {
-        let word =
-            part.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
-        for digit in 0..4 {
-            let index = (word >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= part.len() { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
-/// `None`: it is none, or not as `base64` writes it.
-pub fn unbase64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for part in text.as_bytes().chunks(4) {
-        let padding = part.iter().rev().take_while(|byte| **byte == b'=').count();
-        let digits =
-            part[..part.len() - padding].iter().map(|byte| digit(*byte)).collect::<Option<Vec<_>>>()?;
-        let word = digits.iter().fold(0_u32, |word, digit| word << 6 | u32::from(*digit)) << (6 * padding);
-        bytes.extend_from_slice(word.to_be_bytes().get(1..4_usize.checked_sub(padding)?)?);
-    }
-    (base64(&bytes) == text).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -225,11 +194,11 @@ mod tests {
         for (plain, text) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
-            assert_eq!(base64(plain.as_bytes()), text);
-            assert_eq!(unbase64(text).as_deref(), Some(plain.as_bytes()));
+            assert_eq!(BASE64_STANDARD.encode(plain.as_bytes()), text);
+            assert_eq!(BASE64_STANDARD.decode(text).as_deref(), Ok(plain.as_bytes()));
         }
         for text in ["Zg=", "Zg", "Z===", "====", "Zh==", "Zm9v=", "Zg==Zg==", "Z g=", "\u{e4}"] {
-            assert_eq!(unbase64(text), None, "{text}");
+            assert!(BASE64_STANDARD.decode(text).is_err(), "{text}");
         }
     }
 
@@ -252,7 +221,7 @@ mod tests {
             let check = |value: &str, body: &'static [u8]| {
                 let name: http::HeaderName = name.parse().expect("a name");
                 let headers = HeaderMap::from_iter([(name, value.parse().expect("a value"))]);
-                let mut sums = Sums::new(&headers, Trailer::default()).expect("understood");
+                let mut sums = BodyChecksums::new(&headers, Trailer::default()).expect("understood");
                 sums.update(&Bytes::from_static(body));
                 sums.check()
             };

@@ -1,30 +1,30 @@
-//! What went wrong, in S3's words: the one place.
+//! The mapping of our errors to S3's codes, in one place.
 
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode};
 use types::{Error, ErrorKind};
 
-use crate::body::BodyError;
-use crate::key::Unfit;
-use crate::verify::Refusal;
+use crate::checked_body::BodyError;
+use crate::object_key::KeyError;
+use crate::sigv4::SignatureError;
 
-pub type Result<T> = std::result::Result<T, S3Error>;
+pub use s3s::S3Result;
 
 pub fn code_of(kind: ErrorKind) -> S3ErrorCode {
     match kind {
         ErrorKind::NotFound | ErrorKind::Stale => S3ErrorCode::NoSuchKey,
-        // Not absent, but no object: a name of the key is that of another thing.
+        // Something exists under a name of the key, but it is no object.
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::Exists => S3ErrorCode::InvalidRequest,
         ErrorKind::AccessDenied | ErrorKind::NotPermitted | ErrorKind::ReadOnly => S3ErrorCode::AccessDenied,
         ErrorKind::NotEmpty => S3ErrorCode::BucketNotEmpty,
         ErrorKind::InvalidArgument => S3ErrorCode::InvalidArgument,
         ErrorKind::NameTooLong => S3ErrorCode::KeyTooLongError,
-        // Clients try these again, slower each time.
+        // Clients retry these with a growing pause.
         ErrorKind::Busy => S3ErrorCode::SlowDown,
         ErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
-        // The file is another one now: from the beginning.
+        // The file was replaced: the client must begin again.
         ErrorKind::VersionChanged => S3ErrorCode::OperationAborted,
-        // An object is replaced as a whole: to ask again leaves what asking once would.
+        // An object is replaced as a whole, so a retry leaves what one request would have left.
         ErrorKind::OutcomeUnknown => S3ErrorCode::ServiceUnavailable,
         ErrorKind::FileTooLarge => S3ErrorCode::EntityTooLarge,
         ErrorKind::NotSupported => S3ErrorCode::NotImplemented,
@@ -38,7 +38,7 @@ pub fn code_of(kind: ErrorKind) -> S3ErrorCode {
     }
 }
 
-/// What a person may know of it: not what our paths and origins are called.
+/// The message for a person. It does not reveal the names of our paths and origins.
 fn message_of(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::NotADirectory => Some("a part of the key before a slash is an object itself"),
@@ -50,35 +50,35 @@ fn message_of(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// `InsufficientStorage` is no code of S3's, but a status that says it; clients do not try that again for long.
-pub fn s3(error: Error) -> S3Error {
+/// S3 has no code for a full storage; the HTTP status 507 says it, and clients do not retry that for long.
+pub fn s3_error(error: Error) -> S3Error {
     let kind = error.kind();
-    let mut told = S3Error::new(code_of(kind));
+    let mut answer = S3Error::new(code_of(kind));
     if let Some(message) = message_of(kind) {
-        told.set_message(message);
+        answer.set_message(message);
     }
     match kind {
         ErrorKind::NoSpace | ErrorKind::QuotaExceeded => {
-            told.set_status_code(StatusCode::INSUFFICIENT_STORAGE)
+            answer.set_status_code(StatusCode::INSUFFICIENT_STORAGE)
         }
-        ErrorKind::VersionChanged => told.set_status_code(StatusCode::CONFLICT),
+        ErrorKind::VersionChanged => answer.set_status_code(StatusCode::CONFLICT),
         _ => {}
     }
-    if told.status_code().is_none_or(|status| status.is_server_error()) {
+    if answer.status_code().is_none_or(|status| status.is_server_error()) {
         tracing::warn!("{error}");
     }
-    told
+    answer
 }
 
-pub fn unfit(unfit: Unfit) -> S3Error {
-    let code = match unfit {
-        Unfit::TooLong | Unfit::LongName => S3ErrorCode::KeyTooLongError,
+pub fn key_error(key_error: KeyError) -> S3Error {
+    let code = match key_error {
+        KeyError::TooLong | KeyError::LongName => S3ErrorCode::KeyTooLongError,
         _ => S3ErrorCode::InvalidArgument,
     };
-    S3Error::with_message(code, unfit.why())
+    S3Error::with_message(code, key_error.why())
 }
 
-pub fn body(error: BodyError) -> S3Error {
+pub fn body_error(error: BodyError) -> S3Error {
     let code = match error {
         BodyError::Incomplete => S3ErrorCode::IncompleteBody,
         BodyError::Stalled => S3ErrorCode::RequestTimeout,
@@ -89,51 +89,55 @@ pub fn body(error: BodyError) -> S3Error {
         BodyError::TinyChunks => S3ErrorCode::Custom("InvalidChunkSizeError".into()),
         BodyError::Malformed(_) => S3ErrorCode::InvalidRequest,
     };
-    let mut told = S3Error::with_message(code, error.to_string());
+    let mut answer = S3Error::with_message(code, error.to_string());
     match error {
-        BodyError::WrongSha256 => told.set_status_code(StatusCode::BAD_REQUEST),
-        BodyError::TinyChunks => told.set_status_code(StatusCode::FORBIDDEN),
+        BodyError::WrongSha256 => answer.set_status_code(StatusCode::BAD_REQUEST),
+        BodyError::TinyChunks => answer.set_status_code(StatusCode::FORBIDDEN),
         _ => {}
     }
-    told
+    answer
 }
 
-pub fn refusal(refusal: &Refusal) -> S3Error {
+pub fn signature_error(refusal: &SignatureError) -> S3Error {
     use S3ErrorCode as Code;
     let (code, message) = match refusal {
-        Refusal::Anonymous => (Code::AccessDenied, "requests must be signed".to_owned()),
-        Refusal::OldVersion => {
+        SignatureError::Anonymous => (Code::AccessDenied, "requests must be signed".to_owned()),
+        SignatureError::OldVersion => {
             (Code::InvalidRequest, "sign with AWS4-HMAC-SHA256 (signature version 4)".into())
         }
-        Refusal::Malformed(what) => (Code::AuthorizationHeaderMalformed, format!("the signature: {what}")),
-        Refusal::SecurityToken => {
+        SignatureError::Malformed(what) => {
+            (Code::AuthorizationHeaderMalformed, format!("the signature: {what}"))
+        }
+        SignatureError::SecurityToken => {
             (Code::InvalidToken, "access keys have no security token here; send none".to_owned())
         }
-        Refusal::UnknownKey => (Code::InvalidAccessKeyId, "this access key is not known here".to_owned()),
-        Refusal::WrongRegion { expected } => {
+        SignatureError::UnknownKey => {
+            (Code::InvalidAccessKeyId, "this access key is not known here".to_owned())
+        }
+        SignatureError::WrongRegion { expected } => {
             let message = format!("the region of the signature is wrong; expecting '{expected}'");
             (Code::AuthorizationHeaderMalformed, message)
         }
-        Refusal::WrongSignature => {
+        SignatureError::WrongSignature => {
             let message =
                 "the signature is not that of this request; check the secret key and the clock's zone";
             (Code::SignatureDoesNotMatch, message.to_owned())
         }
-        Refusal::Skewed => {
+        SignatureError::Skewed => {
             (Code::RequestTimeTooSkewed, "the clocks of client and server differ by too much".to_owned())
         }
-        Refusal::Expired => (Code::AccessDenied, "Request has expired".to_owned()),
-        Refusal::UnsignedHeader(name) => {
+        SignatureError::Expired => (Code::AccessDenied, "Request has expired".to_owned()),
+        SignatureError::UnsignedHeader(name) => {
             (Code::AccessDenied, format!("the header {name} is there, and is not signed"))
         }
-        Refusal::UnknownPayload => {
+        SignatureError::UnknownPayload => {
             (Code::InvalidRequest, "x-amz-content-sha256 is no SHA-256 and no word for one".to_owned())
         }
     };
     S3Error::with_message(code, message)
 }
 
-/// A part of a request that is not understood, or not offered.
+/// The error for an argument that is not understood.
 pub fn invalid(message: &'static str) -> S3Error {
     S3Error::with_message(S3ErrorCode::InvalidArgument, message)
 }

@@ -1,86 +1,110 @@
-//! S3 over HTTP/1.1, in front of `vfs`: buckets are directories, keys are paths below them, objects are files.
+//! S3 over HTTP/1.1 in front of `vfs`: a bucket is a directory, a key is a path below it, an object is a regular
+//! file. This crate knows nothing of caches and origins.
 //!
-//! Knows nothing of caches and origins. Start with `gate.rs` (what every request goes through: its signature, its
-//! body), then `ops.rs` and the files below it. What is pure: `verify/` (signatures), `key.rs`, `chunked.rs`, `walk.rs`'s
-//! helpers, `layout.rs`, `object.rs` (conditions).
+//! The cast, in the order in which a request meets it:
+//! - [`S3Server`] (`listener.rs`) accepts connections; a `S3Peer` (`peer.rs`) stands for the client, with its slot and
+//!   its memory shares.
+//! - `zero_copy_get.rs` serves plain HTTP GET and HEAD itself: the kernel sends the bytes from the cached file.
+//!   Anything else it leaves to hyper, with the bytes read so far (`rewind.rs`).
+//! - `request_gate.rs` lets a request in: `route.rs` says whether the operation is offered, `sigv4.rs` whether the
+//!   signature is right. The body becomes a `CheckedBody` (`checked_body.rs`, `aws_chunked.rs`, `body_intake.rs`).
+//! - s3s, the protocol crate, decodes XML and parameters and calls `ops.rs`, where each operation has its file.
+//! - `resolve.rs` and `object_key.rs` turn bucket and key into a file; `object.rs` is a file with its ETag, headers
+//!   and conditions; `key_listing.rs` lists keys in S3's order.
+//! - `staged_object.rs` is an object while it is written; `part_layout.rs` says where the parts of a multipart
+//!   upload lie.
+//! - `metadata_store.rs` keeps ETags and headers, which files have no place for; `completed_uploads.rs` the answers
+//!   of completions.
+//!
+//! Invariants: s3s gets no keys and only requests whose signature was verified here. A body may prove wrong at its
+//! last byte, so nothing that is written is visible before the whole body was checked. A reader sees all of the old
+//! object or all of the new one. An answer is of one version, or it is cut short. Memory for bodies is taken from a
+//! budget as bytes arrive.
+//!
+//! Pure, with tables as tests: `sigv4/`, `route.rs`, `aws_chunked.rs`, `object_key.rs`, `part_layout.rs`,
+//! `part_checksums.rs`, `range.rs`, `vhost.rs`. Begin with `request_gate.rs`, then `ops/put.rs` and `ops/get.rs`.
 
-mod body;
+mod access_keys;
+mod aws_chunked;
+mod body_drain;
+mod body_intake;
+mod budgeted_body;
+mod checked_body;
 mod checksums;
-mod chunked;
-mod completed;
-mod date;
-mod draft;
+mod completed_uploads;
 mod errors;
-mod explained;
-mod facts;
-mod fast;
-mod gate;
-mod intake;
-mod kept;
-mod key;
-pub mod keys;
-mod layout;
-mod listed;
+mod http_date;
+mod internal_headers;
+mod key_listing;
 mod listener;
+mod metadata_store;
 mod metrics;
 mod object;
+mod object_key;
 mod ops;
-mod partsums;
-mod patient;
+mod part_checksums;
+mod part_layout;
 mod peer;
 mod range;
-mod rest;
+mod request_gate;
+mod resolve;
+mod response_xml;
 mod rewind;
 mod route;
+mod sigv4;
+mod staged_object;
 mod tls;
-mod tree;
-pub mod verify;
+mod unique_ids;
 mod vhost;
-mod walk;
+mod write_fence;
+mod write_timeout;
+mod zero_copy_get;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Common, Offenders, Slots};
+use fair::{ConnectionSlots, Offenders, SharedBudgets};
 use s3s::service::S3Service;
 use vfs::Vfs;
 
-pub use keys::{AccessKey, Buckets, Keys, Secret};
+pub use access_keys::{AccessKey, AccessKeys, BucketSet, Secret};
 pub use listener::S3Server;
+pub use resolve::{BucketMap, is_bucket_name};
 pub use tls::Certificate;
-pub use tree::{BucketMap, is_bucket_name};
 
-use date::Dates;
-use draft::Unique;
-use facts::Facts;
+use http_date::DateCache;
+use metadata_store::MetadataStore;
 use metrics::Metrics;
 use ops::NameLocks;
+use unique_ids::UniqueIds;
 
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: SocketAddr,
-    /// That requests must be signed for.
+    /// The region that a request's signature must name.
     pub region: String,
-    /// Hosts below it name buckets; in lower case.
+    /// Hosts below this domain name buckets (virtual-hosted style). In lower case; `None` turns that off.
     pub domain: Option<String>,
-    pub keys: Keys,
+    pub keys: AccessKeys,
     pub buckets: BucketMap,
-    /// Absent: plain HTTP.
+    /// `None` serves plain HTTP.
     pub certificate: Option<Certificate>,
-    /// A database, made if it is not there.
-    pub facts: PathBuf,
-    /// Connections at the same time. When they run out, the least active one of who has most is closed for a new one.
+    /// The database of [`MetadataStore`]; it is created when it does not exist.
+    pub metadata_db: PathBuf,
+    /// The most connections that are open at the same time. When all slots are taken, the least active connection of
+    /// the client with the most connections is closed for a new one.
     pub connections_max: usize,
-    /// Of one client.
+    /// The most connections of one client.
     pub connections_per_client: usize,
-    /// A request's head must be there within this; so long a connection may be idle.
+    /// A request's head must arrive within this time; a connection may be idle for as long.
     pub head_timeout: Duration,
-    /// A piece of a body must come, and a piece of an answer be taken, within this.
+    /// The next piece of a request's body must arrive, and the next piece of an answer must be taken, within this
+    /// time.
     pub stall_timeout: Duration,
-    /// Bytes of answers and of requests in memory, over all fronts.
-    pub common: Common,
+    /// The memory budgets for answers and requests, shared with all other fronts.
+    pub shared_budgets: SharedBudgets,
 }
 
 impl Default for Config {
@@ -89,41 +113,42 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             region: "us-east-1".to_owned(),
             domain: None,
-            keys: Keys::default(),
+            keys: AccessKeys::default(),
             buckets: BucketMap::Top,
             certificate: None,
-            facts: PathBuf::from("s3.redb"),
+            metadata_db: PathBuf::from("s3.redb"),
             connections_max: 1024,
             connections_per_client: 512,
             head_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
-            common: Common::default(),
+            shared_budgets: SharedBudgets::default(),
         }
     }
 }
 
-/// What all connections share.
-struct Shared {
+/// The state that all connections share.
+struct S3State {
     vfs: Arc<Vfs>,
     config: Config,
-    facts: Facts,
-    dates: Dates,
-    unique: Unique,
+    metadata: MetadataStore,
+    dates: DateCache,
+    ids: UniqueIds,
     locks: NameLocks,
-    uploads: ops::Uploads,
+    uploads: ops::OngoingUploads,
     metrics: Arc<Metrics>,
-    slots: Arc<Slots>,
-    /// Who signs wrongly: for the log, which it keeps bounded. Nobody else suffers by it, so it raises no alarm.
+    slots: Arc<ConnectionSlots>,
+    /// Clients whose signatures are wrong, for a bounded log. Nobody else suffers from them, so this raises no
+    /// alarm.
     refusals: Offenders,
-    /// Of connections that have not agreed on TLS yet.
-    handshakes: Arc<Slots>,
+    /// The slots of connections whose TLS handshake is not complete.
+    handshakes: Arc<ConnectionSlots>,
 }
 
-/// The protocol crate's part: it gets requests that were verified, and no keys.
-fn protocol(shared: &Arc<Shared>) -> S3Service {
+/// The service of the protocol crate (s3s). It gets requests whose signature the gate has verified, and no keys.
+fn protocol(shared: &Arc<S3State>) -> S3Service {
     let mut config = s3s::config::S3Config::default();
-    config.xml_max_body_size = gate::XML_BYTES_MAX;
-    let mut builder = s3s::service::S3ServiceBuilder::new(ops::Service(shared.clone()));
+    config.xml_max_body_size = request_gate::XML_BYTES_MAX;
+    let mut builder = s3s::service::S3ServiceBuilder::new(ops::S3Operations(shared.clone()));
     builder.set_config(Arc::new(s3s::config::StaticConfigProvider::new(Arc::new(config))));
     builder.build()
 }

@@ -1,10 +1,10 @@
-//! Accepting connections, and draining them at the end.
+//! The TCP listener: it accepts connections, gives each a slot, and drains them at the end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Admission, Limits, Offence, Offenders, Slots};
+use fair::{ConnectionSlots, Offence, Offenders, SlotAdmission, SlotLimits};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,28 +19,28 @@ use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::draft::Unique;
-use crate::facts::Facts;
+use crate::metadata_store::MetadataStore;
 use crate::metrics::Metrics;
-use crate::patient::Patient;
-use crate::peer::{FRONT, Peer};
+use crate::peer::{FRONT, S3Peer};
 use crate::rewind::Rewind;
-use crate::{Config, Shared, fast, gate, protocol, tls};
+use crate::unique_ids::UniqueIds;
+use crate::write_timeout::WriteTimeoutStream;
+use crate::{Config, S3State, protocol, request_gate, tls, zero_copy_get};
 
-/// After a failed accept (no descriptors left), wait before the next: others may close theirs.
+/// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Largest head of a request, and most that is read ahead of one.
+/// The largest head of a request, which is also the most that is read ahead of one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
-/// TLS must be agreed on within this.
+/// The time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections that have not agreed on TLS yet: of all clients, and of one.
-const HANDSHAKES: Limits = Limits { all: 256, client: 64 };
+/// The most connections with an incomplete TLS handshake: of all clients, and of one.
+const HANDSHAKES: SlotLimits = SlotLimits { all: 256, client: 64 };
 
 pub struct S3Server {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    shared: Arc<S3State>,
 }
 
 impl S3Server {
@@ -54,16 +54,16 @@ impl S3Server {
             let message = format!("on {} (choose another address with --s3)", config.listen);
             Error::new(ErrorKind::Busy, "serve S3", message).with_source(e)
         })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(S3State {
             vfs,
-            facts: Facts::open(&config.facts)?,
+            metadata: MetadataStore::open(&config.metadata_db)?,
             dates: Default::default(),
-            unique: Unique::new()?,
+            ids: UniqueIds::new()?,
             locks: Default::default(),
             uploads: Default::default(),
             metrics: Arc::new(Metrics::default()),
-            slots: Slots::new(limits(&config)),
-            handshakes: Slots::new(HANDSHAKES),
+            slots: ConnectionSlots::new(limits(&config)),
+            handshakes: ConnectionSlots::new(HANDSHAKES),
             refusals: Offenders::default(),
             config,
         });
@@ -82,16 +82,16 @@ impl S3Server {
         self.shared.metrics.register(registry);
     }
 
-    /// Number of open connections, kept current.
+    /// The number of open connections, kept current.
     pub fn connections(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
         let gauge = self.shared.metrics.connections.clone();
         move || gauge.get()
     }
 
-    /// Serve until `stop` is true; then answer what was asked and return.
+    /// Serves until `stop` is true; then answers the requests that have arrived, and returns.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let protocol = protocol(&self.shared);
-        // Each connection has a sender; when all are gone, so are the connections.
+        // Each connection holds a sender: when the channel is closed, no connection is left.
         let (open, mut drained) = mpsc::channel::<()>(1);
         loop {
             let accepted = tokio::select! {
@@ -123,19 +123,20 @@ impl S3Server {
         }
         drop((self.listener, open));
         let _all_gone = drained.recv().await;
-        self.shared.facts.sync();
+        self.shared.metadata.sync();
     }
 
-    /// `None`: it is closed at once.
-    fn admit(&self, address: SocketAddr) -> Option<Arc<Peer>> {
-        let common = &self.shared.config.common;
-        let too_many = |client: IpAddr| common.offenders.note(FRONT, client, Offence::TooManyConnections);
+    /// `None`: the client has no slot left, and the connection is closed at once.
+    fn admit(&self, address: SocketAddr) -> Option<Arc<S3Peer>> {
+        let shared_budgets = &self.shared.config.shared_budgets;
+        let too_many =
+            |client: IpAddr| shared_budgets.offenders.note(FRONT, client, Offence::TooManyConnections);
         match self.shared.slots.admit(address.ip(), None) {
-            Admission::Taken { slot, closed } => {
+            SlotAdmission::Taken { slot, closed } => {
                 closed.map(too_many);
-                Some(Arc::new(Peer::new(common, address.ip(), slot)))
+                Some(Arc::new(S3Peer::new(shared_budgets, address.ip(), slot)))
             }
-            Admission::Refused => {
+            SlotAdmission::Refused => {
                 too_many(address.ip());
                 None
             }
@@ -143,14 +144,14 @@ impl S3Server {
     }
 }
 
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config) -> SlotLimits {
     let (all, client) = (config.connections_max.max(1), config.connections_per_client.max(1));
-    Limits { all, client }
+    SlotLimits { all, client }
 }
 
 async fn run(
-    shared: &Arc<Shared>,
-    peer: &Arc<Peer>,
+    shared: &Arc<S3State>,
+    peer: &Arc<S3Peer>,
     protocol: S3Service,
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
@@ -163,29 +164,30 @@ async fn run(
             }
         }
         None => {
-            if let Some((read, stream)) = fast::serve(shared, peer, stream, &mut stop).await {
+            if let Some((read, stream)) = zero_copy_get::serve(shared, peer, stream, &mut stop).await {
                 by_hyper(shared, peer, protocol, Rewind::new(read, stream), stop).await;
             }
         }
     }
 }
 
-/// Who has not agreed on TLS yet has few places, and not for long.
+/// Completes the TLS handshake. Connections in a handshake have slots of their own, few of them and for a short
+/// time, so that they cannot take those of clients that work.
 async fn agree(
-    shared: &Shared,
-    peer: &Peer,
+    shared: &S3State,
+    peer: &S3Peer,
     tls: TlsAcceptor,
     stream: TcpStream,
 ) -> Option<TlsStream<TcpStream>> {
     let slot = match shared.handshakes.admit(peer.address, None) {
-        Admission::Taken { slot, closed } => {
+        SlotAdmission::Taken { slot, closed } => {
             if let Some(client) = closed {
-                shared.config.common.offenders.note(FRONT, client, Offence::Handshake);
+                shared.config.shared_budgets.offenders.note(FRONT, client, Offence::Handshake);
             }
             slot
         }
-        Admission::Refused => {
-            peer.offends(Offence::Handshake);
+        SlotAdmission::Refused => {
+            peer.record_offence(Offence::Handshake);
             return None;
         }
     };
@@ -199,22 +201,24 @@ async fn agree(
         Ok(Err(e)) => debug!("no TLS: {e}"),
         Err(_) => debug!("no TLS in time"),
     }
-    peer.offends(Offence::Handshake);
+    peer.record_offence(Offence::Handshake);
     None
 }
 
 async fn by_hyper(
-    shared: &Arc<Shared>,
-    peer: &Arc<Peer>,
+    shared: &Arc<S3State>,
+    peer: &Arc<S3Peer>,
     protocol: S3Service,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut stop: watch::Receiver<bool>,
 ) {
     let answer = service_fn(|request| {
         let (shared, peer, protocol) = (shared.clone(), peer.clone(), protocol.clone());
-        async move { Ok::<_, std::convert::Infallible>(gate::answer(&shared, &peer, &protocol, request).await) }
+        async move {
+            Ok::<_, std::convert::Infallible>(request_gate::handle(&shared, &peer, &protocol, request).await)
+        }
     });
-    let stream = Patient::new(stream, peer.clone(), shared.config.stall_timeout);
+    let stream = WriteTimeoutStream::new(stream, peer.clone(), shared.config.stall_timeout);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(shared.config.head_timeout)

@@ -1,4 +1,4 @@
-//! What the S3 front counts.
+//! Metrics of the S3 front.
 
 use std::sync::atomic::AtomicI64;
 
@@ -15,22 +15,22 @@ pub struct MethodLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StatusLabels {
+pub struct HttpStatusLabels {
     pub status: u16,
 }
 
 pub struct Metrics {
-    /// Until the head of the answer.
+    /// The time of a request until the head of its answer.
     pub seconds: Family<MethodLabels, Histogram>,
-    pub failures: Family<StatusLabels, Counter>,
-    /// Of answers to GET, as promised in their heads.
+    pub failures: Family<HttpStatusLabels, Counter>,
+    /// The bytes of answers to GET, as their heads announce.
     pub read_bytes: Counter,
-    /// Of these, sent by the kernel from the cached file.
+    /// The part of these that the kernel sent from the cached file.
     pub lent_bytes: Counter,
     pub written_bytes: Counter,
     /// Requests that were refused for their signature.
     pub refused: Counter,
-    /// Answers that were cut short because the object was another one in the middle, or could not be read on.
+    /// Answers that were cut short because the object was replaced meanwhile, or could not be read.
     pub aborted: Counter,
     /// Names that were left out of listings because they cannot be keys.
     pub skipped_names: Counter,

@@ -1,4 +1,4 @@
-//! A file as an object: its ETag, its time, and the conditions that a request may set on them.
+//! A file as an S3 object: its ETag, its time, and the conditions of requests.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, SystemTime};
@@ -8,28 +8,28 @@ use s3s::dto::{ETag, ETagCondition, Timestamp};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use vfs::{Node, Vfs, WritePolicy};
 
-use crate::errors::{Result, invalid};
-use crate::facts::{Facts, Headers, Known};
-use crate::verify::hex;
+use crate::errors::{S3Result, invalid};
+use crate::metadata_store::{Headers, MetadataStore, ObjectMetadata};
+use crate::sigv4::hex;
 
-/// 9999-12-31T23:59:59Z: what comes after has no name in HTTP.
+/// 9999-12-31T23:59:59Z, the last time that HTTP can write.
 const SECONDS_MAX: i64 = 253_402_300_799;
 
 #[derive(Clone, Debug)]
-pub struct Object {
+pub struct S3Object {
     pub node: Node,
     /// Without quotes.
     pub etag: String,
     pub headers: Headers,
 }
 
-impl Object {
-    pub fn of(node: Node, vfs: &Vfs, facts: &Facts) -> Object {
+impl S3Object {
+    pub fn of(node: Node, vfs: &Vfs, store: &MetadataStore) -> S3Object {
         let by_content = vfs.write_policy(node.junction) == WritePolicy::Back;
-        let Known { etag, headers } = facts
+        let ObjectMetadata { etag, headers } = store
             .get(&node, by_content)
-            .unwrap_or_else(|| Known { etag: opaque_etag(&node), headers: Vec::new() });
-        Object { node, etag, headers }
+            .unwrap_or_else(|| ObjectMetadata { etag: opaque_etag(&node), headers: Vec::new() });
+        S3Object { node, etag, headers }
     }
 
     pub fn etag(&self) -> ETag {
@@ -41,8 +41,8 @@ impl Object {
     }
 }
 
-/// Of a file whose bytes did not come through us as a whole. In the form of those of uploads in parts, which no client
-/// takes for an MD5 of the contents.
+/// The ETag of a file that was not uploaded through S3. It has the form of a multipart ETag, which no client takes
+/// for an MD5 of the contents.
 pub fn opaque_etag(node: &Node) -> String {
     let mut hasher = SipHasher13::new_with_keys(0x6574_6167, 1);
     hasher.write(&node.id.0);
@@ -50,13 +50,13 @@ pub fn opaque_etag(node: &Node) -> String {
     format!("{}-1", hex(&hasher.finish128().as_bytes()))
 }
 
-/// In whole seconds: times in headers have no others, and are compared with it.
+/// In whole seconds, like the times in headers that it is compared with.
 pub fn last_modified(node: &Node) -> Timestamp {
     let seconds = u64::try_from(node.attr.mtime.seconds.min(SECONDS_MAX)).unwrap_or(0);
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// What a request asks of the object as it is.
+/// The preconditions of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     pub if_match: Option<ETagCondition>,
@@ -64,20 +64,20 @@ pub struct Conditions {
     pub if_modified_since: Option<Timestamp>,
     pub if_unmodified_since: Option<Timestamp>,
     pub if_size: Option<i64>,
-    /// To the second.
+    /// Exact to the second.
     pub if_modified_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionOutcome {
     Proceed,
     NotModified,
     Failed,
 }
 
 impl Conditions {
-    /// Of a request that writes or removes: on what has the key's name now.
-    pub fn of_headers(headers: &HeaderMap) -> Result<Conditions> {
+    /// The conditions of a write or delete, on the object that has the key now.
+    pub fn of_headers(headers: &HeaderMap) -> S3Result<Conditions> {
         let condition = |name: HeaderName| {
             let parsed = headers.get(name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
             parsed.transpose().map_err(|_| invalid("a condition is no ETag"))
@@ -89,12 +89,13 @@ impl Conditions {
         })
     }
 
-    /// They ask for an object that is there.
+    /// Whether they can hold only for an existing object.
     pub fn need_one(&self) -> bool {
         self.if_match.is_some() || self.if_size.is_some() || self.if_modified_at.is_some()
     }
 
-    /// Nothing may have the name: this can be decided with the taking of the name, also against others than us.
+    /// Whether the key must not exist. The file system can decide that atomically with the creation, also against
+    /// other clients.
     pub fn is_absent(&self) -> bool {
         self.if_none_match == Some(ETagCondition::Any)
     }
@@ -114,8 +115,9 @@ impl Conditions {
         true
     }
 
-    /// RFC 9110, 13.2.2: ETags before times, and of each what would fail before what would save the bytes.
-    pub fn judge(&self, object: &Object) -> Verdict {
+    /// Evaluates in the order of RFC 9110, 13.2.2: ETags before times, and what would fail before what would save
+    /// the bytes.
+    pub fn judge(&self, object: &S3Object) -> ConditionOutcome {
         let is = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,
             ETagCondition::ETag(wanted) => wanted.value() == object.etag,
@@ -123,17 +125,17 @@ impl Conditions {
         let modified = &object.last_modified();
         let has_size = self.if_size.is_none_or(|size| u64::try_from(size) == Ok(object.node.attr.size));
         if !has_size || self.if_modified_at.as_ref().is_some_and(|time| time != modified) {
-            return Verdict::Failed;
+            return ConditionOutcome::Failed;
         }
         match (&self.if_match, &self.if_unmodified_since) {
-            (Some(condition), _) if !is(condition) => return Verdict::Failed,
-            (None, Some(since)) if modified > since => return Verdict::Failed,
+            (Some(condition), _) if !is(condition) => return ConditionOutcome::Failed,
+            (None, Some(since)) if modified > since => return ConditionOutcome::Failed,
             _ => {}
         }
         match (&self.if_none_match, &self.if_modified_since) {
-            (Some(condition), _) if is(condition) => Verdict::NotModified,
-            (None, Some(since)) if modified <= since => Verdict::NotModified,
-            _ => Verdict::Proceed,
+            (Some(condition), _) if is(condition) => ConditionOutcome::NotModified,
+            (None, Some(since)) if modified <= since => ConditionOutcome::NotModified,
+            _ => ConditionOutcome::Proceed,
         }
     }
 }

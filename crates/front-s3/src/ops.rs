@@ -1,5 +1,14 @@
-//! The operations of S3, one file for each that is more than a few lines. The protocol crate has decoded what is
-//! asked for; who asks was verified before it (`gate.rs`) and travels with the request.
+//! The S3 operations, one file for each that is more than a few lines.
+//!
+//! [`S3Operations`] implements the protocol crate's trait `S3`: it gets decoded input and calls a method of
+//! [`RequestContext`], which is the state of the front plus the requester that the gate has verified
+//! (`request_gate.rs` puts it into the request's extensions). The methods lie in `get.rs`, `put.rs`, `copy.rs`,
+//! `delete.rs`, `list.rs`, `buckets.rs` and `multipart/`; what they share is here: locks on names, and
+//! [`run_to_completion`].
+//!
+//! Invariants: nothing runs without a verified requester; a request that changes something runs to its end even if
+//! its client leaves; a condition is checked under the lock of the name that the change takes ([`NameLocks`]). Begin
+//! with `put.rs` and `get.rs`.
 
 mod attributes;
 mod buckets;
@@ -16,37 +25,38 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fair::Room;
+use fair::MemoryPermit;
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response};
 use tokio::sync::{Mutex, MutexGuard};
 use types::{Caller, FileId, Name};
 
-use crate::Shared;
-use crate::body::Trailer;
-use crate::errors::Result;
-use crate::facts::Headers;
-use crate::kept;
-use crate::keys::{AccessKey, Right};
-use crate::object::Object;
-use crate::peer::Peer;
-use crate::tree::{self, Bucket};
+use crate::S3State;
+use crate::access_keys::{AccessKey, Right};
+use crate::checked_body::Trailer;
+use crate::errors::S3Result;
+use crate::internal_headers;
+use crate::metadata_store::Headers;
+use crate::object::S3Object;
+use crate::peer::S3Peer;
+use crate::resolve::{self, OpenBucket};
 
-pub use get::{Reading, content_range, headers_of, range_of, size_of};
-pub use multipart::Uploads;
+pub use get::{ObjectReader, content_range, headers_of, object_size, resolve_range};
+pub use multipart::OngoingUploads;
 
-/// Who asks; put into a request by the gate, which has verified it.
+/// The requester of a verified request; the gate puts it into the request's extensions.
 #[derive(Clone)]
-pub struct Asker {
+pub struct Requester {
     pub key: Arc<AccessKey>,
     pub trailer: Trailer,
-    pub peer: Arc<Peer>,
-    /// For a body that was taken as a whole: as long as somebody works with what was in it.
-    pub _room: Option<Arc<Room>>,
+    pub peer: Arc<S3Peer>,
+    /// The memory of a body that was read as a whole, held until the request is done.
+    pub _permit: Option<Arc<MemoryPermit>>,
 }
 
-/// Locks on names, so that a condition and what is done under it are one. A name shares its lock with others.
+/// Locks on names, which make a condition and the change under it atomic among our own requests. Names share 256
+/// locks.
 pub struct NameLocks(Vec<Mutex<()>>);
 
 impl Default for NameLocks {
@@ -63,69 +73,73 @@ impl NameLocks {
 }
 
 #[derive(Clone)]
-pub struct Service(pub Arc<Shared>);
+pub struct S3Operations(pub Arc<S3State>);
 
-/// What an operation works with.
-pub struct Work {
-    pub shared: Arc<Shared>,
-    pub asker: Asker,
+/// The context of one request: the front's state and the requester.
+pub struct RequestContext {
+    pub shared: Arc<S3State>,
+    pub requester: Requester,
 }
 
-impl Work {
-    fn of<T>(service: &Service, request: &S3Request<T>) -> Result<Work> {
-        // Nobody gets past the gate without it.
-        let asker = request.extensions.get::<Asker>().ok_or(S3ErrorCode::AccessDenied)?;
-        Ok(Work { shared: service.0.clone(), asker: asker.clone() })
+impl RequestContext {
+    fn of<T>(service: &S3Operations, request: &S3Request<T>) -> S3Result<RequestContext> {
+        // The gate inserts it into every request that it lets pass.
+        let requester = request.extensions.get::<Requester>().ok_or(S3ErrorCode::AccessDenied)?;
+        Ok(RequestContext { shared: service.0.clone(), requester: requester.clone() })
     }
 
     fn caller(&self) -> &Caller {
-        &self.asker.key.caller
+        &self.requester.key.caller
     }
 
-    pub async fn bucket(&self, name: &str, right: Right) -> Result<Bucket> {
-        tree::bucket(&self.shared.vfs, &self.shared.config.buckets, &self.asker.key, name, right).await
+    pub async fn bucket(&self, name: &str, right: Right) -> S3Result<OpenBucket> {
+        resolve::bucket(&self.shared.vfs, &self.shared.config.buckets, &self.requester.key, name, right).await
     }
 
-    pub async fn object(&self, bucket: &Bucket, key: &str) -> Result<Object> {
-        let key = tree::parse_key(key)?;
-        let node = tree::find(&self.shared.vfs, self.caller(), bucket, &key).await?;
+    pub async fn object(&self, bucket: &OpenBucket, key: &str) -> S3Result<S3Object> {
+        let key = resolve::parse_key(key)?;
+        let node = resolve::find(&self.shared.vfs, self.caller(), bucket, &key).await?;
         Ok(self.object_of(node))
     }
 
-    /// Of all that there is, for who asks.
+    /// The owner that answers name for every object: the access key that asks.
     fn owner(&self) -> Owner {
-        Owner { id: Some(self.asker.key.id.clone()), display_name: Some(self.asker.key.id.clone()) }
+        Owner { id: Some(self.requester.key.id.clone()), display_name: Some(self.requester.key.id.clone()) }
     }
 
-    fn object_of(&self, node: vfs::Node) -> Object {
-        Object::of(node, &self.shared.vfs, &self.shared.facts)
+    fn object_of(&self, node: vfs::Node) -> S3Object {
+        S3Object::of(node, &self.shared.vfs, &self.shared.metadata)
     }
 }
 
-/// What changes something is carried to its end, whether its client waits for it or not.
-async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    tokio::spawn(work).await.map_err(S3Error::internal_error)?
+/// Runs `work` in a task of its own: a change goes on to its end when its client leaves.
+async fn run_to_completion<T: Send + 'static>(
+    context: impl Future<Output = S3Result<T>> + Send + 'static,
+) -> S3Result<T> {
+    tokio::spawn(context).await.map_err(S3Error::internal_error)?
 }
 
-fn answer<T>(output: T) -> s3s::S3Result<S3Response<T>> {
+fn respond<T>(output: T) -> S3Result<S3Response<T>> {
     Ok(S3Response::new(output))
 }
 
-/// A length as the protocol has it.
-fn signed(length: u64) -> i64 {
+/// A length as the protocol crate has it.
+fn to_i64(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// There is one version of an object, and as in a bucket without versions its name is `null`.
-fn demand_version(asked: Option<&str>) -> Result<()> {
+/// Refuses any version but `null`: an object has one version here, which has that name, as in a bucket without
+/// versioning.
+fn require_null_version(asked: Option<&str>) -> S3Result<()> {
     match asked {
         None | Some("null") => Ok(()),
         Some(_) => Err(S3ErrorCode::NoSuchVersion.into()),
     }
 }
 
-/// Of an upload: what is kept with the object and told again. Everything else of its headers is of the transport.
-fn headers_to_keep(headers: &HeaderMap) -> Result<Headers> {
+/// The headers of an upload that are stored with the object and returned by a GET. All others belong to the
+/// transport.
+fn object_headers(headers: &HeaderMap) -> S3Result<Headers> {
     const KEPT: [&str; 6] = [
         "content-type",
         "cache-control",
@@ -135,7 +149,7 @@ fn headers_to_keep(headers: &HeaderMap) -> Result<Headers> {
         "expires",
     ];
     const META: &str = "x-amz-meta-";
-    /// S3's own.
+    /// S3's own limit.
     const META_BYTES_MAX: usize = 2048;
     const BYTES_MAX: usize = 8192;
     let mut kept: Headers = Vec::new();
@@ -156,240 +170,236 @@ fn headers_to_keep(headers: &HeaderMap) -> Result<Headers> {
     if meta_bytes > META_BYTES_MAX || kept.iter().map(length).sum::<usize>() > BYTES_MAX {
         return Err(S3ErrorCode::MetadataTooLarge.into());
     }
-    kept::set_tags(&mut kept, tags::of_headers(headers)?);
+    internal_headers::set_tags(&mut kept, tags::of_headers(headers)?);
     Ok(kept)
 }
 
 #[async_trait]
-impl S3 for Service {
+impl S3 for S3Operations {
     async fn list_buckets(
         &self,
         request: S3Request<ListBucketsInput>,
-    ) -> s3s::S3Result<S3Response<ListBucketsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_buckets(request.input).await?)
+    ) -> S3Result<S3Response<ListBucketsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_buckets(request.input).await?)
     }
 
     async fn head_bucket(
         &self,
         request: S3Request<HeadBucketInput>,
-    ) -> s3s::S3Result<S3Response<HeadBucketOutput>> {
-        let work = Work::of(self, &request)?;
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
+        let context = RequestContext::of(self, &request)?;
         let name = &request.input.bucket;
-        let right = if work.asker.key.may(Right::Read, name) { Right::Read } else { Right::Write };
-        work.bucket(name, right).await?;
-        let region = work.shared.config.region.clone();
-        answer(HeadBucketOutput { bucket_region: Some(region), ..HeadBucketOutput::default() })
+        let right = if context.requester.key.may(Right::Read, name) { Right::Read } else { Right::Write };
+        context.bucket(name, right).await?;
+        let region = context.shared.config.region.clone();
+        respond(HeadBucketOutput { bucket_region: Some(region), ..HeadBucketOutput::default() })
     }
 
     async fn get_bucket_location(
         &self,
         request: S3Request<GetBucketLocationInput>,
-    ) -> s3s::S3Result<S3Response<GetBucketLocationOutput>> {
-        let work = Work::of(self, &request)?;
-        work.bucket(&request.input.bucket, Right::Read).await?;
-        // The first region has no name here, as at its inventor's.
-        let region = Some(work.shared.config.region.clone()).filter(|region| region != "us-east-1");
-        answer(GetBucketLocationOutput { location_constraint: region.map(BucketLocationConstraint::from) })
+    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.bucket(&request.input.bucket, Right::Read).await?;
+        // us-east-1 is the empty location, as in AWS's answer.
+        let region = Some(context.shared.config.region.clone()).filter(|region| region != "us-east-1");
+        respond(GetBucketLocationOutput { location_constraint: region.map(BucketLocationConstraint::from) })
     }
 
     async fn get_bucket_versioning(
         &self,
         request: S3Request<GetBucketVersioningInput>,
-    ) -> s3s::S3Result<S3Response<GetBucketVersioningOutput>> {
-        let work = Work::of(self, &request)?;
-        work.bucket(&request.input.bucket, Right::Read).await?;
-        answer(GetBucketVersioningOutput::default())
+    ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.bucket(&request.input.bucket, Right::Read).await?;
+        respond(GetBucketVersioningOutput::default())
     }
 
     async fn create_bucket(
         &self,
         request: S3Request<CreateBucketInput>,
-    ) -> s3s::S3Result<S3Response<CreateBucketOutput>> {
-        let work = Work::of(self, &request)?;
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
+        let context = RequestContext::of(self, &request)?;
         let name = request.input.bucket;
-        match work.bucket(&name, Right::Write).await {
+        match context.bucket(&name, Right::Write).await {
             Ok(_) => return Err(S3ErrorCode::BucketAlreadyOwnedByYou.into()),
             Err(e) if *e.code() == S3ErrorCode::NoSuchBucket => {}
             Err(e) => return Err(e),
         }
-        work.make_bucket(&name).await?;
-        answer(CreateBucketOutput { location: Some(format!("/{name}")) })
+        context.make_bucket(&name).await?;
+        respond(CreateBucketOutput { location: Some(format!("/{name}")) })
     }
 
     async fn delete_bucket(
         &self,
         request: S3Request<DeleteBucketInput>,
-    ) -> s3s::S3Result<S3Response<DeleteBucketOutput>> {
-        let work = Work::of(self, &request)?;
-        let bucket = work.bucket(&request.input.bucket, Right::Write).await?;
-        to_its_end(async move { work.remove_bucket(&bucket).await }).await?;
-        answer(DeleteBucketOutput {})
+    ) -> S3Result<S3Response<DeleteBucketOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        let bucket = context.bucket(&request.input.bucket, Right::Write).await?;
+        run_to_completion(async move { context.remove_bucket(&bucket).await }).await?;
+        respond(DeleteBucketOutput {})
     }
 
     async fn list_objects(
         &self,
         request: S3Request<ListObjectsInput>,
-    ) -> s3s::S3Result<S3Response<ListObjectsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_objects(request.input).await?)
+    ) -> S3Result<S3Response<ListObjectsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_objects(request.input).await?)
     }
 
     async fn list_objects_v2(
         &self,
         request: S3Request<ListObjectsV2Input>,
-    ) -> s3s::S3Result<S3Response<ListObjectsV2Output>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_objects_v2(request.input).await?)
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_objects_v2(request.input).await?)
     }
 
     async fn list_object_versions(
         &self,
         request: S3Request<ListObjectVersionsInput>,
-    ) -> s3s::S3Result<S3Response<ListObjectVersionsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_versions(request.input).await?)
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_versions(request.input).await?)
     }
 
-    async fn get_object(
-        &self,
-        request: S3Request<GetObjectInput>,
-    ) -> s3s::S3Result<S3Response<GetObjectOutput>> {
-        let work = Work::of(self, &request)?;
-        work.get_object(request.input).await
+    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.get_object(request.input).await
     }
 
     async fn head_object(
         &self,
         request: S3Request<HeadObjectInput>,
-    ) -> s3s::S3Result<S3Response<HeadObjectOutput>> {
-        let work = Work::of(self, &request)?;
-        work.head_object(request.input).await
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.head_object(request.input).await
     }
 
     async fn get_object_attributes(
         &self,
         request: S3Request<GetObjectAttributesInput>,
-    ) -> s3s::S3Result<S3Response<GetObjectAttributesOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.attributes(request.input).await?)
+    ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.attributes(request.input).await?)
     }
 
     async fn get_object_tagging(
         &self,
         request: S3Request<GetObjectTaggingInput>,
-    ) -> s3s::S3Result<S3Response<GetObjectTaggingOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.get_tags(request.input).await?)
+    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.get_tags(request.input).await?)
     }
 
     async fn put_object_tagging(
         &self,
         request: S3Request<PutObjectTaggingInput>,
-    ) -> s3s::S3Result<S3Response<PutObjectTaggingOutput>> {
-        let work = Work::of(self, &request)?;
-        work.put_tags(request.input).await?;
-        answer(PutObjectTaggingOutput::default())
+    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.put_tags(request.input).await?;
+        respond(PutObjectTaggingOutput::default())
     }
 
     async fn delete_object_tagging(
         &self,
         request: S3Request<DeleteObjectTaggingInput>,
-    ) -> s3s::S3Result<S3Response<DeleteObjectTaggingOutput>> {
-        let work = Work::of(self, &request)?;
-        work.delete_tags(request.input).await?;
-        answer(DeleteObjectTaggingOutput::default())
+    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        context.delete_tags(request.input).await?;
+        respond(DeleteObjectTaggingOutput::default())
     }
 
-    async fn put_object(
-        &self,
-        request: S3Request<PutObjectInput>,
-    ) -> s3s::S3Result<S3Response<PutObjectOutput>> {
-        let work = Work::of(self, &request)?;
-        to_its_end(async move { work.put_object(request.input, &request.headers).await }).await
+    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        run_to_completion(async move { context.put_object(request.input, &request.headers).await }).await
     }
 
     async fn copy_object(
         &self,
         request: S3Request<CopyObjectInput>,
-    ) -> s3s::S3Result<S3Response<CopyObjectOutput>> {
-        let work = Work::of(self, &request)?;
+    ) -> S3Result<S3Response<CopyObjectOutput>> {
+        let context = RequestContext::of(self, &request)?;
         let output =
-            to_its_end(async move { work.copy_object(request.input, &request.headers).await }).await?;
-        answer(output)
+            run_to_completion(async move { context.copy_object(request.input, &request.headers).await })
+                .await?;
+        respond(output)
     }
 
     async fn delete_object(
         &self,
         request: S3Request<DeleteObjectInput>,
-    ) -> s3s::S3Result<S3Response<DeleteObjectOutput>> {
-        let work = Work::of(self, &request)?;
-        to_its_end(async move { work.delete_object(request.input, &request.headers).await }).await?;
-        answer(DeleteObjectOutput::default())
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        run_to_completion(async move { context.delete_object(request.input, &request.headers).await })
+            .await?;
+        respond(DeleteObjectOutput::default())
     }
 
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
-    ) -> s3s::S3Result<S3Response<DeleteObjectsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(to_its_end(async move { work.delete_objects(request.input).await }).await?)
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(run_to_completion(async move { context.delete_objects(request.input).await }).await?)
     }
 
     async fn create_multipart_upload(
         &self,
         request: S3Request<CreateMultipartUploadInput>,
-    ) -> s3s::S3Result<S3Response<CreateMultipartUploadOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(to_its_end(async move { work.create_upload(request.input, &request.headers).await }).await?)
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(
+            run_to_completion(async move { context.create_upload(request.input, &request.headers).await })
+                .await?,
+        )
     }
 
     async fn upload_part(
         &self,
         request: S3Request<UploadPartInput>,
-    ) -> s3s::S3Result<S3Response<UploadPartOutput>> {
-        let work = Work::of(self, &request)?;
-        to_its_end(async move { work.upload_part(request.input, &request.headers).await }).await
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        run_to_completion(async move { context.upload_part(request.input, &request.headers).await }).await
     }
 
     async fn upload_part_copy(
         &self,
         request: S3Request<UploadPartCopyInput>,
-    ) -> s3s::S3Result<S3Response<UploadPartCopyOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(to_its_end(async move { work.upload_part_copy(request.input).await }).await?)
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(run_to_completion(async move { context.upload_part_copy(request.input).await }).await?)
     }
 
     async fn complete_multipart_upload(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
-    ) -> s3s::S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(to_its_end(async move { work.complete_upload(request.input).await }).await?)
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(run_to_completion(async move { context.complete_upload(request.input).await }).await?)
     }
 
     async fn abort_multipart_upload(
         &self,
         request: S3Request<AbortMultipartUploadInput>,
-    ) -> s3s::S3Result<S3Response<AbortMultipartUploadOutput>> {
-        let work = Work::of(self, &request)?;
-        to_its_end(async move { work.abort_upload(request.input).await }).await?;
-        answer(AbortMultipartUploadOutput::default())
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        run_to_completion(async move { context.abort_upload(request.input).await }).await?;
+        respond(AbortMultipartUploadOutput::default())
     }
 
-    async fn list_parts(
-        &self,
-        request: S3Request<ListPartsInput>,
-    ) -> s3s::S3Result<S3Response<ListPartsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_parts(request.input).await?)
+    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_parts(request.input).await?)
     }
 
     async fn list_multipart_uploads(
         &self,
         request: S3Request<ListMultipartUploadsInput>,
-    ) -> s3s::S3Result<S3Response<ListMultipartUploadsOutput>> {
-        let work = Work::of(self, &request)?;
-        answer(work.list_uploads(request.input).await?)
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        let context = RequestContext::of(self, &request)?;
+        respond(context.list_uploads(request.input).await?)
     }
 }

@@ -1,35 +1,36 @@
-//! The other end of a connection, and what it may take of what all share.
+//! One connection's client: its slot and its shares of the memory budgets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fair::{Common, Offence, Offenders, Room, Share, Slot};
+use fair::{ClientBudget, ConnectionSlot, MemoryPermit, Offence, Offenders, SharedBudgets};
 
-/// How this front is called in metrics and logs.
+/// This front's name in metrics and logs.
 pub const FRONT: &str = "s3";
 
-pub struct Peer {
+pub struct S3Peer {
     pub address: IpAddr,
-    /// Of the bytes of answers in memory.
-    pub replies: Share,
-    /// Of the bytes of requests in memory.
-    pub requests: Share,
-    pub slot: Slot,
+    /// The client's share of the memory for answers.
+    pub replies: ClientBudget,
+    /// The client's share of the memory for requests.
+    pub requests: ClientBudget,
+    pub slot: ConnectionSlot,
     is_cut: AtomicBool,
     offenders: Arc<Offenders>,
 }
 
-impl Peer {
-    pub fn new(common: &Common, address: IpAddr, slot: Slot) -> Peer {
-        let (replies, requests) = (common.replies.share(address), common.requests.share(address));
-        let (is_cut, offenders) = (AtomicBool::new(false), common.offenders.clone());
-        Peer { address, replies, requests, slot, is_cut, offenders }
+impl S3Peer {
+    pub fn new(shared_budgets: &SharedBudgets, address: IpAddr, slot: ConnectionSlot) -> S3Peer {
+        let (replies, requests) =
+            (shared_budgets.replies.share(address), shared_budgets.requests.share(address));
+        let (is_cut, offenders) = (AtomicBool::new(false), shared_budgets.offenders.clone());
+        S3Peer { address, replies, requests, slot, is_cut, offenders }
     }
 
-    /// It was cut short. One that held what others wait for has less of it for a while.
-    pub fn offends(&self, offence: Offence) {
+    /// Records that the client was cut short. A client that held memory which others waited for is put on probation.
+    pub fn record_offence(&self, offence: Offence) {
         self.offenders.note(FRONT, self.address, offence);
         self.is_cut.store(true, Ordering::Relaxed);
         match offence {
@@ -40,28 +41,28 @@ impl Peer {
     }
 }
 
-impl Peer {
-    /// The connection ends with the answer that is under way.
+impl S3Peer {
+    /// Whether the connection must be closed after the answer that is being sent.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }
 }
 
-struct Held {
+struct PermitBytes {
     bytes: Bytes,
-    _room: Room,
+    _permit: MemoryPermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for PermitBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// These bytes, which hold their room until the last of them is gone.
-pub fn held(bytes: Bytes, mut room: Room) -> Bytes {
-    room.keep(bytes.len());
-    if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _room: room }) }
+/// Ties `permit` to `bytes`: the memory counts as used until the last slice of `bytes` is dropped.
+pub fn with_permit(bytes: Bytes, mut permit: MemoryPermit) -> Bytes {
+    permit.shrink_to(bytes.len());
+    if bytes.is_empty() { bytes } else { Bytes::from_owner(PermitBytes { bytes, _permit: permit }) }
 }
 
 #[cfg(test)]
@@ -70,14 +71,14 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_hold_their_room_until_the_last_of_them_is_gone() {
-        let common = Common::default();
-        let room = common.replies.share(IpAddr::from([10, 0, 0, 1])).take(1 << 20).await;
-        let mut bytes = held(Bytes::from(vec![1; 4096]), room);
-        assert_eq!(common.replies.used(), 4096);
+        let shared_budgets = SharedBudgets::default();
+        let permit = shared_budgets.replies.share(IpAddr::from([10, 0, 0, 1])).acquire(1 << 20).await;
+        let mut bytes = with_permit(Bytes::from(vec![1; 4096]), permit);
+        assert_eq!(shared_budgets.replies.used(), 4096);
         let first = bytes.split_to(1);
         drop(bytes);
-        assert_eq!(common.replies.used(), 4096);
+        assert_eq!(shared_budgets.replies.used(), 4096);
         drop(first);
-        assert_eq!(common.replies.used(), 0);
+        assert_eq!(shared_budgets.replies.used(), 0);
     }
 }

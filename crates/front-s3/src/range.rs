@@ -1,14 +1,14 @@
-//! Ranges of bytes as requests write them. Pure.
+//! Byte ranges of requests. Pure.
 
 use std::ops::Range;
 
 use s3s::dto;
 
-/// The largest position that the protocol crate takes.
+/// The largest position that the protocol crate can express.
 const LAST_MAX: u64 = i64::MAX as u64;
 
-/// `None`: no single range of bytes, which does not count (RFC 9110, 14.2). A number too large for us is the largest: what
-/// lies there is behind the end of every object.
+/// `None`: not a single byte range, which is to be ignored (RFC 9110, 14.2). A number too large for us becomes the
+/// largest, which lies behind the end of every object.
 pub fn parse(header: &str) -> Option<dto::Range> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     match (first.is_empty(), last.is_empty()) {
@@ -44,8 +44,9 @@ impl CopyRangeFault {
     }
 }
 
-/// Of a copy both ends must be said, and be in the object: a part that is shorter than asked would make another object.
-pub fn of_copy(header: &str, size: u64) -> Result<Range<u64>, CopyRangeFault> {
+/// The range of a copy must have both ends and lie in the object: a part that is shorter than requested would make
+/// another object.
+pub fn for_copy(header: &str, size: u64) -> Result<Range<u64>, CopyRangeFault> {
     match parse(header) {
         Some(dto::Range::Int { first, last: Some(last) }) if last < size => Ok(first..last + 1),
         Some(dto::Range::Int { last: Some(_), .. }) => Err(CopyRangeFault::BeyondTheEnd),
@@ -71,13 +72,13 @@ mod tests {
 
     #[test]
     fn a_copy_says_both_ends_and_they_are_in_the_object() {
-        assert_eq!(of_copy("bytes=0-9", 10), Ok(0..10));
-        assert_eq!(of_copy("bytes=3-3", 10), Ok(3..4));
+        assert_eq!(for_copy("bytes=0-9", 10), Ok(0..10));
+        assert_eq!(for_copy("bytes=3-3", 10), Ok(3..4));
         for text in ["bytes=0-10", "bytes=10-10", "bytes=0-18446744073709551615"] {
-            assert_eq!(of_copy(text, 10), Err(CopyRangeFault::BeyondTheEnd), "{text}");
+            assert_eq!(for_copy(text, 10), Err(CopyRangeFault::BeyondTheEnd), "{text}");
         }
         for text in ["bytes=-3", "bytes=2-", "bytes=4-2", "0-3", "bytes=a-b"] {
-            assert_eq!(of_copy(text, 10), Err(CopyRangeFault::Form), "{text}");
+            assert_eq!(for_copy(text, 10), Err(CopyRangeFault::Form), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of which some bytes were read already: they come first.
+//! A connection whose first bytes have been read already: reads return those bytes first.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;

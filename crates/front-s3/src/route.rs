@@ -1,54 +1,54 @@
-//! What is offered, as an allow-list of methods and query parameters. Pure.
+//! The allow-list of operations: methods and their query parameters. Pure.
 //!
-//! S3 names most of its operations by a parameter (`DELETE /bucket/key?annotation`). A server that overlooks one takes
-//! the request for the operation without it, which removes or replaces the object. So a request with a parameter that is
-//! not listed here for what it asks is refused, whatever its method.
+//! S3 names most of its operations by a parameter (`DELETE /bucket/key?annotation`). A server that overlooks it
+//! takes the request for the operation without it, which removes or replaces the object. So a request with a
+//! parameter that is not listed here for its operation is refused, whatever its method.
 
 use http::Method;
 
-use crate::verify::{Query, decode, is_auth_parameter};
+use crate::sigv4::{Query, decode, is_auth_parameter};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum ResourceLevel {
     Service,
     Bucket,
     Object,
 }
 
-impl Level {
-    /// Of a percent-encoded path, as the protocol crate splits it.
-    pub fn of(path: &str) -> Level {
+impl ResourceLevel {
+    /// The level of a percent-encoded path, split as the protocol crate does.
+    pub fn of(path: &str) -> ResourceLevel {
         let path = decode(path);
         let path = path.strip_prefix(b"/").unwrap_or(&path);
         match path.iter().position(|byte| *byte == b'/') {
-            _ if path.is_empty() => Level::Service,
-            Some(slash) if slash + 1 < path.len() => Level::Object,
-            _ => Level::Bucket,
+            _ if path.is_empty() => ResourceLevel::Service,
+            Some(slash) if slash + 1 < path.len() => ResourceLevel::Object,
+            _ => ResourceLevel::Bucket,
         }
     }
 }
 
-/// A setting that no bucket or object has here, in the words that clients know for it.
+/// A setting that no bucket or object has here, with the error that clients know for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unset {
+pub struct MissingSetting {
     pub code: &'static str,
     pub status: u16,
     pub message: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum RouteVerdict {
     Offered,
-    /// It asks for a setting that is not there.
-    Unset(Unset),
-    /// It has a parameter twice.
+    /// The request reads a setting that does not exist here.
+    Unset(MissingSetting),
+    /// A parameter is there twice.
     Twice(String),
-    /// The method, and a parameter that it does not know.
+    /// The method, and a parameter that is not offered with it.
     NotOffered(String),
 }
 
-/// One operation: the parameters that make it, and those that it may have besides.
-struct Offered(&'static str, Level, &'static [&'static str], &'static [&'static str]);
+/// An operation: its method, its level, the parameters that select it, and those that are optional.
+struct Offered(&'static str, ResourceLevel, &'static [&'static str], &'static [&'static str]);
 
 /// `metadata` is an extension of MinIO's: its clients ask for it in listings, and do without it.
 const LISTING: &[&str] = &["prefix", "delimiter", "encoding-type", "marker", "max-keys", "metadata"];
@@ -81,38 +81,38 @@ const VERSION: &[&str] = &["versionId"];
 const NONE: &[&str] = &[];
 
 const OFFERED: [Offered; 24] = [
-    Offered("GET", Level::Service, NONE, BUCKETS),
-    Offered("GET", Level::Bucket, NONE, LISTING),
-    Offered("GET", Level::Bucket, &["list-type"], LISTING_2),
-    Offered("GET", Level::Bucket, &["versions"], VERSIONS),
-    Offered("GET", Level::Bucket, &["uploads"], UPLOADS),
-    Offered("GET", Level::Bucket, &["location"], NONE),
-    Offered("GET", Level::Bucket, &["versioning"], NONE),
-    Offered("HEAD", Level::Bucket, NONE, NONE),
-    Offered("PUT", Level::Bucket, NONE, NONE),
-    Offered("DELETE", Level::Bucket, NONE, NONE),
-    Offered("POST", Level::Bucket, &["delete"], NONE),
-    Offered("GET", Level::Object, NONE, READ),
-    Offered("GET", Level::Object, &["uploadId"], &["max-parts", "part-number-marker"]),
-    Offered("GET", Level::Object, &["tagging"], VERSION),
-    Offered("GET", Level::Object, &["attributes"], VERSION),
-    Offered("HEAD", Level::Object, NONE, READ),
-    Offered("PUT", Level::Object, NONE, NONE),
-    Offered("PUT", Level::Object, &["partNumber", "uploadId"], NONE),
-    Offered("PUT", Level::Object, &["tagging"], VERSION),
-    Offered("POST", Level::Object, &["uploads"], NONE),
-    Offered("POST", Level::Object, &["uploadId"], NONE),
-    Offered("DELETE", Level::Object, NONE, VERSION),
-    Offered("DELETE", Level::Object, &["uploadId"], NONE),
-    Offered("DELETE", Level::Object, &["tagging"], VERSION),
+    Offered("GET", ResourceLevel::Service, NONE, BUCKETS),
+    Offered("GET", ResourceLevel::Bucket, NONE, LISTING),
+    Offered("GET", ResourceLevel::Bucket, &["list-type"], LISTING_2),
+    Offered("GET", ResourceLevel::Bucket, &["versions"], VERSIONS),
+    Offered("GET", ResourceLevel::Bucket, &["uploads"], UPLOADS),
+    Offered("GET", ResourceLevel::Bucket, &["location"], NONE),
+    Offered("GET", ResourceLevel::Bucket, &["versioning"], NONE),
+    Offered("HEAD", ResourceLevel::Bucket, NONE, NONE),
+    Offered("PUT", ResourceLevel::Bucket, NONE, NONE),
+    Offered("DELETE", ResourceLevel::Bucket, NONE, NONE),
+    Offered("POST", ResourceLevel::Bucket, &["delete"], NONE),
+    Offered("GET", ResourceLevel::Object, NONE, READ),
+    Offered("GET", ResourceLevel::Object, &["uploadId"], &["max-parts", "part-number-marker"]),
+    Offered("GET", ResourceLevel::Object, &["tagging"], VERSION),
+    Offered("GET", ResourceLevel::Object, &["attributes"], VERSION),
+    Offered("HEAD", ResourceLevel::Object, NONE, READ),
+    Offered("PUT", ResourceLevel::Object, NONE, NONE),
+    Offered("PUT", ResourceLevel::Object, &["partNumber", "uploadId"], NONE),
+    Offered("PUT", ResourceLevel::Object, &["tagging"], VERSION),
+    Offered("POST", ResourceLevel::Object, &["uploads"], NONE),
+    Offered("POST", ResourceLevel::Object, &["uploadId"], NONE),
+    Offered("DELETE", ResourceLevel::Object, NONE, VERSION),
+    Offered("DELETE", ResourceLevel::Object, &["uploadId"], NONE),
+    Offered("DELETE", ResourceLevel::Object, &["tagging"], VERSION),
 ];
 
-const fn unset(code: &'static str, message: &'static str) -> Unset {
-    Unset { code, status: 404, message }
+const fn unset(code: &'static str, message: &'static str) -> MissingSetting {
+    MissingSetting { code, status: 404, message }
 }
 
-/// What a GET asks of a bucket, and is answered as of one that was never given it.
-const OF_BUCKETS: [(&str, Unset); 11] = [
+/// Bucket settings that a GET may read; they are answered as those of a bucket on which they were never set.
+const OF_BUCKETS: [(&str, MissingSetting); 11] = [
     ("policy", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
     ("policyStatus", unset("NoSuchBucketPolicy", "The bucket policy does not exist")),
     ("cors", unset("NoSuchCORSConfiguration", "The CORS configuration does not exist")),
@@ -147,17 +147,20 @@ const OF_BUCKETS: [(&str, Unset); 11] = [
     ),
 ];
 
-/// As S3 answers of a bucket without locks.
-const NO_LOCKS: Unset =
-    Unset { code: "InvalidRequest", status: 400, message: "Bucket is missing Object Lock Configuration" };
+/// S3's answer for a bucket without object locks.
+const NO_LOCKS: MissingSetting = MissingSetting {
+    code: "InvalidRequest",
+    status: 400,
+    message: "Bucket is missing Object Lock Configuration",
+};
 
-pub fn judge(method: &Method, level: Level, query: &Query) -> Judged {
+pub fn judge(method: &Method, level: ResourceLevel, query: &Query) -> RouteVerdict {
     let mut names: Vec<&[u8]> =
         query.0.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_of_nobody(name)).collect();
     names.sort_unstable();
     let text = |name: &[u8]| name.escape_ascii().to_string();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Judged::Twice(text(pair[0]));
+        return RouteVerdict::Twice(text(pair[0]));
     }
     let has = |wanted: &&str| names.contains(&wanted.as_bytes());
     let of_level = OFFERED.iter().filter(|Offered(known, at, ..)| method.as_str() == *known && *at == level);
@@ -166,24 +169,27 @@ pub fn judge(method: &Method, level: Level, query: &Query) -> Judged {
     {
         let is_listed = |name: &[u8]| needed.iter().chain(*optional).any(|known| known.as_bytes() == name);
         match names.iter().find(|name| !is_listed(name)) {
-            None => return Judged::Offered,
+            None => return RouteVerdict::Offered,
             Some(other) => unknown = Some(text(other)),
         }
     }
     let is_read = *method == Method::GET && names.len() == 1;
     if is_read
-        && level == Level::Bucket
+        && level == ResourceLevel::Bucket
         && let Some((_, unset)) = OF_BUCKETS.iter().find(|(name, _)| has(name))
     {
-        return Judged::Unset(*unset);
+        return RouteVerdict::Unset(*unset);
     }
-    if *method == Method::GET && level == Level::Object && (has(&"retention") || has(&"legal-hold")) {
-        return Judged::Unset(NO_LOCKS);
+    if *method == Method::GET && level == ResourceLevel::Object && (has(&"retention") || has(&"legal-hold")) {
+        return RouteVerdict::Unset(NO_LOCKS);
     }
-    Judged::NotOffered(unknown.map_or_else(|| method.to_string(), |name| format!("{method} with {name}")))
+    RouteVerdict::NotOffered(
+        unknown.map_or_else(|| method.to_string(), |name| format!("{method} with {name}")),
+    )
 }
 
-/// Of the signature, a header in disguise, or a client's own: S3 overlooks all that begin with `x-`.
+/// Parameters that select no operation: of the signature, headers moved into the query, or a client's own (S3
+/// ignores all that begin with `x-`).
 fn is_of_nobody(name: &[u8]) -> bool {
     is_auth_parameter(name) || name.len() > 2 && name[..2].eq_ignore_ascii_case(b"x-")
 }
@@ -192,23 +198,23 @@ fn is_of_nobody(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(method: &str, path: &str, query: &str) -> Judged {
+    fn judged(method: &str, path: &str, query: &str) -> RouteVerdict {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        judge(&method, Level::of(path), &Query::parse(query))
+        judge(&method, ResourceLevel::of(path), &Query::parse(query))
     }
 
     #[test]
     fn a_path_is_split_as_the_operations_split_it() {
         for (path, level) in [
-            ("/", Level::Service),
-            ("/b", Level::Bucket),
-            ("/b/", Level::Bucket),
-            ("/b/k", Level::Object),
-            ("/b//", Level::Object),
-            ("/b%2Fk", Level::Object),
-            ("/b%2f", Level::Bucket),
+            ("/", ResourceLevel::Service),
+            ("/b", ResourceLevel::Bucket),
+            ("/b/", ResourceLevel::Bucket),
+            ("/b/k", ResourceLevel::Object),
+            ("/b//", ResourceLevel::Object),
+            ("/b%2Fk", ResourceLevel::Object),
+            ("/b%2f", ResourceLevel::Bucket),
         ] {
-            assert_eq!(Level::of(path), level, "{path}");
+            assert_eq!(ResourceLevel::of(path), level, "{path}");
         }
     }
 
@@ -220,17 +226,20 @@ mod tests {
                     ["annotation&annotationName=x", "acl", "of-tomorrow=1", "metadataConfiguration", "%61cl"]
                 {
                     let judged = judged(method, path, query);
-                    assert!(matches!(judged, Judged::NotOffered(_)), "{method} {path}?{query}: {judged:?}");
+                    assert!(
+                        matches!(judged, RouteVerdict::NotOffered(_)),
+                        "{method} {path}?{query}: {judged:?}"
+                    );
                 }
             }
         }
-        assert!(matches!(judged("DELETE", "/b/k", "uploadId=1&acl"), Judged::NotOffered(_)));
-        assert!(matches!(judged("PUT", "/b/k", "partNumber=1"), Judged::NotOffered(_)));
-        assert!(matches!(judged("DELETE", "/b", "versionId=1"), Judged::NotOffered(_)));
-        assert!(matches!(judged("DELETE", "/b", "policy"), Judged::NotOffered(_)));
+        assert!(matches!(judged("DELETE", "/b/k", "uploadId=1&acl"), RouteVerdict::NotOffered(_)));
+        assert!(matches!(judged("PUT", "/b/k", "partNumber=1"), RouteVerdict::NotOffered(_)));
+        assert!(matches!(judged("DELETE", "/b", "versionId=1"), RouteVerdict::NotOffered(_)));
+        assert!(matches!(judged("DELETE", "/b", "policy"), RouteVerdict::NotOffered(_)));
         assert_eq!(
             judged("PUT", "/b/k", "uploadId=1&uploadId=2&partNumber=1"),
-            Judged::Twice("uploadId".into())
+            RouteVerdict::Twice("uploadId".into())
         );
     }
 
@@ -246,14 +255,14 @@ mod tests {
             ("DELETE", "/b/k", ""),
             ("POST", "/b", "delete"),
         ] {
-            assert_eq!(judged(method, path, query), Judged::Offered, "{method} {path}?{query}");
+            assert_eq!(judged(method, path, query), RouteVerdict::Offered, "{method} {path}?{query}");
         }
     }
 
     #[test]
     fn a_setting_that_is_not_there_is_told_so() {
         let code = |judged| match judged {
-            Judged::Unset(unset) => (unset.code, unset.status),
+            RouteVerdict::Unset(unset) => (unset.code, unset.status),
             other => panic!("{other:?}"),
         };
         assert_eq!(code(judged("GET", "/b", "policy")), ("NoSuchBucketPolicy", 404));

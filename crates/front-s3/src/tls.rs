@@ -1,4 +1,4 @@
-//! TLS, by certificate and key files that are read at the start.
+//! TLS from certificate and key files that are read at the start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use types::{Error, ErrorKind, Result};
 /// Files in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// The server's certificate and those that it hangs on.
+    /// The server's certificate and its chain.
     pub chain: PathBuf,
     pub key: PathBuf,
 }

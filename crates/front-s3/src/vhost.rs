@@ -1,4 +1,5 @@
-//! Buckets in the name of the host (`Host: bucket.domain`), as clients address them that are not told otherwise. Pure.
+//! Virtual-hosted addressing: the bucket in the host name (`Host: bucket.domain`), which is the default of clients.
+//! Pure.
 
 /// The bucket that this host names, if it is one below `domain`, which is in lower case.
 pub fn bucket_of(host: &str, domain: Option<&str>) -> Option<String> {
@@ -12,7 +13,7 @@ pub fn bucket_of(host: &str, domain: Option<&str>) -> Option<String> {
     (!bucket.is_empty()).then(|| bucket.to_owned())
 }
 
-/// The path that names the bucket too. Percent-encoded, as it came.
+/// The path-style path of a virtual-hosted request. Percent-encoded, as it came.
 pub fn with_bucket(bucket: &str, path: &str) -> String {
     let slash = if path.starts_with('/') { "" } else { "/" };
     format!("/{bucket}{slash}{path}")

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fair::{Pace, Patience};
+use fair::{PeerPace, StallPolicy};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{SockRef, TcpKeepalive};
@@ -35,9 +35,9 @@ pub fn prepare(stream: &TcpStream) {
 
 /// All of them, in order, as long as the other end takes them at a pace that `patience` allows; else it is `TimedOut`. After
 /// an error nobody can say how much was sent: the connection is over.
-pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Patience<'_>) -> Result<()> {
+pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: StallPolicy<'_>) -> Result<()> {
     let mut first = 0;
-    let mut pace = Pace::default();
+    let mut pace = PeerPace::default();
     while let Some(piece) = pieces.get(first) {
         let written = match piece {
             Piece::Bytes(_) => {
@@ -108,8 +108,8 @@ fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
 }
 
 async fn send_extent(
-    patience: Patience<'_>,
-    pace: &mut Pace,
+    patience: StallPolicy<'_>,
+    pace: &mut PeerPace,
     socket: &TcpStream,
     extent: &Extent,
 ) -> Result<()> {
@@ -128,8 +128,8 @@ async fn send_extent(
 
 /// `once`, as soon as the socket takes something; not for ever, and not ever so slowly. What takes nothing although it could is at its end.
 async fn patiently(
-    patience: Patience<'_>,
-    pace: &mut Pace,
+    patience: StallPolicy<'_>,
+    pace: &mut PeerPace,
     socket: &TcpStream,
     mut once: impl FnMut() -> Result<u64>,
 ) -> Result<u64> {
@@ -144,7 +144,7 @@ async fn patiently(
     match outcome.ok_or_else(|| Error::from(ErrorKind::TimedOut))?? {
         0 => Err(ErrorKind::WriteZero.into()),
         written => {
-            pace.took(written);
+            pace.progressed(written);
             Ok(written)
         }
     }

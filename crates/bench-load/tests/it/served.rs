@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bench_load::engine::Job;
 use bench_load::target::{Target, from_url};
-use front_nfs::{Config, ExportRules, NfsServer, Rule, Squash};
+use front_nfs::{Config, ExportRule, ExportRules, NfsServer, Squash};
 use namespace::{Junction, Namespace};
 use origin::memory::MemoryOrigin;
 use vfs::Vfs;
@@ -30,7 +30,7 @@ pub async fn serve(origin: Arc<MemoryOrigin>) -> Served {
     let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
     let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
     let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
-    let rules = ExportRules::new(vec![Rule { squash: Squash::None, ..Rule::default() }]);
+    let rules = ExportRules::new(vec![ExportRule { squash: Squash::None, ..ExportRule::default() }]);
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config { listen, exports: rules, ..Config::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use front_nfs::{Config, ExportRules, NfsServer, Rule, Squash};
+use front_nfs::{Config, ExportRule, ExportRules, NfsServer, Squash};
 use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
@@ -27,7 +27,7 @@ impl Nas {
         let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
         let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
         let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
-        let any = Rule { squash: Squash::None, ..Rule::default() };
+        let any = ExportRule { squash: Squash::None, ..ExportRule::default() };
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = Config { listen, exports: ExportRules::new(vec![any]), ..Config::default() };
         let server = NfsServer::bind(config, vfs).await.expect("bound");

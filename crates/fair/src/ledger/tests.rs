@@ -5,15 +5,15 @@ use super::*;
 const ALL: usize = 128 << 10;
 const PIECE: usize = 2 << 10;
 
-fn ledger(clients: usize) -> (Ledger, Vec<Account>) {
+fn ledger(clients: usize) -> (Ledger, Vec<LedgerAccount>) {
     let mut ledger = Ledger::new(ALL, PIECE);
     let accounts = (0..clients).map(|_| ledger.open()).collect();
     (ledger, accounts)
 }
 
 /// Takes pieces until it must wait; what it has then.
-fn fill(ledger: &mut Ledger, account: Account, piece: usize) -> usize {
-    while ledger.try_ask(account, piece) {}
+fn fill(ledger: &mut Ledger, account: LedgerAccount, piece: usize) -> usize {
+    while ledger.try_request(account, piece) {}
     ledger.books[account.0].held
 }
 
@@ -44,8 +44,8 @@ fn beside_four_that_take_all_they_get_a_fifth_works_as_if_alone() {
             fill(&mut ledger, *account, if round == 0 { PIECE } else { 1 << 10 });
         }
         for amount in [64, 1 << 10, PIECE] {
-            assert!(ledger.try_ask(accounts[4], amount));
-            ledger.give(accounts[4], amount);
+            assert!(ledger.try_request(accounts[4], amount));
+            ledger.release(accounts[4], amount);
         }
     }
     assert!(fill(&mut ledger, accounts[4], 1 << 10) >= 2 * PIECE, "and with several at a time");
@@ -55,19 +55,19 @@ fn beside_four_that_take_all_they_get_a_fifth_works_as_if_alone() {
 fn those_that_want_more_than_there_is_end_with_equal_shares() {
     let (mut ledger, accounts) = ledger(9);
     for account in &accounts[..8] {
-        while ledger.ask(*account, 64).is_none() {}
+        while ledger.request(*account, 64).is_none() {}
         for _ in 0..2000 {
-            ledger.ask(*account, 64);
+            ledger.request(*account, 64);
         }
     }
     // All of them go on, piece by piece.
     for _ in 0..4000 {
         for account in &accounts[..8] {
             if ledger.books[account.0].held > 0 {
-                ledger.give(*account, 64);
+                ledger.release(*account, 64);
             }
         }
-        let waits = |a: &Account| ledger.books[a.0].waiting.len() > 500;
+        let waits = |a: &LedgerAccount| ledger.books[a.0].waiting.len() > 500;
         if !accounts[..8].iter().all(waits) {
             break;
         }
@@ -84,33 +84,36 @@ fn who_waits_presses_those_that_have_about_as_much_and_not_itself() {
     let (mut ledger, accounts) = ledger(40);
     let [big, small, waits] = [accounts[0], accounts[1], accounts[2]];
     fill(&mut ledger, big, PIECE);
-    assert!(ledger.ask(big, PIECE).is_some());
-    assert!(!ledger.is_pressed(big), "it waits for its own");
-    assert!(ledger.try_ask(small, 64));
+    assert!(ledger.request(big, PIECE).is_some());
+    assert!(!ledger.is_contended(big), "it waits for its own");
+    assert!(ledger.try_request(small, 64));
     for account in &accounts[3..] {
         fill(&mut ledger, *account, PIECE);
     }
-    let ticket = ledger.ask(waits, PIECE).expect("nothing is left");
-    assert!(ledger.is_pressed(big) && ledger.is_pressed(accounts[5]));
-    assert!(!ledger.is_pressed(small), "it has less than the other wants");
-    assert!(!ledger.is_pressed(waits));
-    assert_eq!(ledger.give_up(waits, ticket), []);
-    assert!(!ledger.is_pressed(big));
+    let ticket = ledger.request(waits, PIECE).expect("nothing is left");
+    assert!(ledger.is_contended(big) && ledger.is_contended(accounts[5]));
+    assert!(!ledger.is_contended(small), "it has less than the other wants");
+    assert!(!ledger.is_contended(waits));
+    assert_eq!(ledger.cancel(waits, ticket), []);
+    assert!(!ledger.is_contended(big));
 }
 
 #[test]
 fn on_probation_a_client_has_one_piece_at_a_time() {
     let (mut ledger, accounts) = ledger(2);
     assert_eq!(ledger.set_probation(accounts[0], true), []);
-    assert!(ledger.try_ask(accounts[0], PIECE) && !ledger.try_ask(accounts[0], 1));
-    let ticket = ledger.ask(accounts[0], 1).expect("it waits");
-    assert!(ledger.try_ask(accounts[1], PIECE) && ledger.try_ask(accounts[1], PIECE), "others have theirs");
-    assert_eq!(ledger.give(accounts[0], PIECE), [ticket]);
-    let ticket = ledger.ask(accounts[0], 1).expect("it waits");
+    assert!(ledger.try_request(accounts[0], PIECE) && !ledger.try_request(accounts[0], 1));
+    let ticket = ledger.request(accounts[0], 1).expect("it waits");
+    assert!(
+        ledger.try_request(accounts[1], PIECE) && ledger.try_request(accounts[1], PIECE),
+        "others have theirs"
+    );
+    assert_eq!(ledger.release(accounts[0], PIECE), [ticket]);
+    let ticket = ledger.request(accounts[0], 1).expect("it waits");
     assert_eq!(ledger.set_probation(accounts[0], false), [ticket]);
 }
 
-type Line = VecDeque<(Ticket, usize)>;
+type Line = VecDeque<(QueueTicket, usize)>;
 
 /// The same by looking at everybody each time.
 #[derive(Default)]
@@ -124,7 +127,7 @@ impl Naive {
         self.clients.iter().map(|(held, ..)| held).sum()
     }
 
-    fn serve(&mut self) -> Vec<Ticket> {
+    fn serve(&mut self) -> Vec<QueueTicket> {
         let mut served = Vec::new();
         loop {
             let free = ALL - self.used();
@@ -134,8 +137,8 @@ impl Naive {
                 own.then_some((held + amount, ticket, at, amount))
             });
             let Some((level, ticket, at, amount)) = next.min() else { return served };
-            let is_room = amount <= free && (level <= PIECE || level + amount + ALL / 8 <= free);
-            if !is_room {
+            let fits = amount <= free && (level <= PIECE || level + amount + ALL / 8 <= free);
+            if !fits {
                 return served;
             }
             self.clients[at].0 += amount;
@@ -170,15 +173,15 @@ fn random_asks_are_served_as_by_looking_at_everybody_each_time() {
         let (mut ledger, accounts) = ledger(clients);
         let mut naive = Naive { clients: vec![Default::default(); clients] };
         let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut waiting: HashMap<Ticket, (usize, usize)> = HashMap::new();
+        let mut waiting: HashMap<QueueTicket, (usize, usize)> = HashMap::new();
         for _ in 0..600 {
             let at = random.below(clients);
             let (mut expected, served) = match random.below(10) {
                 0..=5 => {
                     let amount = 1 + random.below(PIECE);
-                    let ticket = ledger.ask(accounts[at], amount);
+                    let ticket = ledger.request(accounts[at], amount);
                     // In the other one all of them wait for a moment.
-                    let known = ticket.unwrap_or(Ticket(u64::MAX));
+                    let known = ticket.unwrap_or(QueueTicket(u64::MAX));
                     naive.clients[at].2.push_back((known, amount));
                     let mut expected = naive.serve();
                     match ticket {
@@ -193,13 +196,13 @@ fn random_asks_are_served_as_by_looking_at_everybody_each_time() {
                 6..=7 if !held.is_empty() => {
                     let (at, amount) = held.swap_remove(random.below(held.len()));
                     naive.clients[at].0 -= amount;
-                    (naive.serve(), ledger.give(accounts[at], amount))
+                    (naive.serve(), ledger.release(accounts[at], amount))
                 }
                 8 if !waiting.is_empty() => {
                     let ticket = *waiting.keys().min().expect("one");
                     let (at, _) = waiting.remove(&ticket).expect("known");
                     naive.clients[at].2.retain(|(known, _)| *known != ticket);
-                    (naive.serve(), ledger.give_up(accounts[at], ticket))
+                    (naive.serve(), ledger.cancel(accounts[at], ticket))
                 }
                 9 => {
                     let is_on = random.below(3) == 0;
@@ -224,7 +227,7 @@ fn random_asks_are_served_as_by_looking_at_everybody_each_time() {
             held.extend(served.iter().map(|ticket| waiting.remove(ticket).expect("it waited")));
         }
         while let Some((at, amount)) = held.pop() {
-            let served = ledger.give(accounts[at], amount);
+            let served = ledger.release(accounts[at], amount);
             held.extend(served.iter().map(|ticket| waiting.remove(ticket).expect("it waited")));
         }
         assert!(waiting.is_empty() && ledger.used() == 0 && ledger.heads.is_empty(), "nobody waits for ever");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use fair::{Admission, Limits, Slot, Slots};
+use fair::{ConnectionSlot, ConnectionSlots, SlotAdmission, SlotLimits};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -94,7 +94,7 @@ pub async fn serve(doors: Doors, all: Router, metrics: Router, stop: watch::Rece
 }
 
 async fn accept(listening: Listening, router: Router, mut stop: watch::Receiver<bool>) {
-    let slots = Slots::new(Limits { all: CONNECTIONS_MAX, client: CONNECTIONS_MAX });
+    let slots = ConnectionSlots::new(SlotLimits { all: CONNECTIONS_MAX, client: CONNECTIONS_MAX });
     let ended = stop.clone();
     // Each connection has a sender; when all are gone, so are the connections.
     let (open, mut drained) = mpsc::channel::<()>(1);
@@ -102,7 +102,9 @@ async fn accept(listening: Listening, router: Router, mut stop: watch::Receiver<
         loop {
             match listening.next().await {
                 Ok((stream, peer)) => {
-                    let Admission::Taken { slot, .. } = slots.admit(client_of(peer), None) else { continue };
+                    let SlotAdmission::Taken { slot, .. } = slots.admit(client_of(peer), None) else {
+                        continue;
+                    };
                     let talking = talk(stream, peer, router.clone(), slot, ended.clone());
                     let open = open.clone();
                     tokio::spawn(async move {
@@ -144,7 +146,7 @@ async fn talk(
     stream: Box<dyn Stream>,
     peer: Peer,
     router: Router,
-    slot: Slot,
+    slot: ConnectionSlot,
     mut stop: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {

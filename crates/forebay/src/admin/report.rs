@@ -96,7 +96,7 @@ fn clients_cut(admin: &Admin) -> Value {
             "front": client.front,
             "address": client.address.to_string(),
             "reason": client.offence.name(),
-            "text": client.offence.told(),
+            "text": client.offence.description(),
             "count": client.count,
             "age_seconds": client.since_last.as_secs(),
             "alarm": client.count >= fair::ALARM_COUNT,

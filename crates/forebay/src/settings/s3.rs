@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use front_s3::{AccessKey, BucketMap, Buckets, Certificate, Keys, Secret};
+use front_s3::{AccessKey, AccessKeys, BucketMap, BucketSet, Certificate, Secret};
 use origin_object::secret_file;
 use types::{Caller, Result};
 
@@ -21,7 +21,7 @@ const SECRET_BYTES_MIN: usize = 16;
 pub struct S3Settings {
     pub listen: SocketAddr,
     pub region: String,
-    pub keys: Keys,
+    pub keys: AccessKeys,
     pub buckets: BucketMap,
     pub certificate: Option<Certificate>,
     pub domain: Option<String>,
@@ -72,7 +72,7 @@ impl S3Settings {
         let buckets = buckets(typed.bucket)?;
         check_rights(&keys, &buckets, junctions)?;
         let domain = typed.domain.map(domain).transpose()?;
-        Ok(Some(S3Settings { listen, region, keys: Keys::new(keys), buckets, certificate, domain }))
+        Ok(Some(S3Settings { listen, region, keys: AccessKeys::new(keys), buckets, certificate, domain }))
     }
 }
 
@@ -122,8 +122,8 @@ fn check_rights(keys: &[AccessKey], buckets: &BucketMap, junctions: &[&str]) -> 
     };
     for key in keys {
         let named = [&key.read, &key.write].into_iter().filter_map(|rights| match rights {
-            Buckets::All => None,
-            Buckets::These(names) => Some(names),
+            BucketSet::All => None,
+            BucketSet::These(names) => Some(names),
         });
         for name in named.flatten() {
             let there = front_s3::is_bucket_name(name)
@@ -158,8 +158,8 @@ fn access_key(typed: config::S3Key) -> Result<AccessKey> {
     checked(AccessKey {
         id,
         secret: Secret::new(secret),
-        read: Buckets::of(typed.read),
-        write: Buckets::of(typed.write),
+        read: BucketSet::of(typed.read),
+        write: BucketSet::of(typed.write),
         caller,
     })
 }
@@ -181,8 +181,8 @@ fn key_of_environment() -> Result<Option<AccessKey>> {
         (Ok(id), Ok(secret)) => checked(AccessKey {
             id,
             secret: Secret::new(secret),
-            read: Buckets::All,
-            write: Buckets::All,
+            read: BucketSet::All,
+            write: BucketSet::All,
             caller: Caller::root(),
         })
         .map(Some),

@@ -2,7 +2,7 @@ use types::{Attr, FileKind, JunctionId, Timestamp};
 
 use super::*;
 
-type Table = Inodes<&'static str>;
+type OrphanTable = InodeTable<&'static str>;
 
 fn node(file: u8, version: u8) -> Node {
     let time = Timestamp::default();
@@ -25,11 +25,11 @@ fn node(file: u8, version: u8) -> Node {
     Node { id, junction: JunctionId(1), attr, version: Version([version; 16]) }
 }
 
-fn table() -> Table {
-    Inodes::new(FileId([0; 16]))
+fn table() -> OrphanTable {
+    InodeTable::new(FileId([0; 16]))
 }
 
-fn remember(table: &mut Table, node: &Node) -> u64 {
+fn remember(table: &mut OrphanTable, node: &Node) -> u64 {
     table.remember(node, ROOT, &Bytes::from_static(b"name"))
 }
 
@@ -52,10 +52,10 @@ fn a_number_lives_as_long_as_the_kernel_knows_it() {
 fn a_file_that_is_open_outlasts_its_forgetting() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
-    table.open(number, &node(2, 1), || How::Snapshot).expect("known");
+    table.open(number, &node(2, 1), || OpenMode::Snapshot).expect("known");
     table.forget(number, 1);
-    assert!(matches!(table.serving(number), Some(Serving::Pinned(_, None))));
-    assert_eq!(table.release(number), Some(How::Snapshot));
+    assert!(matches!(table.serving(number), Some(ReadSource::Pinned(_, None))));
+    assert_eq!(table.release(number), Some(OpenMode::Snapshot));
     assert_eq!(table.len(), 1);
 }
 
@@ -64,29 +64,29 @@ fn pages_are_kept_only_if_they_are_of_the_version_that_is_opened() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
     let mut open = |version| {
-        let opening = table.open(number, &node(2, version), || How::Snapshot).expect("known");
+        let opening = table.open(number, &node(2, version), || OpenMode::Snapshot).expect("known");
         table.release(number);
         opening
     };
-    assert_eq!(open(1), Opening::Served { keep: false });
-    assert_eq!(open(1), Opening::Served { keep: true });
-    assert_eq!(open(2), Opening::Served { keep: false });
-    assert_eq!(open(2), Opening::Served { keep: true });
+    assert_eq!(open(1), OpenReply::Served { keep: false });
+    assert_eq!(open(1), OpenReply::Served { keep: true });
+    assert_eq!(open(2), OpenReply::Served { keep: false });
+    assert_eq!(open(2), OpenReply::Served { keep: true });
 }
 
 #[test]
 fn while_a_version_is_held_the_next_one_is_another_inode() {
-    for how in [How::Snapshot, How::Whole("bytes"), How::Passed("backing")] {
+    for how in [OpenMode::Snapshot, OpenMode::Whole("bytes"), OpenMode::Passthrough("backing")] {
         let mut table = table();
         let old = remember(&mut table, &node(2, 1));
         table.open(old, &node(2, 1), || how.clone()).expect("known");
-        assert_eq!(table.open(old, &node(2, 2), || how.clone()), Some(Opening::Superseded));
-        let told = table.told(old, node(2, 2));
+        assert_eq!(table.open(old, &node(2, 2), || how.clone()), Some(OpenReply::Superseded));
+        let told = table.attributes_of(old, node(2, 2));
         assert!(told.superseded && told.node.version == node(2, 1).version, "fstat shows what is held");
         let new = remember(&mut table, &node(2, 2));
         assert_ne!(new, old);
         assert_eq!(remember(&mut table, &node(2, 2)), new);
-        assert!(!matches!(table.open(new, &node(2, 2), || how.clone()), Some(Opening::Superseded)));
+        assert!(!matches!(table.open(new, &node(2, 2), || how.clone()), Some(OpenReply::Superseded)));
         table.release(old);
         table.forget(old, 1);
         assert_eq!(table.file(old), None);
@@ -101,30 +101,33 @@ fn while_a_version_is_held_the_next_one_is_another_inode() {
 fn all_opens_of_a_version_are_served_alike() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
-    table.open(number, &node(2, 1), || How::Snapshot).expect("known");
+    table.open(number, &node(2, 1), || OpenMode::Snapshot).expect("known");
     let second = table.open(number, &node(2, 1), || panic!("decided at the first open"));
-    assert_eq!(second, Some(Opening::Served { keep: true }));
+    assert_eq!(second, Some(OpenReply::Served { keep: true }));
     table.release(number);
-    assert_eq!(table.release(number), Some(How::Snapshot));
-    let third = table.open(number, &node(2, 1), || How::Passed("complete now"));
-    assert_eq!(third, Some(Opening::Passed("complete now")));
-    assert_eq!(table.open(number, &node(2, 1), || unreachable!()), Some(Opening::Passed("complete now")));
+    assert_eq!(table.release(number), Some(OpenMode::Snapshot));
+    let third = table.open(number, &node(2, 1), || OpenMode::Passthrough("complete now"));
+    assert_eq!(third, Some(OpenReply::Passthrough("complete now")));
+    assert_eq!(
+        table.open(number, &node(2, 1), || unreachable!()),
+        Some(OpenReply::Passthrough("complete now"))
+    );
 }
 
 #[test]
 fn a_file_being_written_moves_on_and_its_old_pages_go() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
-    table.open(number, &node(2, 1), || How::Following).expect("known");
-    assert!(!table.told(number, node(2, 1)).moved);
+    table.open(number, &node(2, 1), || OpenMode::Following).expect("known");
+    assert!(!table.attributes_of(number, node(2, 1)).pages_stale);
     assert_eq!(remember(&mut table, &node(2, 2)), number, "the same inode");
-    let told = table.told(number, node(2, 2));
-    assert!(told.moved && !told.superseded && told.node.version == node(2, 2).version);
-    assert!(!table.told(number, node(2, 2)).moved, "once");
-    assert!(table.paged(number, &node(2, 3)));
-    assert!(!table.paged(number, &node(2, 3)));
+    let told = table.attributes_of(number, node(2, 2));
+    assert!(told.pages_stale && !told.superseded && told.node.version == node(2, 2).version);
+    assert!(!table.attributes_of(number, node(2, 2)).pages_stale, "once");
+    assert!(table.pages_sent(number, &node(2, 3)));
+    assert!(!table.pages_sent(number, &node(2, 3)));
     assert_eq!(table.following().len(), 1);
-    assert_eq!(table.open(number, &node(2, 4), || unreachable!()), Some(Opening::Served { keep: false }));
+    assert_eq!(table.open(number, &node(2, 4), || unreachable!()), Some(OpenReply::Served { keep: false }));
 }
 
 #[test]
@@ -145,14 +148,14 @@ fn two_files_with_the_same_64_bits_have_two_numbers() {
 fn who_wants_to_write_what_is_passed_through_gets_another_number() {
     let mut table = table();
     let old = remember(&mut table, &node(2, 1));
-    table.open(old, &node(2, 1), || How::Passed("backing")).expect("known");
+    table.open(old, &node(2, 1), || OpenMode::Passthrough("backing")).expect("known");
     assert_eq!(table.will_change(old), Err(Superseded));
     let new = remember(&mut table, &node(2, 1));
     assert_ne!(new, old, "though it is the same version");
     assert_eq!(table.will_change(new), Ok(None));
-    assert_eq!(table.open(new, &node(2, 1), || How::Following), Some(Opening::Served { keep: false }));
-    assert!(matches!(table.serving(old), Some(Serving::Pinned(_, Some("backing")))), "as it was");
-    assert!(table.told(old, node(2, 2)).superseded);
+    assert_eq!(table.open(new, &node(2, 1), || OpenMode::Following), Some(OpenReply::Served { keep: false }));
+    assert!(matches!(table.serving(old), Some(ReadSource::Pinned(_, Some("backing")))), "as it was");
+    assert!(table.attributes_of(old, node(2, 2)).superseded);
     table.release(old);
     assert!(table.is_open(node(2, 1).id));
     table.release(new);
@@ -161,12 +164,12 @@ fn who_wants_to_write_what_is_passed_through_gets_another_number() {
 
 #[test]
 fn who_reads_through_us_follows_what_is_changed_here() {
-    for how in [How::Snapshot, How::Whole("bytes")] {
+    for how in [OpenMode::Snapshot, OpenMode::Whole("bytes")] {
         let mut table = table();
         let number = remember(&mut table, &node(2, 1));
         table.open(number, &node(2, 1), || how.clone()).expect("known");
         assert_eq!(table.will_change(number), Ok(Some(how)));
-        assert!(matches!(table.serving(number), Some(Serving::Current(_))));
+        assert!(matches!(table.serving(number), Some(ReadSource::Current(_))));
         assert_eq!(remember(&mut table, &node(2, 2)), number, "the same inode");
     }
 }
@@ -175,30 +178,33 @@ fn who_reads_through_us_follows_what_is_changed_here() {
 fn own_changes_leave_the_pages_and_what_others_did_before_takes_them() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
-    table.open(number, &node(2, 1), || How::Following).expect("known");
+    table.open(number, &node(2, 1), || OpenMode::Following).expect("known");
     let weak = |version| Some(node(2, version).attr.weak());
     let file = node(2, 1).id;
     assert!(!table.changed(file, weak(1), &node(2, 2)));
-    assert!(!table.told(number, node(2, 2)).moved);
+    assert!(!table.attributes_of(number, node(2, 2)).pages_stale);
     assert!(!table.changed(file, weak(2), &node(2, 3)));
     assert!(table.changed(file, weak(4), &node(2, 5)), "who made 4 of 3?");
     assert!(table.changed(file, None, &node(2, 6)), "nobody knows");
     assert!(!table.changed(file, None, &node(2, 6)));
     table.release(number);
-    assert_eq!(table.open(number, &node(2, 6), || How::Snapshot), Some(Opening::Served { keep: true }));
+    assert_eq!(
+        table.open(number, &node(2, 6), || OpenMode::Snapshot),
+        Some(OpenReply::Served { keep: true })
+    );
 }
 
 #[test]
 fn a_change_without_bytes_leaves_an_open_version_open() {
-    for how in [How::Snapshot, How::Passed("backing")] {
+    for how in [OpenMode::Snapshot, OpenMode::Passthrough("backing")] {
         let mut table = table();
         let number = remember(&mut table, &node(2, 1));
         table.open(number, &node(2, 1), || how.clone()).expect("known");
         let mut linked = node(2, 1);
         (linked.version, linked.attr.nlink, linked.attr.ctime.seconds) = (Version([7; 16]), 2, 9);
-        assert!(!table.touched(linked.id, &linked));
+        assert!(!table.attributes_changed(linked.id, &linked));
         assert_eq!(remember(&mut table, &linked), number, "the same inode");
-        assert_eq!(table.told(number, linked).node.attr.nlink, 2);
+        assert_eq!(table.attributes_of(number, linked).node.attr.nlink, 2);
     }
 }
 
@@ -207,12 +213,12 @@ fn open_files_are_found_by_the_directory_of_their_name() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
     assert!(!table.may_be_open_in(ROOT));
-    table.open(number, &node(2, 1), || How::Snapshot).expect("known");
+    table.open(number, &node(2, 1), || OpenMode::Snapshot).expect("known");
     assert!(table.may_be_open_in(ROOT) && !table.may_be_open_in(77));
-    table.moved(node(2, 1).id, 77, &Bytes::from_static(b"other"));
+    table.renamed(node(2, 1).id, 77, &Bytes::from_static(b"other"));
     assert!(!table.may_be_open_in(ROOT) && table.may_be_open_in(77));
-    assert_eq!(table.was_hidden(node(2, 1).id), Some(How::Snapshot));
-    assert!(matches!(table.serving(number), Some(Serving::Current(_))));
+    assert_eq!(table.orphaned(node(2, 1).id), Some(OpenMode::Snapshot));
+    assert!(matches!(table.serving(number), Some(ReadSource::Current(_))));
 }
 
 #[test]
@@ -220,11 +226,14 @@ fn a_file_that_is_to_lose_a_name_is_not_known_by_it() {
     let mut table = table();
     let (file, name) = (node(2, 1), Bytes::from_static(b"name"));
     let number = remember(&mut table, &file);
-    assert!(!table.leaves(file.id, 77, &name) && !table.leaves(file.id, ROOT, &Bytes::from_static(b"other")));
+    assert!(
+        !table.forget_place(file.id, 77, &name)
+            && !table.forget_place(file.id, ROOT, &Bytes::from_static(b"other"))
+    );
     assert_eq!(table.place_of(file.id), Some((number, Some((ROOT, name.clone())))));
-    assert!(table.leaves(file.id, ROOT, &name) && !table.leaves(file.id, ROOT, &name));
+    assert!(table.forget_place(file.id, ROOT, &name) && !table.forget_place(file.id, ROOT, &name));
     assert_eq!(table.place_of(file.id), Some((number, None)));
-    table.moved(file.id, 77, &name);
+    table.renamed(file.id, 77, &name);
     assert_eq!(table.place_of(file.id), Some((number, Some((77, name)))));
 }
 
@@ -232,39 +241,39 @@ fn a_file_that_is_to_lose_a_name_is_not_known_by_it() {
 fn what_was_written_after_it_was_last_stored_is_known() {
     let mut table = table();
     let number = remember(&mut table, &node(2, 1));
-    assert!(!table.storing(number));
-    table.wrote(number);
-    assert!(table.storing(number) && !table.storing(number));
+    assert!(!table.take_dirty(number));
+    table.mark_dirty(number);
+    assert!(table.take_dirty(number) && !table.take_dirty(number));
 }
 
 #[test]
 fn names_told_to_be_absent_are_known_until_their_directory_changes() {
     let mut table = table();
     let name = |text: &'static str| Bytes::from_static(text.as_bytes());
-    assert!(table.perhaps_absent(ROOT, &name("a")).is_empty());
-    assert!(table.perhaps_absent(ROOT, &name("name")).is_empty());
+    assert!(table.note_negative(ROOT, &name("a")).is_empty());
+    assert!(table.note_negative(ROOT, &name("name")).is_empty());
     remember(&mut table, &node(2, 1));
-    assert!(!table.is_perhaps_absent(ROOT, &name("name")), "it is there");
-    assert!(table.is_perhaps_absent(ROOT, &name("a")));
-    assert_eq!(table.absent_in(ROOT), Absent::Few(vec![name("a")]));
-    table.not_absent(ROOT, &name("a"));
-    assert!(!table.is_perhaps_absent(ROOT, &name("a")));
-    assert_eq!(table.absent_in(ROOT), Absent::Few(vec![]));
+    assert!(!table.is_negative(ROOT, &name("name")), "it is there");
+    assert!(table.is_negative(ROOT, &name("a")));
+    assert_eq!(table.negatives_in(ROOT), NegativeNames::Few(vec![name("a")]));
+    table.clear_negative(ROOT, &name("a"));
+    assert!(!table.is_negative(ROOT, &name("a")));
+    assert_eq!(table.negatives_in(ROOT), NegativeNames::Few(vec![]));
     let mut left = 0;
-    for i in 0..ABSENT_MAX + 10 {
-        let forgotten = table.perhaps_absent(i as u64 % 7, &Bytes::from(i.to_string()));
+    for i in 0..NEGATIVE_MAX + 10 {
+        let forgotten = table.note_negative(i as u64 % 7, &Bytes::from(i.to_string()));
         left += forgotten.iter().map(|(_, names)| names.len()).sum::<usize>();
     }
-    assert_eq!((left, table.absent_names), (ABSENT_MAX, 10));
+    assert_eq!((left, table.negative_count), (NEGATIVE_MAX, 10));
 }
 
 #[test]
 fn many_absent_names_of_a_directory_that_changes_are_looked_at_once_at_most() {
     let mut table = table();
-    let names: HashSet<_> = (0..=ABSENT_FEW).map(|i| Bytes::from(i.to_string())).collect();
+    let names: HashSet<_> = (0..=NEGATIVE_FEW).map(|i| Bytes::from(i.to_string())).collect();
     for name in &names {
-        table.perhaps_absent(ROOT, name);
+        table.note_negative(ROOT, name);
     }
-    assert_eq!(table.absent_in(ROOT), Absent::Many(names));
-    assert_eq!((table.absent_in(ROOT), table.absent_names), (Absent::Few(vec![]), 0));
+    assert_eq!(table.negatives_in(ROOT), NegativeNames::Many(names));
+    assert_eq!((table.negatives_in(ROOT), table.negative_count), (NegativeNames::Few(vec![]), 0));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
-use front_fuse::{Config, Metrics, Mounted};
+use front_fuse::{Config, FuseMount, Metrics};
 use namespace::{Freshness, Junction, Namespace};
 use testkit::far_origin::Far;
 use tokio::runtime::Runtime;
@@ -26,7 +26,7 @@ pub struct Tier {
     pub clock: Timeline,
     pub metrics: Metrics,
     pub vfs: Arc<Vfs>,
-    pub mounted: Option<Mounted>,
+    pub mounted: Option<FuseMount>,
     config: Config,
     runtime: Runtime,
     pub dir: tempfile::TempDir,
@@ -131,8 +131,8 @@ impl Tier {
         self.mounted = Some(self.try_mount().expect("mounted"));
     }
 
-    pub fn try_mount(&self) -> Result<Mounted> {
-        self.run(Mounted::start(self.config.clone(), self.vfs.clone(), self.metrics.clone()))
+    pub fn try_mount(&self) -> Result<FuseMount> {
+        self.run(FuseMount::start(self.config.clone(), self.vfs.clone(), self.metrics.clone()))
     }
 
     pub fn unmount(&mut self) {

@@ -4,11 +4,11 @@ use rpc_nfs3::nfs3::file::{self, AccessArgs, AccessOk, access};
 use rpc_nfs3::{Decoder, Encoder};
 use vfs::Access;
 
-use super::Done;
+use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{Call, Payload};
+use crate::dispatch::{NfsCall, ReplyPayload};
 
-/// Our bits and theirs.
+/// The ACCESS bits of NFS and those of `vfs`.
 const BITS: [(u32, Access); 6] = [
     (access::READ, Access::READ),
     (access::LOOKUP, Access::LOOKUP),
@@ -18,10 +18,10 @@ const BITS: [(u32, Access); 6] = [
     (access::EXECUTE, Access::EXECUTE),
 ];
 
-/// What nobody may where the client may change nothing.
+/// The bits that a client never gets in a read-only tree.
 const CHANGES: u32 = access::MODIFY | access::EXTEND | access::DELETE;
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = AccessArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.object)?;
     let wanted = BITS.iter().filter(|(bit, _)| arguments.wanted & bit != 0);
@@ -31,5 +31,5 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let granted = BITS.iter().filter(|(_, ours)| granted.contains(*ours)).fold(0, |all, (bit, _)| all | bit);
     let granted = granted & !refused;
     file::encode_access(e, &Ok(AccessOk { attr: Some(fattr3(&node.attr)), granted }));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

@@ -9,14 +9,14 @@ use rpc_nfs3::{Decoder, Encoder};
 use types::{CreateHow, FileId, NewNode, Result, SetAttr};
 use vfs::Made;
 
-use super::{Done, name};
+use super::{ProcedureResult, name};
 use crate::attr::{fattr3, set_attr, wcc_of};
-use crate::dispatch::{Call, Failure, Payload};
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-pub async fn create(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn create(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = CreateArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
-    let name = name::to_make(&arguments.place.name)?;
+    let name = name::for_create(&arguments.place.name)?;
     let (how, set) = match &arguments.how {
         Wanted::Unchecked(attributes) => (CreateHow::Unchecked, set_attr(attributes)?),
         Wanted::Guarded(attributes) => (CreateHow::Guarded, set_attr(attributes)?),
@@ -27,48 +27,48 @@ pub async fn create(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     finish(call, e, dir, made)
 }
 
-pub async fn mkdir(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn mkdir(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = MkdirArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
-    let name = name::to_make(&arguments.place.name)?;
+    let name = name::for_create(&arguments.place.name)?;
     let set = set_attr(&arguments.attributes)?;
     let made = call.shared.vfs.mkdir(&caller, dir, &name, set).await;
     finish(call, e, dir, made)
 }
 
-pub async fn symlink(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn symlink(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = SymlinkArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
-    let name = name::to_make(&arguments.place.name)?;
+    let name = name::for_create(&arguments.place.name)?;
     let set = set_attr(&arguments.attributes)?;
     if arguments.target.contains(&0) {
-        return Err(Failure::Status(Status::INVAL));
+        return Err(CallFailure::Status(Status::INVAL));
     }
     let target = Bytes::copy_from_slice(&arguments.target); // may be remembered for long, and the call is larger
     let made = call.shared.vfs.symlink(&caller, dir, &name, target, set).await;
     finish(call, e, dir, made)
 }
 
-pub async fn mknod(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn mknod(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = MknodArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
-    let name = name::to_make(&arguments.place.name)?;
+    let name = name::for_create(&arguments.place.name)?;
     let (node, attributes) = match &arguments.node {
         NodeData::CharDevice { attributes, rdev } => (NewNode::CharDevice(rdev.0, rdev.1), attributes),
         NodeData::BlockDevice { attributes, rdev } => (NewNode::BlockDevice(rdev.0, rdev.1), attributes),
         NodeData::Socket(attributes) => (NewNode::Socket, attributes),
         NodeData::Fifo(attributes) => (NewNode::Fifo, attributes),
-        NodeData::Other(_) => return Err(Failure::Status(Status::BADTYPE)),
+        NodeData::Other(_) => return Err(CallFailure::Status(Status::BADTYPE)),
     };
     let set = set_attr(attributes)?;
     let made = call.shared.vfs.mknod(&caller, dir, &name, node, set).await;
     finish(call, e, dir, made)
 }
 
-fn finish(call: &Call, e: &mut Encoder, dir: FileId, made: Result<Made>) -> Done {
+fn finish(call: &NfsCall, e: &mut Encoder, dir: FileId, made: Result<Made>) -> ProcedureResult {
     let made = made.map_err(|error| call.not_changed(error, [Some(dir), None]))?;
     let attr = Some(fattr3(&made.node.attr));
     let ok = CreateOk { object: call.handle(&made.node), attr, dir_wcc: wcc_of(&made.dir) };
     create::encode_create(e, &Ok(ok));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

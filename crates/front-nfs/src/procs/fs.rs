@@ -4,30 +4,30 @@ use rpc_nfs3::nfs3::fs::{self, FsinfoOk, FsstatOk, PathconfOk, properties};
 use rpc_nfs3::nfs3::{FileHandle, Nfstime3};
 use rpc_nfs3::{Decoder, Encoder};
 
-use super::Done;
+use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{Call, Payload};
+use crate::dispatch::{NfsCall, ReplyPayload};
 use crate::{READ_MAX, WRITE_MAX};
 
-pub async fn fsstat(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn fsstat(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
-    let room = call.shared.vfs.statfs(id).await?;
+    let space = call.shared.vfs.statfs(id).await?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = FsstatOk {
         attr: Some(fattr3(&node.attr)),
-        bytes_total: room.bytes_total,
-        bytes_free: room.bytes_free,
-        bytes_available: room.bytes_available,
-        files_total: room.files_total,
-        files_free: room.files_free,
-        files_available: room.files_free,
+        bytes_total: space.bytes_total,
+        bytes_free: space.bytes_free,
+        bytes_available: space.bytes_available,
+        files_total: space.files_total,
+        files_free: space.files_free,
+        files_available: space.files_free,
         invariant_seconds: 0,
     };
     fs::encode_fsstat(e, &Ok(ok));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }
 
-pub async fn fsinfo(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn fsinfo(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     let can_set_time = if call.is_read_only(node.junction) { 0 } else { properties::CAN_SET_TIME };
@@ -45,10 +45,10 @@ pub async fn fsinfo(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
         properties: properties::LINK | properties::SYMLINK | properties::HOMOGENEOUS | can_set_time,
     };
     fs::encode_fsinfo(e, &Ok(ok));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }
 
-pub async fn pathconf(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn pathconf(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = PathconfOk {
@@ -61,5 +61,5 @@ pub async fn pathconf(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
         case_preserving: true,
     };
     fs::encode_pathconf(e, &Ok(ok));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

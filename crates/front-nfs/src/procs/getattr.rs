@@ -3,13 +3,13 @@
 use rpc_nfs3::nfs3::{FileHandle, file};
 use rpc_nfs3::{Decoder, Encoder};
 
-use super::Done;
+use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{Call, Payload};
+use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     file::encode_getattr(e, &Ok(fattr3(&node.attr)));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

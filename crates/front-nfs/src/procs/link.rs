@@ -3,17 +3,17 @@
 use rpc_nfs3::nfs3::names::{self, LinkArgs, LinkWcc};
 use rpc_nfs3::{Decoder, Encoder};
 
-use super::{Done, name};
+use super::{ProcedureResult, name};
 use crate::attr::{fattr3, wcc_of};
-use crate::dispatch::{Call, Payload};
+use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = LinkArgs::decode(d)?;
     let (file, _) = call.open_to_change(&arguments.object)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
-    let name = name::to_make(&arguments.place.name)?;
+    let name = name::for_create(&arguments.place.name)?;
     let linked = call.shared.vfs.link(&caller, file, dir, &name).await;
     let made = linked.map_err(|error| call.not_changed(error, [None, Some(dir)]))?;
     names::encode_link(e, &Ok(LinkWcc { attr: Some(fattr3(&made.node.attr)), dir: wcc_of(&made.dir) }));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

@@ -5,12 +5,12 @@ use rpc_nfs3::nfs3::{DirOp, Status};
 use rpc_nfs3::{Decoder, Encoder};
 use types::{JunctionId, Name};
 
-use super::Done;
+use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{Call, Failure, Payload};
-use crate::shown::Shown;
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::visible_directories::VisibleDirectories;
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let vfs = &call.shared.vfs;
@@ -20,12 +20,15 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
         _ => vfs.lookup(&caller, dir, &Name::new(arguments.name.clone())?).await?,
     };
     let is_name = !matches!(arguments.name.as_ref(), b"." | b"..");
-    if is_name && node.junction == JunctionId::VIRTUAL && !Shown::new(call).await.shows(call, Some(&node)) {
-        return Err(Failure::Status(Status::NOENT));
+    if is_name
+        && node.junction == JunctionId::VIRTUAL
+        && !VisibleDirectories::new(call).await.shows(call, Some(&node))
+    {
+        return Err(CallFailure::Status(Status::NOENT));
     }
     // A junction that this client may not use has no name for it.
     let closed = if is_name { Status::NOENT } else { Status::ACCES };
-    let object = call.handle(&node).ok_or(Failure::Status(closed))?;
+    let object = call.handle(&node).ok_or(CallFailure::Status(closed))?;
     file::encode_lookup(e, &Ok(LookupOk { object, attr: Some(fattr3(&node.attr)), dir_attr: None }));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

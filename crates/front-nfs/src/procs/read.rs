@@ -1,4 +1,4 @@
-//! READ: room for the answer first, then the bytes; they go out as they are, without being copied together, or from
+//! READ: the memory permit first, then the bytes; they are sent as they are, without being copied together, or from
 //! the cached file itself.
 
 use bytes::Bytes;
@@ -8,19 +8,19 @@ use rpc_nfs3::xdr::padding;
 use rpc_nfs3::{Decoder, Encoder};
 use vfs::Piece;
 
-use super::Done;
+use super::ProcedureResult;
 use crate::READ_MAX;
 use crate::attr::{OFFSET_END, fattr3};
-use crate::dispatch::{Call, Failure, Payload};
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let arguments = ReadArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.file)?;
     if arguments.offset >= OFFSET_END {
-        return Err(Failure::Status(Status::INVAL));
+        return Err(CallFailure::Status(Status::INVAL));
     }
     let count = arguments.count.min(READ_MAX);
-    let mut room = call.peer.replies.take(count as usize).await;
+    let mut permit = call.peer.replies.acquire(count as usize).await;
     let lend = call.shared.config.lend;
     let read = call.shared.vfs.read(&caller, id, arguments.offset, count, lend).await?;
     let length = read.data.iter().map(Piece::length).sum::<u64>();
@@ -29,11 +29,11 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     let lent = lent.map(Piece::length).sum::<u64>();
     call.shared.metrics.lent_bytes.inc_by(lent);
     let length = usize::try_from(length).unwrap_or(usize::MAX); // at most READ_MAX
-    room.keep(length - usize::try_from(lent).unwrap_or(length)); // what is lent is not in our memory
+    permit.shrink_to(length - usize::try_from(lent).unwrap_or(length)); // what is lent is not in our memory
     file::encode_read_head(e, &Some(fattr3(&read.node.attr)), length, read.eof);
     let mut body = read.data;
     if padding(length) > 0 {
         body.push(Piece::Bytes(Bytes::from_static(&[0; 3]).slice(..padding(length))));
     }
-    Ok(Payload { body, room })
+    Ok(ReplyPayload { body, permit })
 }

@@ -9,34 +9,34 @@ use rpc_nfs3::{Decoder, Encoder};
 use types::JunctionId;
 use vfs::DirItem;
 
-use super::Done;
+use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{Call, Failure, Payload};
-use crate::shown::Shown;
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::visible_directories::VisibleDirectories;
 
 const VERIFIER: [u8; 8] = *b"forebay1";
-/// Largest result made, whatever the client asks for.
+/// The largest result, whatever the client asks for.
 const RESULT_BYTES_MAX: usize = 1 << 20;
-/// What an entry takes in memory before it is encoded, about as much as after it.
+/// The memory of an entry as a multiple of its encoded size: before and after it is encoded.
 const COPIES: usize = 2;
-/// Items taken from `vfs` at a time, at most.
+/// The most items of one call to `vfs`.
 const ITEMS_MAX: usize = 4096;
 
-pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> Done {
+pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder, plus: bool) -> ProcedureResult {
     let arguments = ReaddirArgs::decode(d, plus)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let result_max = (arguments.max_count as usize).min(RESULT_BYTES_MAX);
     let names_max = if plus { arguments.dir_count as usize } else { usize::MAX };
-    // An entry takes at least this much, so no more can fit.
+    // The least size of an entry: no more entries can fit.
     let entry_min = if plus { 160 } else { 28 };
     let items_max = (result_max / entry_min).clamp(3, ITEMS_MAX);
-    let mut room = call.peer.replies.take(COPIES * result_max).await;
+    let mut permit = call.peer.replies.acquire(COPIES * result_max).await;
     let mut listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, items_max).await?;
     if listing.dir.junction == JunctionId::VIRTUAL {
-        // Few, and all of them: what is left out must not be a page without a name.
+        // Such directories are small, and read as a whole: filtering must not leave a page empty.
         listing = call.shared.vfs.readdir(&caller, dir, arguments.cookie, ITEMS_MAX).await?;
-        let shown = Shown::new(call).await;
-        listing.items.retain(|item| is_dot(&item.name) || shown.shows(call, item.node.as_ref()));
+        let visible = VisibleDirectories::new(call).await;
+        listing.items.retain(|item| is_dot(&item.name) || visible.shows(call, item.node.as_ref()));
     }
     let begin = e.len();
     readdir::encode_begin(e, &Some(fattr3(&listing.dir.attr)), &VERIFIER);
@@ -55,18 +55,18 @@ pub async fn run(call: &Call, d: &mut Decoder, e: &mut Encoder, plus: bool) -> D
         fitted += 1;
     }
     if fitted == 0 && !listing.items.is_empty() {
-        return Err(Failure::Status(Status::TOOSMALL));
+        return Err(CallFailure::Status(Status::TOOSMALL));
     }
     readdir::encode_end(e, listing.eof && fitted == listing.items.len());
-    room.keep(e.len());
-    Ok(Payload { room, ..Payload::default() })
+    permit.shrink_to(e.len());
+    Ok(ReplyPayload { permit, ..ReplyPayload::default() })
 }
 
 fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-fn entry(call: &Call, item: &DirItem, plus: bool) -> Entry {
+fn entry(call: &NfsCall, item: &DirItem, plus: bool) -> Entry {
     let node = item.node.as_ref().filter(|_| plus);
     Entry {
         fileid: item.fileid,

@@ -6,21 +6,21 @@ use rpc_nfs3::nfs3::write::{self, CommitArgs, CommitOk, StableHow, WriteArgs, Wr
 use rpc_nfs3::{Decoder, Encoder};
 use types::{ByteRange, Stability};
 
-use super::Done;
+use super::ProcedureResult;
 use crate::WRITE_MAX;
 use crate::attr::{OFFSET_END, wcc};
-use crate::dispatch::{Call, Failure, Payload};
+use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-/// Data smaller than this is copied: the bytes that it came with may be so many times as large, and written data may
-/// be kept for long.
+/// Data smaller than this is copied: the buffer that it arrived in may be many times larger, and written data may be
+/// kept for long.
 const COPIED_BELOW: usize = 16 << 10;
 
-pub async fn write(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn write(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let WriteArgs { file, offset, stable, data } = WriteArgs::decode(d, WRITE_MAX as usize)?;
     let (id, caller) = call.open_to_change(&file)?;
     let count = data.len() as u32; // at most WRITE_MAX
     if offset >= OFFSET_END || OFFSET_END - offset <= u64::from(count) {
-        return Err(Failure::Status(Status::FBIG));
+        return Err(CallFailure::Status(Status::FBIG));
     }
     let data = if data.len() < COPIED_BELOW { Bytes::copy_from_slice(&data) } else { data };
     let stability = match stable {
@@ -37,17 +37,17 @@ pub async fn write(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
     };
     let wcc = wcc(written.before, Some(&written.node.attr));
     write::encode_write(e, &Ok(WriteOk { wcc, count, committed, verifier: written.verifier }));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }
 
-pub async fn commit(call: &Call, d: &mut Decoder, e: &mut Encoder) -> Done {
+pub async fn commit(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
     let CommitArgs { file, offset, count } = CommitArgs::decode(d)?;
     let (id, caller) = call.open_to_change(&file)?;
-    // Where no file has bytes, all of it is stored, as Linux's server does.
+    // A range where no file has bytes commits the whole file, as Linux's server does.
     let whole = ByteRange::new(0, 0);
     let range = if offset < OFFSET_END { ByteRange::new(offset, count.into()) } else { whole };
     let stored = call.shared.vfs.commit(&caller, id, range).await?;
     let wcc = wcc(stored.before, Some(&stored.node.attr));
     write::encode_commit(e, &Ok(CommitOk { wcc, verifier: stored.verifier }));
-    Ok(Payload::default())
+    Ok(ReplyPayload::default())
 }

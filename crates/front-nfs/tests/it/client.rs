@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use front_nfs::{Config, ExportRules, NfsServer, Rule, Squash};
+use front_nfs::{Config, ExportRule, ExportRules, NfsServer, Squash};
 use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
@@ -32,7 +32,7 @@ pub struct Served {
 
 /// Serve a fresh origin, which `fill` fills, squashing nobody.
 pub async fn serve(fill: impl FnOnce(&MemoryOrigin)) -> Served {
-    let any = Rule { squash: Squash::None, ..Rule::default() };
+    let any = ExportRule { squash: Squash::None, ..ExportRule::default() };
     serve_with(fill, ExportRules::new(vec![any]), |origin| origin).await
 }
 
@@ -70,7 +70,7 @@ pub async fn serve_junctions(
     let writing = Writing { junctions: policies, ..Writing::default() };
     let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), writing);
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let any = Rule { squash: Squash::None, ..Rule::default() };
+    let any = ExportRule { squash: Squash::None, ..ExportRule::default() };
     let exports = ExportRules::new(vec![any]);
     let mut config = Config { listen, exports, stall_timeout: Duration::from_secs(2), ..Config::default() };
     edit(&mut config);

@@ -1,8 +1,8 @@
 //! One client cannot use up what all share.
 
 use bytes::Bytes;
-use fair::{Common, Offence};
-use front_nfs::{ExportRules, Rule, Squash};
+use fair::{Offence, SharedBudgets};
+use front_nfs::{ExportRule, ExportRules, Squash};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
 use rpc_nfs3::mount::{self, MountStatus};
@@ -22,8 +22,8 @@ use crate::client::{
 const HOSTILE: [u8; 4] = [127, 0, 0, 66];
 const MIB: usize = 1 << 20;
 
-fn named(host: [u8; 4], common: &Common, offence: Offence) -> u64 {
-    let recent = common.offenders.recent();
+fn named(host: [u8; 4], shared_budgets: &SharedBudgets, offence: Offence) -> u64 {
+    let recent = shared_budgets.offenders.recent();
     let of_host = recent.iter().filter(|o| o.address == std::net::IpAddr::from(host) && o.offence == offence);
     of_host.map(|o| o.count).sum()
 }
@@ -45,10 +45,10 @@ async fn begin_record(served: &Served, bytes: usize) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
-    let common = Common::with_bytes(8 * MIB, 8 * MIB);
-    let budgets = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(8 * MIB, 8 * MIB);
+    let budgets = shared_budgets.clone();
     let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
-    let (served, _far) = serve_writable(fill, |config| config.common = budgets).await;
+    let (served, _far) = serve_writable(fill, |config| config.shared_budgets = budgets).await;
     let mut honest = Client::connect(&served).await;
     let root = honest.root().await;
     let file = honest.find(&root, b"file").await.expect("found");
@@ -57,14 +57,14 @@ async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
         held.push(begin_record(&served, 8).await);
     }
     assert!(write(&mut honest, &file, MIB).await);
-    assert_eq!(common.requests.used(), 0, "a record that has only begun holds nothing");
+    assert_eq!(shared_budgets.requests.used(), 0, "a record that has only begun holds nothing");
     for _ in 0..6 {
         held.push(begin_record(&served, 64 << 10).await);
     }
     for _ in 0..10 {
         assert!(write(&mut honest, &file, MIB).await);
         assert!(
-            common.requests.used() <= 3 * MIB,
+            shared_budgets.requests.used() <= 3 * MIB,
             "the others hold a quarter at most, and the write its own"
         );
     }
@@ -72,7 +72,7 @@ async fn with_unfinished_records_of_others_an_honest_write_is_answered() {
     for client in &mut held {
         assert!(client.answer().await.is_none());
     }
-    assert_eq!(named(HOSTILE, &common, Offence::Unfinished), 36);
+    assert_eq!(named(HOSTILE, &shared_budgets, Offence::Unfinished), 36);
 }
 
 /// As many as there may be from each of four hosts, half sent and no more.
@@ -87,17 +87,17 @@ async fn half_sent_records(served: &Served, of_each: usize) -> Vec<Client> {
     held
 }
 
-fn is_anybody_named(common: &Common) -> bool {
-    !common.offenders.recent().is_empty()
+fn is_anybody_named(shared_budgets: &SharedBudgets) -> bool {
+    !shared_budgets.offenders.recent().is_empty()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_four_hosts_that_hold_all_they_get_a_write_is_answered_and_nobody_need_be_cut() {
-    let common = Common::with_bytes(64 * MIB, 64 * MIB);
-    let budgets = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(64 * MIB, 64 * MIB);
+    let budgets = shared_budgets.clone();
     let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
     let (served, _far) = serve_writable(fill, |config| {
-        (config.common, config.stall_timeout) = (budgets, Duration::from_secs(600));
+        (config.shared_budgets, config.stall_timeout) = (budgets, Duration::from_secs(600));
     })
     .await;
     let mut honest = Client::connect(&served).await;
@@ -105,61 +105,62 @@ async fn beside_four_hosts_that_hold_all_they_get_a_write_is_answered_and_nobody
     let file = honest.find(&root, b"file").await.expect("found");
     let _held = half_sent_records(&served, 20).await;
     // Each has something, and what is left is for who comes.
-    while common.requests.used() < 40 * MIB {
+    while shared_budgets.requests.used() < 40 * MIB {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for _ in 0..20 {
         assert!(write(&mut honest, &file, MIB).await);
     }
-    assert!(!is_anybody_named(&common));
+    assert!(!is_anybody_named(&shared_budgets));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_nothing_is_left_who_holds_and_does_not_go_on_is_cut_for_who_waits() {
     // Room for the first pieces of four, and no more.
-    let common = Common::with_bytes(4 * MIB, 4 * MIB);
-    let budgets = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(4 * MIB, 4 * MIB);
+    let budgets = shared_budgets.clone();
     let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
     let (served, _far) = serve_writable(fill, |config| {
-        (config.common, config.stall_timeout) = (budgets, Duration::from_secs(600));
+        (config.shared_budgets, config.stall_timeout) = (budgets, Duration::from_secs(600));
     })
     .await;
     let mut honest = Client::connect(&served).await;
     let root = honest.root().await;
     let file = honest.find(&root, b"file").await.expect("found");
     let _held = half_sent_records(&served, 1).await;
-    while common.requests.used() < 4 * MIB {
+    while shared_budgets.requests.used() < 4 * MIB {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(write(&mut honest, &file, MIB).await);
-    let named = |host: u8| named([127, 0, 0, host], &common, Offence::Unfinished);
+    let named = |host: u8| named([127, 0, 0, host], &shared_budgets, Offence::Unfinished);
     assert!((33..37).map(named).sum::<u64>() > 0, "whose it was is told");
     assert_eq!(named(1), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_in_many_tiny_fragments_ends_its_connection() {
-    let common = Common::default();
-    let shared = common.clone();
-    let (served, _far) = serve_writable(|_| {}, |config| config.common = shared).await;
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
+    let (served, _far) = serve_writable(|_| {}, |config| config.shared_budgets = shared).await;
     let mut client = Client::connect_from(&served, HOSTILE).await;
     for _ in 0..60 {
         let _ = client.write.write_all(&[0, 0, 0, 1, 7]).await;
     }
     assert!(client.answer().await.is_none(), "closed");
-    assert_eq!(named(HOSTILE, &common, Offence::Malformed), 1);
+    assert_eq!(named(HOSTILE, &shared_budgets, Offence::Malformed), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_that_is_added_while_serving_has_a_bound_of_its_own() {
-    let common = Common::default();
-    let shared = common.clone();
-    let rule = |host: &str| Rule { clients: vec![host.parse().expect("valid")], ..Rule::default() };
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
+    let rule =
+        |host: &str| ExportRule { clients: vec![host.parse().expect("valid")], ..ExportRule::default() };
     let exports = ExportRules::new(vec![rule("127.0.0.1")]);
     let live = exports.clone();
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
     let served = serve_junctions(junctions, |config| {
-        (config.exports, config.common, config.connections_max) = (exports, shared, 16);
+        (config.exports, config.shared_budgets, config.connections_max) = (exports, shared, 16);
     })
     .await;
     let mut honest = Client::connect(&served).await;
@@ -178,19 +179,23 @@ async fn a_rule_that_is_added_while_serving_has_a_bound_of_its_own() {
         many[0].answer().await.is_none() && many[1].answer().await.is_none(),
         "12 of 16 are for one rule"
     );
-    assert!(named(HOSTILE, &common, Offence::TooManyConnections) >= 2);
+    assert!(named(HOSTILE, &shared_budgets, Offence::TooManyConnections) >= 2);
     honest.getattr(&root).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_no_rule_admits_has_one_answer_and_is_closed() {
-    let rule =
-        Rule { clients: vec!["127.0.0.1".parse().expect("valid")], squash: Squash::None, ..Rule::default() };
-    let common = Common::default();
-    let shared = common.clone();
+    let rule = ExportRule {
+        clients: vec!["127.0.0.1".parse().expect("valid")],
+        squash: Squash::None,
+        ..ExportRule::default()
+    };
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
     let served = serve_junctions(junctions, |config| {
-        (config.exports, config.common, config.strangers_max) = (ExportRules::new(vec![rule]), shared, 4);
+        (config.exports, config.shared_budgets, config.strangers_max) =
+            (ExportRules::new(vec![rule]), shared, 4);
     })
     .await;
     let mut honest = Client::connect(&served).await;
@@ -213,16 +218,16 @@ async fn who_no_rule_admits_has_one_answer_and_is_closed() {
         assert!(client.answer().await.is_none());
     }
     assert_eq!(honest.getattr(&root).await.kind, rpc_nfs3::nfs3::attr::FileType::Directory);
-    assert_eq!(named(HOSTILE, &common, Offence::NotAdmitted), 13);
+    assert_eq!(named(HOSTILE, &shared_budgets, Offence::NotAdmitted), 13);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_slots_run_out_the_least_active_of_who_has_most_is_closed() {
-    let common = Common::default();
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", MemoryOrigin::new(), WritePolicy::ReadOnly)];
     let served = serve_junctions(junctions, |config| {
-        (config.connections_max, config.common) = (8, shared);
+        (config.connections_max, config.shared_budgets) = (8, shared);
     })
     .await;
     let mut honest = Client::connect(&served).await;
@@ -235,20 +240,20 @@ async fn when_slots_run_out_the_least_active_of_who_has_most_is_closed() {
     second.getattr(&root).await;
     honest.getattr(&root).await;
     assert!(idle[0].answer().await.is_none(), "the first of the idle ones had to go");
-    assert!(named(HOSTILE, &common, Offence::TooManyConnections) >= 1);
-    assert_eq!(named([127, 0, 0, 1], &common, Offence::TooManyConnections), 0);
+    assert!(named(HOSTILE, &shared_budgets, Offence::TooManyConnections) >= 1);
+    assert_eq!(named([127, 0, 0, 1], &shared_budgets, Offence::TooManyConnections), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
-    let common = Common::with_bytes(16 * MIB, 16 * MIB);
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(16 * MIB, 16 * MIB);
+    let shared = shared_budgets.clone();
     let memory = MemoryOrigin::new();
     for i in 0..3000 {
         memory.write_file(format!("{i:04}-{}", "x".repeat(200)).as_bytes(), b"").expect("written");
     }
     let junctions: Vec<(_, Arc<dyn Origin>, _)> = vec![("/", memory, WritePolicy::ReadOnly)];
-    let served = serve_junctions(junctions, |config| config.common = shared).await;
+    let served = serve_junctions(junctions, |config| config.shared_budgets = shared).await;
     let mut honest = Client::connect(&served).await;
     let root = honest.root().await;
     let list = |e: &mut Encoder| {
@@ -270,21 +275,21 @@ async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
         let mut d = honest.nfs(procedure::READDIRPLUS, list).await;
         let listed = readdir::decode_readdir(&mut d, true).expect("well-formed").expect("listed");
         assert!(listed.entries.len() > 1000);
-        assert!(common.replies.used() <= 8 * MIB, "{} bytes", common.replies.used());
+        assert!(shared_budgets.replies.used() <= 8 * MIB, "{} bytes", shared_budgets.replies.used());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
-    let common = Common::with_bytes(4 * MIB, 4 * MIB);
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(4 * MIB, 4 * MIB);
+    let shared = shared_budgets.clone();
     let fill = |m: &MemoryOrigin| {
         for i in 0..3000 {
             m.write_file(format!("{i:04}-{}", "x".repeat(200)).as_bytes(), b"").expect("written");
         }
     };
     let (served, _far) = serve_writable(fill, |config| {
-        (config.common, config.stall_timeout) = (shared, Duration::from_secs(600));
+        (config.shared_budgets, config.stall_timeout) = (shared, Duration::from_secs(600));
     })
     .await;
     let mut honest = Client::connect(&served).await;
@@ -311,14 +316,14 @@ async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
     let mut last = (0, 0);
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let now = (common.replies.used(), listed());
+        let now = (shared_budgets.replies.used(), listed());
         if now.0 > 0 && now == last {
             break;
         }
         last = now;
     }
     drop(gone);
-    while common.replies.used() > 0 {
+    while shared_budgets.replies.used() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     honest.nfs(procedure::READDIRPLUS, list).await;
@@ -327,7 +332,7 @@ async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_of_mounts_is_bounded_for_each_client() {
-    let any = ExportRules::new(vec![Rule::default()]);
+    let any = ExportRules::new(vec![ExportRule::default()]);
     let served = serve_with(|_| {}, any, |origin| origin).await;
     let mut client = Client::connect(&served).await;
     for i in 1..=100 {
@@ -353,7 +358,7 @@ fn with_credentials(root: &FileHandle, flavor: u32, body: &[u8]) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_credentials_are_answered_as_such() {
-    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let served = serve_with(|_| {}, ExportRules::new(vec![ExportRule::default()]), |origin| origin).await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     let sys = |name: usize, groups: u32| {
@@ -386,11 +391,11 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
     let paths = ["/open", "/closed", "/both/open", "/both/closed", "/dark/closed"];
     let junctions = paths.map(|path| (path, memory(), WritePolicy::ReadOnly)).into();
     let served = serve_junctions(junctions, |_| {}).await;
-    let rule = |path: &str, clients: &str| Rule {
+    let rule = |path: &str, clients: &str| ExportRule {
         junction: served.vfs.junctions().iter().find(|j| j.path == path).map(|j| j.id),
         clients: vec![clients.parse().expect("valid")],
         squash: Squash::None,
-        ..Rule::default()
+        ..ExportRule::default()
     };
     let exports: Vec<_> = paths
         .iter()
@@ -435,7 +440,7 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mount_of_the_empty_path_is_mount_of_the_root() {
-    let served = serve_with(|_| {}, ExportRules::new(vec![Rule::default()]), |origin| origin).await;
+    let served = serve_with(|_| {}, ExportRules::new(vec![ExportRule::default()]), |origin| origin).await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     assert_eq!(client.mount(b"").await.expect("mounted").handle, root);

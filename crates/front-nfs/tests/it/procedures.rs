@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use front_nfs::{ExportRules, Rule, Squash};
+use front_nfs::{ExportRule, ExportRules, Squash};
 use origin::delay::Delay;
 use rpc_nfs3::mount::{self, MountStatus};
 use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs, access};
@@ -160,15 +160,15 @@ async fn permission_follows_the_callers_ids() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn export_rules_hold_on_every_call() {
-    let nobody = ExportRules::new(vec![Rule {
+    let nobody = ExportRules::new(vec![ExportRule {
         clients: vec!["10.0.0.0/8".parse().expect("valid")],
-        ..Rule::default()
+        ..ExportRule::default()
     }]);
     let served = serve_with(|_| {}, nobody, |origin| origin).await;
     let mut client = Client::connect(&served).await;
     assert_eq!(client.mount(b"/").await, Err(MountStatus::ACCESS));
 
-    let squashing = ExportRules::new(vec![Rule { squash: Squash::Root, ..Rule::default() }]);
+    let squashing = ExportRules::new(vec![ExportRule { squash: Squash::Root, ..ExportRule::default() }]);
     let fill = |m: &origin::memory::MemoryOrigin| {
         m.write_file(b"root-only", b"x").expect("written");
         m.chmod(b"root-only", 0o600).expect("changed");
@@ -187,7 +187,7 @@ async fn export_rules_hold_on_every_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_call_does_not_hold_up_a_fast_one() {
-    let any = ExportRules::new(vec![Rule { squash: Squash::None, ..Rule::default() }]);
+    let any = ExportRules::new(vec![ExportRule { squash: Squash::None, ..ExportRule::default() }]);
     let far = |origin| -> Arc<dyn origin::Origin> { Delay::new(origin, Duration::from_millis(300)) };
     let served = serve_with(|m| m.write_file(b"file", &[7; 100_000]).expect("written"), any, far).await;
     let mut client = Client::connect(&served).await;

@@ -1,7 +1,7 @@
 //! Changes that are not made: each with the status that the RFC has for it, in the shape of its procedure.
 
 use bytes::Bytes;
-use front_nfs::{ExportRules, Rule, Squash};
+use front_nfs::{ExportRule, ExportRules, Squash};
 use rpc_nfs3::nfs3::attr::FileType;
 use rpc_nfs3::nfs3::create::{CreateHow, NodeData};
 use rpc_nfs3::nfs3::file::access;
@@ -191,7 +191,7 @@ async fn nothing_moves_from_one_junction_to_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_a_read_only_rule_change_nothing() {
     let fill = |m: &origin::memory::MemoryOrigin| m.write_file(b"file", b"x").expect("written");
-    let rule = Rule { squash: Squash::None, read_only: true, ..Rule::default() };
+    let rule = ExportRule { squash: Squash::None, read_only: true, ..ExportRule::default() };
     let (served, far) = serve_writable(fill, |config| config.exports = ExportRules::new(vec![rule])).await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;

@@ -237,8 +237,10 @@ async fn a_copy_of_a_running_write_joins_it_and_one_of_a_finished_write_is_writt
 async fn large_writes_wait_for_room_and_small_calls_do_not() {
     // Room for one.
     let fill = |m: &MemoryOrigin| m.write_file(b"file", b"old").expect("written");
-    let (served, far) =
-        serve_writable(fill, |config| config.common = fair::Common::with_bytes(8 << 20, 1 << 20)).await;
+    let (served, far) = serve_writable(fill, |config| {
+        config.shared_budgets = fair::SharedBudgets::with_bytes(8 << 20, 1 << 20)
+    })
+    .await;
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     let file = client.find(&root, b"file").await.expect("found");

@@ -3,48 +3,48 @@
 use s3s::S3ErrorCode;
 use s3s::dto::*;
 
-use super::get::size_of;
-use super::{Work, demand_version, signed};
-use crate::errors::Result;
-use crate::kept;
-use crate::keys::Right;
-use crate::object::Object;
-use crate::partsums::{Algorithm, SumFields};
+use super::get::object_size;
+use super::{RequestContext, require_null_version, to_i64};
+use crate::access_keys::Right;
+use crate::errors::S3Result;
+use crate::internal_headers;
+use crate::object::S3Object;
+use crate::part_checksums::{Algorithm, ChecksumFields};
 
-/// Parts of one answer.
+/// The most parts in one answer.
 const PARTS_MAX: i32 = 1000;
 
-impl Work {
-    pub async fn attributes(&self, input: GetObjectAttributesInput) -> Result<GetObjectAttributesOutput> {
-        demand_version(input.version_id.as_deref())?;
+impl RequestContext {
+    pub async fn attributes(&self, input: GetObjectAttributesInput) -> S3Result<GetObjectAttributesOutput> {
+        require_null_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
         let object = self.object(&bucket, &input.key).await?;
-        let mut told = GetObjectAttributesOutput {
+        let mut output = GetObjectAttributesOutput {
             last_modified: Some(object.last_modified()),
             ..GetObjectAttributesOutput::default()
         };
-        // In one line, with commas, or in several.
+        // Clients send the names in one header with commas, or in several headers.
         let lines = input.object_attributes.iter().map(ObjectAttributes::as_str);
         for wanted in lines.flat_map(|line| line.split(',')).map(str::trim) {
             match wanted {
-                ObjectAttributes::ETAG => told.e_tag = Some(object.etag()),
-                ObjectAttributes::CHECKSUM => told.checksum = checksum(&object),
+                ObjectAttributes::ETAG => output.e_tag = Some(object.etag()),
+                ObjectAttributes::CHECKSUM => output.checksum = checksum(&object),
                 ObjectAttributes::OBJECT_PARTS => {
-                    told.object_parts = parts(&object, input.max_parts, input.part_number_marker);
+                    output.object_parts = parts(&object, input.max_parts, input.part_number_marker);
                 }
-                ObjectAttributes::OBJECT_SIZE => told.object_size = Some(signed(size_of(&object))),
+                ObjectAttributes::OBJECT_SIZE => output.object_size = Some(to_i64(object_size(&object))),
                 ObjectAttributes::STORAGE_CLASS => {
-                    told.storage_class = Some(StorageClass::from_static(StorageClass::STANDARD));
+                    output.storage_class = Some(StorageClass::from_static(StorageClass::STANDARD));
                 }
                 _ => return Err(S3ErrorCode::InvalidArgument.into()),
             }
         }
-        Ok(told)
+        Ok(output)
     }
 }
 
-fn checksum(object: &Object) -> Option<Checksum> {
-    let sums = SumFields::of_headers(&object.headers);
+fn checksum(object: &S3Object) -> Option<Checksum> {
+    let sums = ChecksumFields::of_headers(&object.headers);
     sums.all().next()?;
     let kind = object.headers.iter().find(|(name, _)| name == "x-amz-checksum-type");
     let kind = kind.map_or(ChecksumType::FULL_OBJECT.to_owned(), |(_, kind)| kind.clone());
@@ -58,20 +58,22 @@ fn checksum(object: &Object) -> Option<Checksum> {
     })
 }
 
-/// Of an object that is known to have come in parts.
-fn parts(object: &Object, max: Option<i32>, marker: Option<i32>) -> Option<GetObjectAttributesParts> {
-    let sizes = kept::parts(&object.headers).filter(|sizes| sizes.iter().sum::<u64>() == size_of(object))?;
-    let sums = kept::part_sums(&object.headers);
+/// The parts of an object that is known to have been uploaded in parts.
+fn parts(object: &S3Object, max: Option<i32>, marker: Option<i32>) -> Option<GetObjectAttributesParts> {
+    let sizes = internal_headers::parts(&object.headers)
+        .filter(|sizes| sizes.iter().sum::<u64>() == object_size(object))?;
+    let sums = internal_headers::part_sums(&object.headers);
     let algorithm = object.headers.iter().find_map(|(name, _)| Algorithm::of_header(name));
     let max = max.unwrap_or(PARTS_MAX).clamp(0, PARTS_MAX);
     let after = usize::try_from(marker.unwrap_or(0)).unwrap_or(0).min(sizes.len());
     let end = sizes.len().min(after + usize::try_from(max).unwrap_or(0));
     let part = |at: usize| {
-        let sum = algorithm.zip(sums.get(at)).map(|(algorithm, sum)| SumFields::of(algorithm, sum.clone()));
+        let sum =
+            algorithm.zip(sums.get(at)).map(|(algorithm, sum)| ChecksumFields::of(algorithm, sum.clone()));
         let sum = sum.unwrap_or_default();
         ObjectPart {
             part_number: i32::try_from(at + 1).ok(),
-            size: Some(signed(sizes[at])),
+            size: Some(to_i64(sizes[at])),
             checksum_crc32: sum.crc32,
             checksum_crc32c: sum.crc32c,
             checksum_crc64nvme: sum.crc64nvme,

@@ -4,17 +4,17 @@ use s3s::dto::{Bucket, ListBucketsInput, ListBucketsOutput};
 use s3s::{S3Error, S3ErrorCode};
 use types::{Name, SetAttr};
 
-use super::Work;
+use super::RequestContext;
 use super::list::{from_token, token_of};
-use crate::errors::{Result, invalid, s3};
+use crate::errors::{S3Result, invalid, s3_error};
 use crate::object::last_modified;
-use crate::tree::{self, WantedBuckets};
+use crate::resolve::{self, BucketQuery};
 
-/// Of one page: S3's own.
+/// The most buckets of one page: S3's own limit.
 const LISTED_MAX: usize = 10_000;
 
-impl Work {
-    pub async fn list_buckets(&self, input: ListBucketsInput) -> Result<ListBucketsOutput> {
+impl RequestContext {
+    pub async fn list_buckets(&self, input: ListBucketsInput) -> S3Result<ListBucketsOutput> {
         let (vfs, config) = (&self.shared.vfs, &self.shared.config);
         let max = match input.max_buckets {
             None => LISTED_MAX,
@@ -34,10 +34,10 @@ impl Work {
             || input.bucket_region.is_some()
             || token.is_some();
         let prefix = input.prefix.clone().unwrap_or_default();
-        let wanted = WantedBuckets { prefix, from, max };
+        let wanted = BucketQuery { prefix, from, max };
         let mut found = match is_elsewhere {
             true => Vec::new(),
-            false => tree::buckets(vfs, &config.buckets, &self.asker.key, &wanted).await?,
+            false => resolve::buckets(vfs, &config.buckets, &self.requester.key, &wanted).await?,
         };
         let next = found.get(max).map(|bucket| token_of(bucket.name.as_bytes()));
         found.truncate(max);
@@ -54,28 +54,29 @@ impl Work {
         })
     }
 
-    /// Where every directory at the top is a bucket, a new one makes a bucket.
-    pub async fn make_bucket(&self, name: &str) -> Result<()> {
+    /// Creates a directory at the top of the tree, where every directory is a bucket.
+    pub async fn make_bucket(&self, name: &str) -> S3Result<()> {
         let name = self.bucket_name(name)?;
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
         let vfs = &self.shared.vfs;
-        vfs.mkdir(self.caller(), vfs.root(), &name, set).await.map_err(s3)?;
+        vfs.mkdir(self.caller(), vfs.root(), &name, set).await.map_err(s3_error)?;
         Ok(())
     }
 
-    /// What is hidden in it goes with it, if there is nothing else: no listing would tell what keeps it.
-    pub async fn remove_bucket(&self, bucket: &tree::Bucket) -> Result<()> {
+    /// Removes the bucket's directory. Hidden names (unfinished uploads) go with it if there is nothing else: no
+    /// listing would show what keeps the bucket from being deleted.
+    pub async fn remove_bucket(&self, bucket: &resolve::OpenBucket) -> S3Result<()> {
         let name = self.bucket_name(&bucket.name)?;
         let vfs = &self.shared.vfs;
         self.remove_hidden(bucket).await?;
-        vfs.rmdir(self.caller(), vfs.root(), &name).await.map_err(s3)?;
+        vfs.rmdir(self.caller(), vfs.root(), &name).await.map_err(s3_error)?;
         Ok(())
     }
 
-    fn bucket_name(&self, name: &str) -> Result<Name> {
+    fn bucket_name(&self, name: &str) -> S3Result<Name> {
         match self.shared.config.buckets {
-            tree::BucketMap::Top => Name::new(name.as_bytes().to_vec()).map_err(s3),
-            tree::BucketMap::Named(_) => Err(S3Error::with_message(
+            resolve::BucketMap::Top => Name::new(name.as_bytes().to_vec()).map_err(s3_error),
+            resolve::BucketMap::Named(_) => Err(S3Error::with_message(
                 S3ErrorCode::AccessDenied,
                 "the buckets are those of the configuration; none is made or removed by requests",
             )),

@@ -1,7 +1,7 @@
 //! DeleteObject and DeleteObjects.
 //!
-//! S3 has no empty directories: with its last object a directory goes too, whoever made it. A key that is not there is
-//! deleted already.
+//! S3 has no empty directories: a directory is removed with its last object, whoever made it. Deleting a key that
+//! does not exist succeeds.
 
 use http::HeaderMap;
 use s3s::dto::{
@@ -11,19 +11,19 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode};
 use types::ErrorKind;
 
-use super::{Work, demand_version};
-use crate::errors::{Result, s3};
-use crate::explained::message_of;
-use crate::keys::Right;
+use super::{RequestContext, require_null_version};
+use crate::access_keys::Right;
+use crate::errors::{S3Result, s3_error};
 use crate::object::Conditions;
-use crate::tree::{self, Bucket};
+use crate::resolve::{self, OpenBucket};
+use crate::response_xml::message_of;
 
-/// Of one request: S3's own.
+/// The most keys of one request: S3's own limit.
 const KEYS_MAX: usize = 1000;
 
-impl Work {
-    pub async fn delete_object(&self, input: DeleteObjectInput, headers: &HeaderMap) -> Result<()> {
-        demand_version(input.version_id.as_deref())?;
+impl RequestContext {
+    pub async fn delete_object(&self, input: DeleteObjectInput, headers: &HeaderMap) -> S3Result<()> {
+        require_null_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let conditions = Conditions {
             if_size: input.if_match_size,
@@ -33,7 +33,7 @@ impl Work {
         self.delete(&bucket, &input.key, &conditions).await
     }
 
-    pub async fn delete_objects(&self, input: DeleteObjectsInput) -> Result<DeleteObjectsOutput> {
+    pub async fn delete_objects(&self, input: DeleteObjectsInput) -> S3Result<DeleteObjectsOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let asked = input.delete;
         if asked.objects.is_empty() || asked.objects.len() > KEYS_MAX {
@@ -47,7 +47,7 @@ impl Work {
                 if_modified_at: last_modified_time,
                 ..Conditions::default()
             };
-            let done = match demand_version(version_id.as_deref()) {
+            let done = match require_null_version(version_id.as_deref()) {
                 Ok(()) => self.delete(&bucket, &key, &conditions).await,
                 Err(e) => Err(e),
             };
@@ -66,17 +66,17 @@ impl Work {
         })
     }
 
-    async fn delete(&self, bucket: &Bucket, key: &str, conditions: &Conditions) -> Result<()> {
-        let key = tree::parse_key(key)?;
+    async fn delete(&self, bucket: &OpenBucket, key: &str, conditions: &Conditions) -> S3Result<()> {
+        let key = resolve::parse_key(key)?;
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let dir = match tree::find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
+        let dir = match resolve::find_dir(vfs, caller, bucket.root.id, &key.dirs).await {
             Ok(dir) => dir,
             Err(e) if is_absent(&e) => return absent(conditions),
-            Err(e) => return Err(s3(e)),
+            Err(e) => return Err(s3_error(e)),
         };
         let _lock = self.shared.locks.lock(dir, &key.name).await;
-        let Some(object) = self.there(bucket, &key).await? else { return absent(conditions) };
-        self.demand(bucket, &key, conditions).await?;
+        let Some(object) = self.existing(bucket, &key).await? else { return absent(conditions) };
+        self.check_conditions(bucket, &key, conditions).await?;
         let removed = if key.is_dir {
             vfs.rmdir(caller, dir, &key.name).await
         } else {
@@ -85,12 +85,12 @@ impl Work {
         match removed {
             Ok(_) => {
                 let (shared, id) = (self.shared.clone(), object.node.id);
-                tokio::task::spawn_blocking(move || shared.facts.forget(id));
+                tokio::task::spawn_blocking(move || shared.metadata.forget(id));
             }
             Err(e) if is_absent(&e) => {}
-            // The keys below it are there still; the directory as such is none.
+            // The directory still has keys below it; as an object it was never there.
             Err(e) if key.is_dir && e.kind() == ErrorKind::NotEmpty => {}
-            Err(e) => return Err(s3(e)),
+            Err(e) => return Err(s3_error(e)),
         }
         self.remove_empty(bucket, &key).await;
         Ok(())
@@ -101,7 +101,7 @@ fn is_absent(error: &types::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale | ErrorKind::NotADirectory)
 }
 
-fn absent(conditions: &Conditions) -> Result<()> {
+fn absent(conditions: &Conditions) -> S3Result<()> {
     if conditions.need_one() { Err(S3ErrorCode::NoSuchKey.into()) } else { Ok(()) }
 }
 

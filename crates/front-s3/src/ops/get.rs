@@ -14,23 +14,23 @@ use s3s::{S3Error, S3ErrorCode, S3Response};
 use types::{Caller, Error, ErrorKind};
 use vfs::{Lend, Node, Piece, Vfs};
 
-use super::{Work, demand_version, signed, tags};
+use super::{RequestContext, require_null_version, tags, to_i64};
+use crate::access_keys::Right;
 use crate::checksums;
-use crate::errors::{Result, s3};
-use crate::kept;
-use crate::keys::Right;
+use crate::errors::{S3Result, s3_error};
+use crate::internal_headers;
 use crate::metrics::Metrics;
-use crate::object::{Conditions, Object, Verdict};
-use crate::peer::{Peer, held};
+use crate::object::{ConditionOutcome, Conditions, S3Object};
+use crate::peer::{S3Peer, with_permit};
 
-/// Bytes read at once; what a slow client holds in our memory.
+/// The bytes that are read at once: what a slow client holds in our memory.
 const PART: u64 = 256 << 10;
 /// An object that is replaced between its lookup and its first byte this many times is answered with "try again".
 const TRIES_MAX: usize = 2;
 
-impl Work {
-    pub async fn get_object(&self, input: GetObjectInput) -> s3s::S3Result<S3Response<GetObjectOutput>> {
-        demand_version(input.version_id.as_deref())?;
+impl RequestContext {
+    pub async fn get_object(&self, input: GetObjectInput) -> S3Result<S3Response<GetObjectOutput>> {
+        require_null_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
         let conditions = Conditions {
             if_match: input.if_match,
@@ -42,20 +42,20 @@ impl Work {
         let mut tries = 0;
         let (object, range, parts, body) = loop {
             let object = self.object(&bucket, &input.key).await?;
-            demand(&object, &conditions)?;
-            let (range, parts) = asked_of(&object, input.range.as_ref(), input.part_number)?;
-            let asked = range.clone().unwrap_or(0..size_of(&object));
+            check_conditions(&object, &conditions)?;
+            let (range, parts) = requested_range(&object, input.range.as_ref(), input.part_number)?;
+            let asked = range.clone().unwrap_or(0..object_size(&object));
             tries += 1;
             match self.body(object.node.clone(), asked).await {
                 Ok(body) => break (object, range, parts, body),
-                // It was replaced since it was looked up.
+                // The object was replaced after its lookup.
                 Err(e) if e.kind() == ErrorKind::VersionChanged && tries < TRIES_MAX => {}
-                // Clients do that by themselves, but not after a 409.
+                // Clients try again after a 503, but not after a 409.
                 Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(S3ErrorCode::SlowDown.into()),
-                Err(e) => return Err(s3(e)),
+                Err(e) => return Err(s3_error(e)),
             }
         };
-        let size = size_of(&object);
+        let size = object_size(&object);
         let overridden = [
             ("content-type", input.response_content_type.is_some()),
             ("cache-control", input.response_cache_control.is_some()),
@@ -71,7 +71,7 @@ impl Work {
         self.shared.metrics.read_bytes.inc_by(length);
         let output = GetObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
-            content_length: Some(signed(length)),
+            content_length: Some(to_i64(length)),
             content_range: range.map(|range| content_range(&range, size)),
             e_tag: Some(object.etag()),
             last_modified: Some(object.last_modified()),
@@ -82,8 +82,8 @@ impl Work {
         Ok(S3Response::with_headers(output, headers))
     }
 
-    pub async fn head_object(&self, input: HeadObjectInput) -> s3s::S3Result<S3Response<HeadObjectOutput>> {
-        demand_version(input.version_id.as_deref())?;
+    pub async fn head_object(&self, input: HeadObjectInput) -> S3Result<S3Response<HeadObjectOutput>> {
+        require_null_version(input.version_id.as_deref())?;
         let bucket = self.bucket(&input.bucket, Right::Read).await?;
         let object = self.object(&bucket, &input.key).await?;
         let conditions = Conditions {
@@ -93,9 +93,9 @@ impl Work {
             if_unmodified_since: input.if_unmodified_since,
             ..Conditions::default()
         };
-        demand(&object, &conditions)?;
-        let size = size_of(&object);
-        let (range, parts) = asked_of(&object, input.range.as_ref(), input.part_number)?;
+        check_conditions(&object, &conditions)?;
+        let size = object_size(&object);
+        let (range, parts) = requested_range(&object, input.range.as_ref(), input.part_number)?;
         let asked = range.clone().unwrap_or(0..size);
         let mut headers = headers_of(&object, &[], input.checksum_mode.is_some() && range.is_none());
         let wished = [
@@ -111,12 +111,12 @@ impl Work {
                 headers.insert(name, value);
             }
         }
-        if let Some(expires) = input.response_expires.as_ref().and_then(crate::date::http_date) {
+        if let Some(expires) = input.response_expires.as_ref().and_then(crate::http_date::http_date) {
             headers.insert(http::header::EXPIRES, expires);
         }
         let output = HeadObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
-            content_length: Some(signed(asked.end - asked.start)),
+            content_length: Some(to_i64(asked.end - asked.start)),
             content_range: range.map(|range| content_range(&range, size)),
             e_tag: Some(object.etag()),
             last_modified: Some(object.last_modified()),
@@ -126,37 +126,37 @@ impl Work {
         Ok(S3Response::with_headers(output, headers))
     }
 
-    pub fn reading(&self, node: Node) -> Reading {
-        Reading { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
+    pub fn reader(&self, node: Node) -> ObjectReader {
+        ObjectReader { vfs: self.shared.vfs.clone(), caller: self.caller().clone(), node, is_first: true }
     }
 
-    /// Its first bytes are read: an answer that begins well is not likely to end before it is whole.
-    async fn body(&self, node: Node, asked: Range<u64>) -> types::Result<ReadBody> {
-        let mut reading = self.reading(node);
-        let peer = self.asker.peer.clone();
-        let first = reading.copy_for(&peer, asked.start, part_of(&asked)).await?;
+    /// Reads the first bytes before the head is sent: an answer that begins well is likely to be whole.
+    async fn body(&self, node: Node, asked: Range<u64>) -> types::Result<ObjectBody> {
+        let mut reader = self.reader(node);
+        let peer = self.requester.peer.clone();
+        let first = reader.read_with_permit(&peer, asked.start, chunk_length(&asked)).await?;
         let metrics = self.shared.metrics.clone();
-        Ok(ReadBody {
+        Ok(ObjectBody {
             first: Some(first),
-            reading: Some(reading),
+            reader: Some(reader),
             left: asked,
-            under_way: None,
+            pending_read: None,
             peer,
             metrics,
         })
     }
 }
 
-/// A directory has no bytes.
-pub fn size_of(object: &Object) -> u64 {
+/// The size of an object; a directory has no bytes.
+pub fn object_size(object: &S3Object) -> u64 {
     if object.node.attr.is_dir() { 0 } else { object.node.attr.size }
 }
 
-pub fn demand(object: &Object, conditions: &Conditions) -> Result<()> {
+pub fn check_conditions(object: &S3Object, conditions: &Conditions) -> S3Result<()> {
     let code = match conditions.judge(object) {
-        Verdict::Proceed => return Ok(()),
-        Verdict::NotModified => S3ErrorCode::NotModified,
-        Verdict::Failed => S3ErrorCode::PreconditionFailed,
+        ConditionOutcome::Proceed => return Ok(()),
+        ConditionOutcome::NotModified => S3ErrorCode::NotModified,
+        ConditionOutcome::Failed => S3ErrorCode::PreconditionFailed,
     };
     let is_not_modified = code == S3ErrorCode::NotModified;
     let mut error = S3Error::new(code);
@@ -166,18 +166,18 @@ pub fn demand(object: &Object, conditions: &Conditions) -> Result<()> {
     Err(error)
 }
 
-/// The bytes that are asked for (`None`: all), and where a part is asked for, how many there are.
-fn asked_of(
-    object: &Object,
+/// The byte range that is requested (`None`: the whole object), and the number of parts if one part is requested.
+fn requested_range(
+    object: &S3Object,
     range: Option<&s3s::dto::Range>,
     part: Option<i32>,
-) -> Result<(Option<Range<u64>>, Option<i32>)> {
-    let size = size_of(object);
-    let Some(number) = part else { return Ok((range_of(range, size)?, None)) };
+) -> S3Result<(Option<Range<u64>>, Option<i32>)> {
+    let size = object_size(object);
+    let Some(number) = part else { return Ok((resolve_range(range, size)?, None)) };
     if range.is_some() {
         return Err(S3ErrorCode::InvalidRequest.into());
     }
-    match kept::part(&object.headers, size, number) {
+    match internal_headers::part(&object.headers, size, number) {
         Some((bytes, count)) => {
             Ok((Some(bytes).filter(|bytes| !bytes.is_empty()), i32::try_from(count).ok()))
         }
@@ -189,10 +189,10 @@ fn asked_of(
     }
 }
 
-/// `None`: all of it.
-pub fn range_of(range: Option<&s3s::dto::Range>, size: u64) -> Result<Option<Range<u64>>> {
+/// Resolves a range header against the size; `None`: the whole object.
+pub fn resolve_range(range: Option<&s3s::dto::Range>, size: u64) -> S3Result<Option<Range<u64>>> {
     let Some(range) = range else { return Ok(None) };
-    // The last bytes of an object that has none are all of it.
+    // A suffix range of an empty object is the whole object.
     if size == 0 && matches!(range, s3s::dto::Range::Suffix { length: 1.. }) {
         return Ok(None);
     }
@@ -206,8 +206,8 @@ pub fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
 }
 
-/// What was kept with the object, but for what the request has other wishes for.
-pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> HeaderMap {
+/// The stored headers of an object, without those that the request overrides.
+pub fn headers_of(object: &S3Object, without: &[&str], with_checksums: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if !without.contains(&"content-type") {
         let is_dir = object.node.attr.is_dir();
@@ -216,7 +216,10 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
     }
     for (name, value) in &object.headers {
         let is_left_out = without.contains(&name.as_str());
-        if is_left_out || kept::is_inner(name) || !with_checksums && name.starts_with("x-amz-checksum-") {
+        if is_left_out
+            || internal_headers::is_internal(name)
+            || !with_checksums && name.starts_with("x-amz-checksum-")
+        {
             continue;
         }
         if let (Ok(name), Ok(value)) =
@@ -225,7 +228,7 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
             headers.insert(name, value);
         }
     }
-    if let Some(tags) = kept::tags(&object.headers) {
+    if let Some(tags) = internal_headers::tags(&object.headers) {
         headers.insert("x-amz-tagging-count", HeaderValue::from(tags::count(tags)));
     }
     if with_checksums
@@ -238,21 +241,22 @@ pub fn headers_of(object: &Object, without: &[&str], with_checksums: bool) -> He
 }
 
 /// Reads one version of a file.
-pub struct Reading {
+pub struct ObjectReader {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: Node,
     is_first: bool,
 }
 
-impl Reading {
-    /// All of what is asked for; in pieces that lie in the cache where `lend` says so.
+impl ObjectReader {
+    /// Reads exactly `count` bytes, or fails; `lend` says which pieces may be extents of the cached file instead of
+    /// bytes.
     pub async fn read(&mut self, offset: u64, count: u32, lend: Lend) -> types::Result<Vec<Piece>> {
         if count == 0 {
             return Ok(Vec::new());
         }
         let data = if std::mem::take(&mut self.is_first) {
-            // As a user of the file, so that permission is asked for and others are fetched ahead.
+            // The first read goes through `Vfs::read`, which checks permission and feeds read-ahead.
             let out = self.vfs.read(&self.caller, self.node.id, offset, count, lend).await?;
             if out.node.version != self.node.version {
                 return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
@@ -261,21 +265,21 @@ impl Reading {
         } else {
             self.vfs.read_same(&self.node, offset, count, lend).await?
         };
-        // Less than the header has promised: it was cut short meanwhile.
+        // A short read: the file was truncated after the head promised its size.
         if data.iter().map(Piece::length).sum::<u64>() != u64::from(count) {
             return Err(Error::new(ErrorKind::VersionChanged, "read an object", self.node.id));
         }
         Ok(data)
     }
 
-    /// The same, in our memory, with room for it until it is sent.
-    async fn copy_for(&mut self, peer: &Peer, offset: u64, count: u32) -> types::Result<Bytes> {
-        let room = peer.replies.take(count as usize).await;
-        Ok(held(self.copy(offset, count).await?, room))
+    /// Reads bytes into memory, under a permit that is held until they are sent.
+    async fn read_with_permit(&mut self, peer: &S3Peer, offset: u64, count: u32) -> types::Result<Bytes> {
+        let permit = peer.replies.acquire(count as usize).await;
+        Ok(with_permit(self.read_bytes(offset, count).await?, permit))
     }
 
-    /// The same, in our memory.
-    async fn copy(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
+    /// Reads bytes into memory.
+    async fn read_bytes(&mut self, offset: u64, count: u32) -> types::Result<Bytes> {
         let pieces = self.read(offset, count, Lend::Nothing).await?;
         let failed = |e| Error::io("read the cached part of", self.node.id, e);
         let mut bytes =
@@ -289,19 +293,19 @@ impl Reading {
     }
 }
 
-type UnderWay = Pin<Box<dyn Future<Output = (Reading, types::Result<Bytes>)> + Send>>;
+type ReadFuture = Pin<Box<dyn Future<Output = (ObjectReader, types::Result<Bytes>)> + Send>>;
 
-/// The body of an answer. What fails after its header is sent ends the connection: the client sees that it is short.
-struct ReadBody {
+/// The body of an answer. An error after the head is sent ends the connection: the client sees a short body.
+struct ObjectBody {
     first: Option<Bytes>,
-    reading: Option<Reading>,
+    reader: Option<ObjectReader>,
     left: Range<u64>,
-    under_way: Option<UnderWay>,
-    peer: Arc<Peer>,
+    pending_read: Option<ReadFuture>,
+    peer: Arc<S3Peer>,
     metrics: Arc<Metrics>,
 }
 
-impl Body for ReadBody {
+impl Body for ObjectBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -314,22 +318,22 @@ impl Body for ReadBody {
             this.left.start += first.len() as u64;
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        if this.under_way.is_none() && !this.left.is_empty() {
-            let Some(mut reading) = this.reading.take() else { return Poll::Ready(None) };
-            let (offset, count) = (this.left.start, part_of(&this.left));
+        if this.pending_read.is_none() && !this.left.is_empty() {
+            let Some(mut reader) = this.reader.take() else { return Poll::Ready(None) };
+            let (offset, count) = (this.left.start, chunk_length(&this.left));
             let peer = this.peer.clone();
-            peer.slot.is_active();
-            this.under_way = Some(Box::pin(async move {
-                let read = reading.copy_for(&peer, offset, count).await;
-                (reading, read)
+            peer.slot.touch();
+            this.pending_read = Some(Box::pin(async move {
+                let read = reader.read_with_permit(&peer, offset, count).await;
+                (reader, read)
             }));
         }
-        let Some(under_way) = &mut this.under_way else { return Poll::Ready(None) };
-        let (reading, read) = ready!(under_way.as_mut().poll(cx));
-        this.under_way = None;
+        let Some(pending_read) = &mut this.pending_read else { return Poll::Ready(None) };
+        let (reader, read) = ready!(pending_read.as_mut().poll(cx));
+        this.pending_read = None;
         match read {
             Ok(bytes) => {
-                this.reading = Some(reading);
+                this.reader = Some(reader);
                 this.left.start += bytes.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
@@ -343,7 +347,7 @@ impl Body for ReadBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty() && self.under_way.is_none()
+        self.left.is_empty() && self.pending_read.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -351,28 +355,29 @@ impl Body for ReadBody {
     }
 }
 
-fn part_of(left: &Range<u64>) -> u32 {
+fn chunk_length(left: &Range<u64>) -> u32 {
     u32::try_from((left.end - left.start).min(PART)).unwrap_or(u32::MAX)
 }
 
-/// For those who copy: the bytes of `range` of one version, in order.
-pub struct Source {
-    reading: Reading,
+/// The bytes of a range of one version, in order; the source of copies.
+pub struct RangeReader {
+    reader: ObjectReader,
     left: Range<u64>,
 }
 
-impl Source {
-    pub fn new(vfs: &Arc<Vfs>, caller: &Caller, node: Node, range: Range<u64>) -> Source {
-        let reading = Reading { vfs: vfs.clone(), caller: caller.clone(), node, is_first: true };
-        Source { reading, left: range }
+impl RangeReader {
+    pub fn new(vfs: &Arc<Vfs>, caller: &Caller, node: Node, range: Range<u64>) -> RangeReader {
+        let reader = ObjectReader { vfs: vfs.clone(), caller: caller.clone(), node, is_first: true };
+        RangeReader { reader, left: range }
     }
 
-    /// Empty at the end.
-    pub async fn next(&mut self) -> Result<Bytes> {
+    /// The next bytes; empty at the end.
+    pub async fn next(&mut self) -> S3Result<Bytes> {
         if self.left.is_empty() {
             return Ok(Bytes::new());
         }
-        let bytes = self.reading.copy(self.left.start, part_of(&self.left)).await.map_err(s3)?;
+        let bytes =
+            self.reader.read_bytes(self.left.start, chunk_length(&self.left)).await.map_err(s3_error)?;
         self.left.start += bytes.len() as u64;
         Ok(bytes)
     }

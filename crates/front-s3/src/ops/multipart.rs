@@ -1,5 +1,6 @@
-//! Uploads in parts. One lies in a directory of its own, `.forebay-s3/ID` in the bucket's: what it will be (`upload`), its
-//! bytes (`data`, as `layout.rs` says), and a mark for each part that is stored. Parts are as durable as objects are.
+//! Multipart uploads. An upload is a directory of its own, `.forebay-s3/ID`, in the bucket's directory: the record
+//! of the object to be (`upload`), its bytes (`data`, laid out by `part_layout.rs`), and a mark for each part that
+//! is stored. Parts are as durable as objects.
 
 mod complete;
 mod list;
@@ -16,45 +17,48 @@ use tokio::sync::RwLockReadGuard;
 use types::{CreateHow, ErrorKind, FileId, Name, SetAttr};
 use vfs::{Access, Node};
 
-use super::get::Source;
-use super::{Work, headers_to_keep, to_its_end};
-use crate::draft::{Draft, Ending, now_nanos};
-use crate::errors::{self, Result, invalid, s3};
-use crate::facts::{Headers, decode_texts, encode_texts, pairs};
-use crate::key::is_hidden;
-use crate::keys::Right;
-use crate::layout::{Layout, NUMBER_MAX, Part};
+use super::get::RangeReader;
+use super::{RequestContext, object_headers, run_to_completion};
+use crate::access_keys::Right;
+use crate::errors::{self, S3Result, invalid, s3_error};
+use crate::metadata_store::{Headers, decode_texts, encode_texts, pairs};
 use crate::object::last_modified;
-use crate::partsums::{Algorithm, Summing};
-use crate::tree::{self, Bucket, name_of};
+use crate::object_key::is_hidden;
+use crate::part_checksums::{Algorithm, UploadChecksum};
+use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
+use crate::resolve::{self, OpenBucket, name_of};
+use crate::staged_object::StagedObject;
+use crate::unique_ids::now_nanos;
+use crate::write_fence::WriteFence;
 
-/// In a bucket's directory.
+/// The directory of all uploads, in a bucket's directory.
 const UPLOADS: &str = ".forebay-s3";
 const RECORD: &str = "upload";
 const DATA: &str = "data";
-/// In its record, beside the headers of the object.
+/// The header in an upload's record that names its checksum algorithm.
 const ALGORITHM: &str = "x-amz-checksum-algorithm";
 const KIND: &str = "x-amz-checksum-type";
-/// A key and its headers.
+/// The largest record: a key and its headers.
 const RECORD_BYTES_MAX: u32 = 32 << 10;
-/// Uploads whose layout is remembered.
-const KNOWN_MAX: usize = 4096;
+/// The most uploads whose layout is kept in memory.
+const ONGOING_MAX: usize = 4096;
 
-/// The layouts of uploads that are under way, by their ids. What is not here is read from the marks.
+/// The layouts of ongoing uploads, by id. One that is not here is read from the marks.
 #[derive(Default)]
-pub struct Uploads(Mutex<HashMap<String, Arc<Ongoing>>>);
+pub struct OngoingUploads(Mutex<HashMap<String, Arc<OngoingUpload>>>);
 
 #[derive(Default)]
-pub struct Ongoing {
-    layout: tokio::sync::Mutex<Option<Layout>>,
-    /// By being completed or aborted. Parts may be on their way still: their bytes would go into the object.
-    ending: Arc<Ending>,
+pub struct OngoingUpload {
+    layout: tokio::sync::Mutex<Option<PartLayout>>,
+    /// Closed when the upload is completed or aborted. Without it, parts that are still arriving would be written
+    /// into the finished object.
+    fence: Arc<WriteFence>,
 }
 
-impl Uploads {
-    fn get(&self, id: &str) -> Arc<Ongoing> {
+impl OngoingUploads {
+    fn get(&self, id: &str) -> Arc<OngoingUpload> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KNOWN_MAX {
+        if known.len() >= ONGOING_MAX {
             known.retain(|_, ongoing| Arc::strong_count(ongoing) > 1);
         }
         known.entry(id.to_owned()).or_default().clone()
@@ -65,137 +69,149 @@ impl Uploads {
     }
 }
 
-/// One that was found.
-struct Upload {
+/// An upload that exists, as its record says.
+struct UploadRecord {
     id: String,
     dir: FileId,
     key: String,
     headers: Headers,
-    /// How the whole is summed, if its client said.
-    summing: Option<Summing>,
+    /// The checksum of the whole object, if the client chose one.
+    checksum: Option<UploadChecksum>,
     begun: Timestamp,
-    ongoing: Arc<Ongoing>,
+    ongoing: Arc<OngoingUpload>,
 }
 
-impl Upload {
+impl UploadRecord {
     fn algorithm(&self) -> Option<Algorithm> {
-        self.summing.map(|summing| summing.algorithm)
+        self.checksum.map(|checksum| checksum.algorithm)
     }
 
-    /// As long as this is held it is neither completed nor aborted.
-    async fn not_ended(&self) -> Result<RwLockReadGuard<'_, bool>> {
-        Ok(self.ongoing.ending.not_yet().await.ok_or(S3ErrorCode::NoSuchUpload)?)
+    /// Keeps the upload from being completed or aborted while it is held.
+    async fn write_guard(&self) -> S3Result<RwLockReadGuard<'_, bool>> {
+        Ok(self.ongoing.fence.enter().await.ok_or(S3ErrorCode::NoSuchUpload)?)
     }
 }
 
-impl Work {
+impl RequestContext {
     pub async fn create_upload(
         &self,
         input: CreateMultipartUploadInput,
         headers: &HeaderMap,
-    ) -> Result<CreateMultipartUploadOutput> {
+    ) -> S3Result<CreateMultipartUploadOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
-        let key = tree::parse_key(&input.key)?;
+        let key = resolve::parse_key(&input.key)?;
         if key.is_dir {
             return Err(invalid("a key with a slash at its end is a directory here, and has no bytes"));
         }
-        let summing = summing_of(&input)?;
-        // S3 lists the uploads of a key by the time that they began.
-        let id = self.shared.unique.next_in_order(now_nanos());
-        let mut kept = headers_to_keep(headers)?;
-        if let Some(summing) = summing {
-            kept.push((ALGORITHM.to_owned(), summing.algorithm.name().to_owned()));
-            kept.push((KIND.to_owned(), summing.kind.name().to_owned()));
+        let checksum = summing_of(&input)?;
+        // Ids are in time order, because S3 lists the uploads of a key by the time that they began.
+        let id = self.shared.ids.next_in_order(now_nanos());
+        let mut kept = object_headers(headers)?;
+        if let Some(checksum) = checksum {
+            kept.push((ALGORITHM.to_owned(), checksum.algorithm.name().to_owned()));
+            kept.push((KIND.to_owned(), checksum.kind.name().to_owned()));
         }
-        self.make_upload(&bucket, &id, &input.key, &kept).await.map_err(s3)?;
+        self.make_upload(&bucket, &id, &input.key, &kept).await.map_err(s3_error)?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(id),
             checksum_algorithm: input.checksum_algorithm,
-            checksum_type: summing.map(|summing| ChecksumType::from_static(summing.kind.name())),
+            checksum_type: checksum.map(|checksum| ChecksumType::from_static(checksum.kind.name())),
             ..CreateMultipartUploadOutput::default()
         })
     }
 
-    async fn make_upload(&self, bucket: &Bucket, id: &str, key: &str, kept: &Headers) -> types::Result<()> {
+    async fn make_upload(
+        &self,
+        bucket: &OpenBucket,
+        id: &str,
+        key: &str,
+        kept: &Headers,
+    ) -> types::Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let names = [own_name(UPLOADS), own_name(id)];
-        let dir = tree::make_dirs(vfs, caller, bucket.root.id, &names).await?;
+        let names = [internal_name(UPLOADS), internal_name(id)];
+        let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &names).await?;
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-        vfs.create(caller, dir, &own_name(DATA), CreateHow::Guarded, set).await?;
+        vfs.create(caller, dir, &internal_name(DATA), CreateHow::Guarded, set).await?;
         let mut record = Vec::new();
         let key = key.to_owned();
         let texts = kept.iter().flat_map(|(name, value)| [name, value]);
         encode_texts(std::iter::once(&key).chain(texts), &mut record);
-        // Last: with its record the upload is there.
-        let mut draft = Draft::create(vfs, caller, dir, own_name(RECORD)).await?;
-        draft.append(Bytes::from(record)).await?;
-        draft.store().await?;
+        // The record comes last: an upload exists as soon as its record does.
+        let mut staged = StagedObject::create(vfs, caller, dir, internal_name(RECORD)).await?;
+        staged.append(Bytes::from(record)).await?;
+        staged.store().await?;
         Ok(())
     }
 
-    pub async fn abort_upload(&self, input: AbortMultipartUploadInput) -> Result<()> {
+    pub async fn abort_upload(&self, input: AbortMultipartUploadInput) -> S3Result<()> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
-        let mut has_ended = ongoing.ending.alone().await.ok_or(S3ErrorCode::NoSuchUpload)?;
+        let mut has_ended = ongoing.fence.lock_to_end().await.ok_or(S3ErrorCode::NoSuchUpload)?;
         *has_ended = true;
-        self.forget_upload(&bucket, upload).await;
+        self.discard_upload(&bucket, upload).await;
         Ok(())
     }
 
-    /// Its record first: then it is no upload any more. The rest takes its time.
-    async fn forget_upload(&self, bucket: &Bucket, upload: Upload) {
+    /// Removes the record first: without it the upload does not exist. The rest is removed in the background.
+    async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord) {
         let shared = self.shared.clone();
         let caller = self.caller().clone();
-        let record = shared.vfs.remove(&caller, upload.dir, &own_name(RECORD)).await;
+        let record = shared.vfs.remove(&caller, upload.dir, &internal_name(RECORD)).await;
         if let Err(e) = record {
             tracing::warn!("remove the record of an upload: {e}");
         }
-        // Not before: who finds the record finds that it has ended.
+        // The fence is forgotten only after the record is gone: a request that still finds the record finds the
+        // fence closed.
         shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
-        tokio::spawn(to_its_end(async move {
-            let names = names_in(&shared.vfs, &caller, upload.dir).await.map_err(s3)?;
+        tokio::spawn(run_to_completion(async move {
+            let names = names_in(&shared.vfs, &caller, upload.dir).await.map_err(s3_error)?;
             for name in names {
                 if let Err(e) = shared.vfs.remove(&caller, upload.dir, &name).await {
                     tracing::debug!("remove {name} of an upload that ended: {e}");
                 }
             }
-            let names = [own_name(UPLOADS), own_name(&upload.id)];
-            tree::remove_empty(&shared.vfs, &caller, root, &names).await;
+            let names = [internal_name(UPLOADS), internal_name(&upload.id)];
+            resolve::remove_empty(&shared.vfs, &caller, root, &names).await;
             Ok(())
         }));
     }
 
-    /// With its bucket, if there is nothing else in it: its uploads, under way or ended, and objects that were not finished.
-    pub async fn remove_hidden(&self, bucket: &Bucket) -> Result<()> {
+    /// Removes all uploads and unfinished objects of a bucket that is being deleted, if there is nothing else in it.
+    pub async fn remove_hidden(&self, bucket: &OpenBucket) -> S3Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let root = vfs.getattr(vfs.root()).await.map_err(s3)?;
-        let (granted, _) = vfs.access(caller, vfs.root(), Access::DELETE).await.map_err(s3)?;
-        // A junction's own directory stays whatever is in it, and so does what the caller may not remove.
+        let root = vfs.getattr(vfs.root()).await.map_err(s3_error)?;
+        let (granted, _) = vfs.access(caller, vfs.root(), Access::DELETE).await.map_err(s3_error)?;
+        // The root directory of a junction cannot be removed, nor one that the caller may not remove: then nothing
+        // is.
         if root.junction != bucket.root.junction || !granted.contains(Access::DELETE) {
             return Ok(());
         }
-        let Some(names) = self.hidden_alone(bucket).await? else { return Ok(()) };
+        let Some(names) = self.hidden_names_only(bucket).await? else { return Ok(()) };
         for name in names {
-            let removed = match name == own_name(UPLOADS) {
+            let removed = match name == internal_name(UPLOADS) {
                 true => self.remove_uploads(bucket).await,
-                false => vfs.remove(caller, bucket.root.id, &name).await.map(drop).or_else(unless_gone),
+                false => vfs.remove(caller, bucket.root.id, &name).await.map(drop).or_else(ignore_gone),
             };
-            removed.map_err(s3)?;
+            removed.map_err(s3_error)?;
         }
         Ok(())
     }
 
-    /// The names in the bucket's directory, if all of them are ours.
-    async fn hidden_alone(&self, bucket: &Bucket) -> Result<Option<Vec<Name>>> {
+    /// The names in the bucket's directory, if all of them are hidden ones.
+    async fn hidden_names_only(&self, bucket: &OpenBucket) -> S3Result<Option<Vec<Name>>> {
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
-            let listing =
-                self.shared.vfs.readdir(self.caller(), bucket.root.id, cookie, 1024).await.map_err(s3)?;
+            let listing = self
+                .shared
+                .vfs
+                .readdir(self.caller(), bucket.root.id, cookie, 1024)
+                .await
+                .map_err(s3_error)?;
             for item in listing.items {
                 cookie = item.cookie;
                 let Ok(name) = Name::new(item.name) else { continue }; // of the directory itself and of its parent
@@ -210,45 +226,46 @@ impl Work {
         }
     }
 
-    async fn remove_uploads(&self, bucket: &Bucket) -> types::Result<()> {
+    async fn remove_uploads(&self, bucket: &OpenBucket) -> types::Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let uploads = own_name(UPLOADS);
+        let uploads = internal_name(UPLOADS);
         let dir = match vfs.lookup(caller, bucket.root.id, &uploads).await {
             Ok(dir) => dir.id,
-            Err(e) => return unless_gone(e),
+            Err(e) => return ignore_gone(e),
         };
         for name in names_in(vfs, caller, dir).await? {
             let id = String::from_utf8_lossy(name.as_bytes()).into_owned();
             let ongoing = self.shared.uploads.get(&id);
-            // Parts that are on their way are refused from here on. One that has ended is being removed already.
-            if let Some(mut has_ended) = ongoing.ending.alone().await {
+            // Parts that are still arriving are refused from here on. An upload that has ended is being removed
+            // already.
+            if let Some(mut has_ended) = ongoing.fence.lock_to_end().await {
                 *has_ended = true;
             }
             let removed = remove_upload(vfs, caller, (dir, &name)).await;
             self.shared.uploads.forget(&id);
             removed?;
         }
-        vfs.rmdir(caller, bucket.root.id, &uploads).await.map(drop).or_else(unless_gone)
+        vfs.rmdir(caller, bucket.root.id, &uploads).await.map(drop).or_else(ignore_gone)
     }
 
-    async fn upload(&self, bucket: &Bucket, id: &str, key: &str) -> Result<Upload> {
+    async fn upload(&self, bucket: &OpenBucket, id: &str, key: &str) -> S3Result<UploadRecord> {
         let upload = self.find_upload(bucket, id).await?;
         if upload.key == key { Ok(upload) } else { Err(S3ErrorCode::NoSuchUpload.into()) }
     }
 
-    async fn find_upload(&self, bucket: &Bucket, id: &str) -> Result<Upload> {
-        // As `Unique` makes them: nothing else may become a path.
-        if crate::verify::unhex::<16>(id).is_none() {
+    async fn find_upload(&self, bucket: &OpenBucket, id: &str) -> S3Result<UploadRecord> {
+        // Only ids of the form that `UniqueIds` makes may become a path.
+        if crate::sigv4::unhex::<16>(id).is_none() {
             return Err(S3ErrorCode::NoSuchUpload.into());
         }
         let ongoing = self.shared.uploads.get(id);
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let names = [own_name(UPLOADS), own_name(id)];
-        let dir = tree::find_dir(vfs, caller, bucket.root.id, &names).await.map_err(no_upload)?;
-        let record = vfs.lookup(caller, dir, &own_name(RECORD)).await.map_err(no_upload)?;
+        let names = [internal_name(UPLOADS), internal_name(id)];
+        let dir = resolve::find_dir(vfs, caller, bucket.root.id, &names).await.map_err(upload_error)?;
+        let record = vfs.lookup(caller, dir, &internal_name(RECORD)).await.map_err(upload_error)?;
         let begun = last_modified(&record);
         let length = u32::try_from(record.attr.size).unwrap_or(u32::MAX).min(RECORD_BYTES_MAX);
-        let mut source = Source::new(vfs, caller, record, 0..u64::from(length));
+        let mut source = RangeReader::new(vfs, caller, record, 0..u64::from(length));
         let texts = decode_texts(&source.next().await?).ok_or(S3ErrorCode::NoSuchUpload)?;
         let mut texts = texts.into_iter();
         let key = texts.next().ok_or(S3ErrorCode::NoSuchUpload)?;
@@ -257,20 +274,20 @@ impl Work {
             headers.into_iter().partition(|(name, _)| name == ALGORITHM || name == KIND);
         let own = |wanted: &str| own.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let algorithm = own(ALGORITHM).and_then(Algorithm::parse);
-        let summing = algorithm.and_then(|algorithm| Summing::new(algorithm, own(KIND)).ok());
-        Ok(Upload { id: id.to_owned(), dir, key, headers, summing, begun, ongoing })
+        let checksum = algorithm.and_then(|algorithm| UploadChecksum::new(algorithm, own(KIND)).ok());
+        Ok(UploadRecord { id: id.to_owned(), dir, key, headers, checksum, begun, ongoing })
     }
 
-    /// All that are marked as stored, with their marks.
-    async fn parts(&self, dir: FileId) -> Result<Vec<(Part, Node)>> {
+    /// All stored parts, with the nodes of their marks.
+    async fn parts(&self, dir: FileId) -> S3Result<Vec<(StoredPart, Node)>> {
         let mut parts = Vec::new();
         let mut cookie = 0;
         loop {
             let listing =
-                self.shared.vfs.readdir(self.caller(), dir, cookie, 1024).await.map_err(no_upload)?;
+                self.shared.vfs.readdir(self.caller(), dir, cookie, 1024).await.map_err(upload_error)?;
             for item in listing.items {
                 cookie = item.cookie;
-                if let (Some(part), Some(node)) = (Part::parse(&item.name), item.node) {
+                if let (Some(part), Some(node)) = (StoredPart::parse(&item.name), item.node) {
                     parts.push((part, node));
                 }
             }
@@ -281,35 +298,35 @@ impl Work {
     }
 }
 
-/// How the upload is to be summed; what cannot be computed is refused.
-fn summing_of(input: &CreateMultipartUploadInput) -> Result<Option<Summing>> {
+/// The checksum that the client chose; one that cannot be computed is refused.
+fn summing_of(input: &CreateMultipartUploadInput) -> S3Result<Option<UploadChecksum>> {
     let Some(algorithm) = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str) else {
         return Ok(None);
     };
     let algorithm = Algorithm::parse(algorithm).ok_or_else(|| errors::header_not_offered(ALGORITHM))?;
     let kind = input.checksum_type.as_ref().map(ChecksumType::as_str);
-    Summing::new(algorithm, kind)
+    UploadChecksum::new(algorithm, kind)
         .map(Some)
         .map_err(|why| S3Error::with_message(S3ErrorCode::InvalidRequest, why))
 }
 
-fn part_number(number: i32) -> Result<u32> {
+fn part_number(number: i32) -> S3Result<u32> {
     let number = u32::try_from(number).ok().filter(|number| (1..=NUMBER_MAX).contains(number));
     number.ok_or_else(|| invalid("a part number is between 1 and 10000"))
 }
 
-fn no_upload(error: types::Error) -> S3Error {
+fn upload_error(error: types::Error) -> S3Error {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::Stale => S3ErrorCode::NoSuchUpload.into(),
-        _ => s3(error),
+        _ => s3_error(error),
     }
 }
 
-fn own_name(text: &str) -> Name {
+fn internal_name(text: &str) -> Name {
     name_of(text.to_owned())
 }
 
-/// Its record first: then it is no upload any more.
+/// Removes the record first: without it the upload does not exist.
 async fn remove_upload(
     vfs: &vfs::Vfs,
     caller: &types::Caller,
@@ -317,18 +334,18 @@ async fn remove_upload(
 ) -> types::Result<()> {
     let dir = match vfs.lookup(caller, above, name).await {
         Ok(dir) => dir.id,
-        Err(e) => return unless_gone(e),
+        Err(e) => return ignore_gone(e),
     };
-    vfs.remove(caller, dir, &own_name(RECORD)).await.map(drop).or_else(unless_gone)?;
-    for inner in names_in(vfs, caller, dir).await.or_else(|e| unless_gone(e).map(|()| Vec::new()))? {
-        vfs.remove(caller, dir, &inner).await.map(drop).or_else(unless_gone)?;
+    vfs.remove(caller, dir, &internal_name(RECORD)).await.map(drop).or_else(ignore_gone)?;
+    for inner in names_in(vfs, caller, dir).await.or_else(|e| ignore_gone(e).map(|()| Vec::new()))? {
+        vfs.remove(caller, dir, &inner).await.map(drop).or_else(ignore_gone)?;
     }
-    vfs.rmdir(caller, above, name).await.map(drop).or_else(unless_gone)
+    vfs.rmdir(caller, above, name).await.map(drop).or_else(ignore_gone)
 }
 
-/// What somebody else has removed is removed.
-fn unless_gone(error: types::Error) -> types::Result<()> {
-    if tree::is_gone(&error) { Ok(()) } else { Err(error) }
+/// Somebody else's removal of the same name counts as success.
+fn ignore_gone(error: types::Error) -> types::Result<()> {
+    if resolve::is_gone(&error) { Ok(()) } else { Err(error) }
 }
 
 async fn names_in(vfs: &vfs::Vfs, caller: &types::Caller, dir: FileId) -> types::Result<Vec<Name>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{Common, Offence};
+use fair::{Offence, SharedBudgets};
 use front_s3::Certificate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -25,8 +25,8 @@ async fn connect(served: &Served, host: [u8; 4]) -> TcpStream {
     socket.connect(served.address).await.expect("connected")
 }
 
-fn named(host: [u8; 4], common: &Common, offence: Offence) -> u64 {
-    let recent = common.offenders.recent();
+fn named(host: [u8; 4], shared_budgets: &SharedBudgets, offence: Offence) -> u64 {
+    let recent = shared_budgets.offenders.recent();
     let of_host = recent.iter().filter(|o| o.address == std::net::IpAddr::from(host) && o.offence == offence);
     of_host.map(|o| o.count).sum()
 }
@@ -40,12 +40,12 @@ fn signed(served: &Served, mut request: Request) -> Vec<u8> {
 
 #[tokio::test]
 async fn idle_connections_do_not_shut_others_out() {
-    let common = Common::default();
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
     let served = serve_with(
         |_| {},
         |config| {
-            (config.connections_max, config.common) = (8, shared);
+            (config.connections_max, config.shared_budgets) = (8, shared);
         },
     )
     .await;
@@ -56,14 +56,14 @@ async fn idle_connections_do_not_shut_others_out() {
     }
     assert_eq!(served.client().get("/data/x").await.ok().text(), "here");
     assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0, "the least active of who has most is closed");
-    assert!(named(HOSTILE, &common, Offence::TooManyConnections) > 0);
+    assert!(named(HOSTILE, &shared_budgets, Offence::TooManyConnections) > 0);
 }
 
 #[tokio::test]
 async fn a_body_that_is_only_announced_holds_nothing_of_the_others() {
-    let common = Common::with_bytes(32 * MIB, 32 * MIB);
-    let shared = common.clone();
-    let served = serve_with(|_| {}, |config| config.common = shared).await;
+    let shared_budgets = SharedBudgets::with_bytes(32 * MIB, 32 * MIB);
+    let shared = shared_budgets.clone();
+    let served = serve_with(|_| {}, |config| config.shared_budgets = shared).await;
     let client = served.client();
     client.put("/data/x", "here").await.ok();
     let mut held = Vec::new();
@@ -77,22 +77,22 @@ async fn a_body_that_is_only_announced_holds_nothing_of_the_others() {
     let delete = Request::new("POST", "/data").query("delete", "");
     let body = "<Delete><Object><Key>x</Key></Object></Delete>";
     assert_eq!(client.send(delete.body(body)).await.ok().all("Key"), ["x"]);
-    assert!(common.requests.used() <= 4 * MIB, "{} bytes", common.requests.used());
+    assert!(shared_budgets.requests.used() <= 4 * MIB, "{} bytes", shared_budgets.requests.used());
     // Each ends by its deadline, and it is told whose it was.
     for stream in &mut held {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
-    assert_eq!(named(HOSTILE, &common, Offence::Unfinished), 30);
+    assert_eq!(named(HOSTILE, &shared_budgets, Offence::Unfinished), 30);
 }
 
 #[tokio::test]
 async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
-    let common = Common::with_bytes(16 * MIB, 16 * MIB);
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::with_bytes(16 * MIB, 16 * MIB);
+    let shared = shared_budgets.clone();
     let served = serve_with(
         |_| {},
         |config| {
-            (config.common, config.stall_timeout) = (shared, Duration::from_secs(20));
+            (config.shared_budgets, config.stall_timeout) = (shared, Duration::from_secs(20));
         },
     )
     .await;
@@ -111,7 +111,7 @@ async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
     for _ in 0..20 {
         assert_eq!(client.get("/data/x").await.ok().text(), "here");
         assert_eq!(client.send(Request::new("GET", "/data")).await.ok().all("Key"), ["big", "x"]);
-        assert!(common.replies.used() <= 5 * MIB, "{} bytes", common.replies.used());
+        assert!(shared_budgets.replies.used() <= 5 * MIB, "{} bytes", shared_budgets.replies.used());
     }
 }
 
@@ -140,9 +140,9 @@ async fn a_body_in_chunks_of_one_byte_is_gathered() {
 
 #[tokio::test]
 async fn a_body_in_too_many_tiny_chunks_is_refused_and_its_connection_closed() {
-    let common = Common::default();
-    let shared = common.clone();
-    let served = serve_with(|_| {}, |config| config.common = shared).await;
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
+    let served = serve_with(|_| {}, |config| config.shared_budgets = shared).await;
     let mut stream = connect(&served, HOSTILE).await;
     stream.write_all(&in_tiny_chunks(&served, 20_000)).await.expect("sent");
     let mut answer = Vec::new();
@@ -153,14 +153,14 @@ async fn a_body_in_too_many_tiny_chunks_is_refused_and_its_connection_closed() {
         "{answer}"
     );
     assert_eq!(served.client().get("/data/x").await.status, 404);
-    assert_eq!(named(HOSTILE, &common, Offence::Malformed), 1);
+    assert_eq!(named(HOSTILE, &shared_budgets, Offence::Malformed), 1);
 }
 
 #[tokio::test]
 async fn a_put_that_has_only_begun_holds_nothing_of_the_others() {
-    let common = Common::with_bytes(32 * MIB, 32 * MIB);
-    let shared = common.clone();
-    let served = serve_with(|_| {}, |config| config.common = shared).await;
+    let shared_budgets = SharedBudgets::with_bytes(32 * MIB, 32 * MIB);
+    let shared = shared_budgets.clone();
+    let served = serve_with(|_| {}, |config| config.shared_budgets = shared).await;
     let mut held = Vec::new();
     for sent in (0..20).map(|i| i * 500) {
         let request = Request::new("PUT", "/data/x").header("content-length", "1073741824");
@@ -171,7 +171,7 @@ async fn a_put_that_has_only_begun_holds_nothing_of_the_others() {
     }
     for _ in 0..10 {
         served.client().put("/data/y", vec![7; 2 * MIB]).await.ok();
-        assert!(common.requests.used() <= MIB, "{} bytes", common.requests.used());
+        assert!(shared_budgets.requests.used() <= MIB, "{} bytes", shared_budgets.requests.used());
     }
 }
 
@@ -194,12 +194,12 @@ async fn beside_connections_that_agree_on_no_tls_another_one_does() {
     };
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&certificate.chain).expect("a certificate")).expect("added");
-    let common = Common::default();
-    let shared = common.clone();
+    let shared_budgets = SharedBudgets::default();
+    let shared = shared_budgets.clone();
     let served = serve_with(
         |_| {},
         |config| {
-            (config.certificate, config.common) = (Some(certificate), shared);
+            (config.certificate, config.shared_budgets) = (Some(certificate), shared);
         },
     )
     .await;
@@ -220,6 +220,6 @@ async fn beside_connections_that_agree_on_no_tls_another_one_does() {
     let agreed = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     assert!(agreed.is_ok(), "{:?}", agreed.err());
     // Of one client the last ones, and of all together some, had no place.
-    assert!((33..38).all(|host| named([127, 0, 0, host], &common, Offence::Handshake) >= 6));
-    assert_eq!(named([127, 0, 0, 1], &common, Offence::Handshake), 0);
+    assert!((33..38).all(|host| named([127, 0, 0, host], &shared_budgets, Offence::Handshake) >= 6));
+    assert_eq!(named([127, 0, 0, 1], &shared_budgets, Offence::Handshake), 0);
 }

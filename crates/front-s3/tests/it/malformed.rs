@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fair::Common;
+use fair::SharedBudgets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -153,9 +153,9 @@ async fn a_put_of_what_is_not_offered_of_an_object_leaves_its_bytes() {
 /// What was read of them lies in memory until they are answered.
 #[tokio::test]
 async fn bodies_that_are_worked_on_take_the_room_that_there_is_for_them() {
-    let common = Common::with_bytes(32 << 20, 32 << 20);
-    let shared = common.clone();
-    let served = serve_with(|_| {}, |config| config.common = shared).await;
+    let shared_budgets = SharedBudgets::with_bytes(32 << 20, 32 << 20);
+    let shared = shared_budgets.clone();
+    let served = serve_with(|_| {}, |config| config.shared_budgets = shared).await;
     let client = served.client();
     client.put("/data/x", "x").await.ok();
     // A client has a quarter, 8 MiB.

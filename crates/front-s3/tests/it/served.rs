@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use front_s3::{AccessKey, BucketMap, Buckets, Config, Keys, S3Server, Secret};
+use front_s3::{AccessKey, AccessKeys, BucketMap, BucketSet, Config, S3Server, Secret};
 use namespace::{Junction, Namespace};
 use origin::Origin;
 use origin::memory::MemoryOrigin;
@@ -40,8 +40,8 @@ impl Served {
 
     /// Another server over the same tree, which remembers nothing: a client of it, for as long as the second lives.
     pub async fn another(&self) -> (Client, watch::Sender<bool>) {
-        let facts = self._dir.path().join("s3-another.redb");
-        let (address, stop, _) = start(Config { facts, ..self.config.clone() }, &self.vfs).await;
+        let metadata_db = self._dir.path().join("s3-another.redb");
+        let (address, stop, _) = start(Config { metadata_db, ..self.config.clone() }, &self.vfs).await;
         (Client::new(address, KEY, SECRET), stop)
     }
 
@@ -82,16 +82,16 @@ pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut
     let key = |id: &str, read: &str, write: &[&str]| AccessKey {
         id: id.to_owned(),
         secret: Secret::new(SECRET.to_owned()),
-        read: Buckets::of(vec![read.to_owned()]),
-        write: Buckets::of(write.iter().map(|name| (*name).to_owned()).collect()),
+        read: BucketSet::of(vec![read.to_owned()]),
+        write: BucketSet::of(write.iter().map(|name| (*name).to_owned()).collect()),
         caller: Caller::root(),
     };
     let mut config = Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         region: REGION.to_owned(),
-        keys: Keys::new(vec![key(KEY, "*", &["*"]), key(READER, "data", &[])]),
+        keys: AccessKeys::new(vec![key(KEY, "*", &["*"]), key(READER, "data", &[])]),
         buckets: BucketMap::Top,
-        facts: dir.path().join("s3.redb"),
+        metadata_db: dir.path().join("s3.redb"),
         stall_timeout: Duration::from_secs(3),
         ..Config::default()
     };

@@ -1,4 +1,4 @@
-//! From parts to an object.
+//! CompleteMultipartUpload: the stored parts become one object.
 
 use std::collections::BTreeMap;
 
@@ -8,58 +8,61 @@ use s3s::{S3Error, S3ErrorCode};
 use types::{ErrorKind, FileId, Name};
 use vfs::Node;
 
-use super::{DATA, KIND, Upload, no_upload, own_name, part_number};
-use crate::completed::{self, Completed};
-use crate::draft::{Draft, published};
-use crate::errors::{Result, s3};
-use crate::facts::Headers;
-use crate::kept;
-use crate::key::Key;
-use crate::keys::Right;
-use crate::layout::{PART_BYTES_MIN, Part, Place, is_in_place, newest};
+use super::{DATA, KIND, UploadRecord, internal_name, part_number, upload_error};
+use crate::access_keys::Right;
+use crate::completed_uploads::{self, CompletedUpload};
+use crate::errors::{S3Result, s3_error};
+use crate::internal_headers;
+use crate::metadata_store::Headers;
 use crate::object::Conditions;
-use crate::ops::copy::pour;
-use crate::ops::get::Source;
-use crate::ops::{Work, signed};
-use crate::partsums::{Algorithm, PartSum, SumFields, Summing};
-use crate::tree::{self, Bucket};
-use crate::verify::{encode, hex};
+use crate::object_key::ObjectKey;
+use crate::ops::copy::copy_into;
+use crate::ops::get::RangeReader;
+use crate::ops::{RequestContext, to_i64};
+use crate::part_checksums::{Algorithm, ChecksumFields, PartChecksum, UploadChecksum};
+use crate::part_layout::{PART_BYTES_MIN, PartPlace, StoredPart, is_in_place, newest_by_number};
+use crate::resolve::{self, OpenBucket};
+use crate::sigv4::{encode, hex};
+use crate::staged_object::{StagedObject, published_node};
 
-impl Work {
-    /// Who asks again, because the answer was lost, gets the one that there was.
+impl RequestContext {
+    /// Completes an upload. A repeated request (its answer was lost) gets the first answer again.
     pub async fn complete_upload(
         &self,
         input: CompleteMultipartUploadInput,
-    ) -> Result<CompleteMultipartUploadOutput> {
-        let again = Again::of(&input);
+    ) -> S3Result<CompleteMultipartUploadOutput> {
+        let again = CompletionIdentity::of(&input);
         match self.complete_once(input).await {
-            Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => self.completed_before(again).await.ok_or(e),
+            Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => {
+                self.repeated_completion(again).await.ok_or(e)
+            }
             other => other,
         }
     }
 
-    async fn completed_before(&self, again: Again) -> Option<CompleteMultipartUploadOutput> {
+    async fn repeated_completion(&self, again: CompletionIdentity) -> Option<CompleteMultipartUploadOutput> {
         let shared = self.shared.clone();
-        let id = crate::verify::unhex(&again.id)?;
-        let read = tokio::task::spawn_blocking(move || shared.facts.completed(id, completed::now()));
+        let id = crate::sigv4::unhex(&again.id)?;
+        let read =
+            tokio::task::spawn_blocking(move || shared.metadata.completed(id, completed_uploads::now()));
         let known = read.await.ok()??;
         let is_same = (&known.bucket, &known.key, Some(&known.etag))
             == (&again.bucket, &again.key, again.etag.as_ref());
-        is_same.then(|| told(known))
+        is_same.then(|| completion_output(known))
     }
 
     async fn complete_once(
         &self,
         input: CompleteMultipartUploadInput,
-    ) -> Result<CompleteMultipartUploadOutput> {
+    ) -> S3Result<CompleteMultipartUploadOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
-        let key = tree::parse_key(&input.key)?;
+        let key = resolve::parse_key(&input.key)?;
         let conditions = Conditions {
             if_match: input.if_match,
             if_none_match: input.if_none_match,
             ..Conditions::default()
         };
-        let input_sums = SumFields {
+        let input_sums = ChecksumFields {
             crc32: input.checksum_crc32,
             crc32c: input.checksum_crc32c,
             crc64nvme: input.checksum_crc64nvme,
@@ -68,182 +71,199 @@ impl Work {
         };
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
-        let mut has_ended = ongoing.ending.alone().await.ok_or(S3ErrorCode::NoSuchUpload)?;
-        let stored = newest(self.parts(upload.dir).await?.into_iter().map(|(part, _)| part));
+        let mut has_ended = ongoing.fence.lock_to_end().await.ok_or(S3ErrorCode::NoSuchUpload)?;
+        let stored = newest_by_number(self.parts(upload.dir).await?.into_iter().map(|(part, _)| part));
         let wanted = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
-        let parts = chosen(&stored, &wanted)?;
+        let parts = select_parts(&stored, &wanted)?;
         let size: u64 = parts.iter().map(|part| part.size).sum();
-        if input.mpu_object_size.is_some_and(|said| said != signed(size)) {
+        if input.mpu_object_size.is_some_and(|said| said != to_i64(size)) {
             let message = "the parts are not as long as x-amz-mp-object-size says";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
-        let sum = sum_of(&upload, &input_sums, input.checksum_type.as_ref(), &parts)?;
-        let whole = self.whole(&upload, &parts).await?;
+        let sum = object_checksum(&upload, &input_sums, input.checksum_type.as_ref(), &parts)?;
+        let whole = self.assemble(&upload, &parts).await?;
         let name = whole.0.clone();
-        let published = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
-        if published.is_err() {
+        let published_node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
+        if published_node.is_err() {
             self.remove_empty(&bucket, &key).await;
-            if name != own_name(DATA) {
-                // It may have the key's name by now.
+            if name != internal_name(DATA) {
+                // It may have been renamed to the key by now.
                 let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
             }
         }
-        let node = published?;
+        let node = published_node?;
         *has_ended = true;
         let etag = etag_of(parts.iter().map(|part| part.md5));
-        let checksums = sum.as_ref().map_or(Headers::new(), |(summing, value)| {
+        let checksums = sum.as_ref().map_or(Headers::new(), |(checksum, value)| {
             vec![
-                (summing.algorithm.header().to_owned(), value.clone()),
-                (KIND.to_owned(), summing.kind.name().to_owned()),
+                (checksum.algorithm.header().to_owned(), value.clone()),
+                (KIND.to_owned(), checksum.kind.name().to_owned()),
             ]
         });
-        let completed = Completed {
+        let completed = CompletedUpload {
             bucket: input.bucket,
             key: input.key,
             etag: etag.clone(),
             checksums: checksums.clone(),
         };
-        self.note_completed(&upload.id, completed.clone()).await;
+        self.record_completed(&upload.id, completed.clone()).await;
         let mut headers: Headers = upload.headers.iter().cloned().chain(checksums).collect();
         let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
-        let algorithm = sum.map(|(summing, _)| summing.algorithm);
-        kept::put_parts(&mut headers, &sizes, algorithm.and_then(|algorithm| sums_by(algorithm, &parts)));
-        self.note(node, etag, headers).await;
-        self.forget_upload(&bucket, upload).await;
-        Ok(told(completed))
+        let algorithm = sum.map(|(checksum, _)| checksum.algorithm);
+        internal_headers::put_parts(
+            &mut headers,
+            &sizes,
+            algorithm.and_then(|algorithm| checksums_by(algorithm, &parts)),
+        );
+        self.store_metadata(node, etag, headers).await;
+        self.discard_upload(&bucket, upload).await;
+        Ok(completion_output(completed))
     }
 
-    /// Before anything of the upload goes: the same may be asked again.
-    async fn note_completed(&self, id: &str, completed: Completed) {
-        let Some(id) = crate::verify::unhex(id) else { return };
+    /// Records the answer before anything of the upload is removed, for a repeated request.
+    async fn record_completed(&self, id: &str, completed: CompletedUpload) {
+        let Some(id) = crate::sigv4::unhex(id) else { return };
         let shared = self.shared.clone();
         let noted = tokio::task::spawn_blocking(move || {
-            shared.facts.note_completed(id, &completed, completed::now())
+            shared.metadata.record_completed(id, &completed, completed_uploads::now())
         });
         let _ = noted.await; // it said so itself if it failed
     }
 
-    /// The file with all bytes, under the name it has in the upload's directory.
-    async fn whole(&self, upload: &Upload, parts: &[Part]) -> Result<(Name, FileId)> {
+    /// Returns the file that holds all bytes in order, with its name in the upload's directory; copies the parts if
+    /// they are not in place.
+    async fn assemble(&self, upload: &UploadRecord, parts: &[StoredPart]) -> S3Result<(Name, FileId)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let data = vfs.lookup(caller, upload.dir, &own_name(DATA)).await.map_err(no_upload)?;
+        let data = vfs.lookup(caller, upload.dir, &internal_name(DATA)).await.map_err(upload_error)?;
         let size: u64 = parts.iter().map(|part| part.size).sum();
-        // Where parts that are not wanted lie behind, nothing is cut: this may fail yet, and they may be wanted then.
+        // A data file with unselected parts at its end is not truncated: this completion may yet fail, and another
+        // may select them.
         if is_in_place(parts.iter()) && data.attr.size == size {
-            return Ok((own_name(DATA), data.id));
+            return Ok((internal_name(DATA), data.id));
         }
-        let name = own_name(&format!("whole.{}", self.shared.unique.next()));
-        let mut draft = Draft::create(vfs, caller, upload.dir, name.clone()).await.map_err(s3)?;
-        if let Err(e) = self.gather(upload, parts, &data, &mut draft).await {
-            draft.discard().await;
+        let name = internal_name(&format!("whole.{}", self.shared.ids.next()));
+        let mut staged =
+            StagedObject::create(vfs, caller, upload.dir, name.clone()).await.map_err(s3_error)?;
+        if let Err(e) = self.copy_parts(upload, parts, &data, &mut staged).await {
+            staged.discard().await;
             return Err(e);
         }
-        Ok((name, draft.id()))
+        Ok((name, staged.id()))
     }
 
-    /// The bytes of the parts, one after the other.
-    async fn gather(&self, upload: &Upload, parts: &[Part], data: &Node, draft: &mut Draft) -> Result<()> {
+    /// Copies the parts, in order, into `staged`.
+    async fn copy_parts(
+        &self,
+        upload: &UploadRecord,
+        parts: &[StoredPart],
+        data: &Node,
+        staged: &mut StagedObject,
+    ) -> S3Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         for part in parts {
             let (node, start) = match part.place {
-                Place::Slot(offset) => (data.clone(), offset),
-                Place::Own => {
-                    let name = own_name(&Part::own_file(part.number, part.sequence));
-                    (vfs.lookup(caller, upload.dir, &name).await.map_err(s3)?, 0)
+                PartPlace::Slot(offset) => (data.clone(), offset),
+                PartPlace::Own => {
+                    let name = internal_name(&StoredPart::own_file(part.number, part.sequence));
+                    (vfs.lookup(caller, upload.dir, &name).await.map_err(s3_error)?, 0)
                 }
             };
-            let mut source = Source::new(vfs, caller, node, start..start + part.size);
+            let mut source = RangeReader::new(vfs, caller, node, start..start + part.size);
             loop {
                 let bytes = source.next().await?;
                 if bytes.is_empty() {
                     break;
                 }
-                draft.append(bytes).await.map_err(s3)?;
+                staged.append(bytes).await.map_err(s3_error)?;
             }
         }
-        draft.store().await.map(drop).map_err(s3)
+        staged.store().await.map(drop).map_err(s3_error)
     }
 
     async fn publish_whole(
         &self,
-        bucket: &Bucket,
-        key: &Key,
-        upload: &Upload,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        upload: &UploadRecord,
         (name, id): (Name, FileId),
         conditions: &Conditions,
-    ) -> Result<Option<Node>> {
+    ) -> S3Result<Option<Node>> {
         let vfs = &self.shared.vfs;
         let from = (upload.dir, &name);
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.take_name(bucket, key, from, id, conditions).await? {
-                Ok(()) => return Ok(published(vfs, id).await),
-                // The directory went with its last object just before this one came.
-                Err(e) if tree::is_gone(&e) && tries < tree::TRIES_MAX => {}
-                Err(e) if tree::is_gone(&e) => return Err(S3ErrorCode::SlowDown.into()),
+            match self.claim_key(bucket, key, from, id, conditions).await? {
+                Ok(()) => return Ok(published_node(vfs, id).await),
+                // The directory was removed with its last object, just before this one arrived.
+                Err(e) if resolve::is_gone(&e) && tries < resolve::TRIES_MAX => {}
+                Err(e) if resolve::is_gone(&e) => return Err(S3ErrorCode::SlowDown.into()),
                 Err(e) if e.kind() == ErrorKind::Exists => {
                     return Err(S3ErrorCode::PreconditionFailed.into());
                 }
-                // The key is on another file system than its bucket's directory, or links are not to be had.
+                // The key is on another file system than the bucket's directory, or the origin has no links.
                 Err(e) if matches!(e.kind(), ErrorKind::CrossDevice | ErrorKind::NotSupported) => break,
-                Err(e) => return Err(s3(e)),
+                Err(e) => return Err(s3_error(e)),
             }
         }
-        let node = vfs.getattr(id).await.map_err(s3)?;
+        let node = vfs.getattr(id).await.map_err(s3_error)?;
         let root = (bucket.root.id, key.dirs.as_slice());
-        let begun = Draft::begin(vfs, self.caller(), root, &self.shared.unique).await;
-        let mut draft = begun.map_err(s3)?;
+        let begun = StagedObject::begin(vfs, self.caller(), root, &self.shared.ids).await;
+        let mut staged = begun.map_err(s3_error)?;
         let size = node.attr.size;
-        if let Err(e) = pour(Source::new(vfs, self.caller(), node, 0..size), &mut draft, None).await {
-            draft.discard().await;
+        if let Err(e) =
+            copy_into(RangeReader::new(vfs, self.caller(), node, 0..size), &mut staged, None).await
+        {
+            staged.discard().await;
             return Err(e);
         }
-        self.publish(bucket, key, draft, conditions).await
+        self.publish(bucket, key, staged, conditions).await
     }
 
-    /// The inner result: whether it has the key's name.
-    async fn take_name(
+    /// Renames or links the file to the key. The outer error is a failed condition, the inner one that of the file
+    /// system.
+    async fn claim_key(
         &self,
-        bucket: &Bucket,
-        key: &Key,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
         (from_dir, from): (FileId, &Name),
         id: FileId,
         conditions: &Conditions,
-    ) -> Result<types::Result<()>> {
+    ) -> S3Result<types::Result<()>> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let dir = tree::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3)?;
+        let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3_error)?;
         let _lock = self.shared.locks.lock(dir, &key.name).await;
-        self.demand(bucket, key, conditions).await?;
+        self.check_conditions(bucket, key, conditions).await?;
         if !conditions.is_absent() {
             return Ok(vfs.rename(caller, from_dir, from, dir, &key.name).await.map(|_| ()));
         }
         let linked = vfs.link(caller, id, dir, &key.name).await;
         if linked.is_ok() {
-            // Before its state is noted: it is another one with a name less. What is left goes with the upload.
+            // The other name is removed before the metadata is stored, since that changes the file's state. What is
+            // left is removed with the upload.
             let _ = vfs.remove(caller, from_dir, from).await;
         }
         Ok(linked.map(|_| ()))
     }
 }
 
-/// The parts that the client wants, as they are stored.
-fn chosen(stored: &BTreeMap<u32, Part>, wanted: &[CompletedPart]) -> Result<Vec<Part>> {
+/// The stored parts that the client's list selects.
+fn select_parts(stored: &BTreeMap<u32, StoredPart>, wanted: &[CompletedPart]) -> S3Result<Vec<StoredPart>> {
     if wanted.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());
     }
     let numbers = wanted.iter().map(|part| part_number(part.part_number.unwrap_or(0)));
-    let numbers = numbers.collect::<Result<Vec<_>>>()?;
+    let numbers = numbers.collect::<S3Result<Vec<_>>>()?;
     if numbers.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(S3ErrorCode::InvalidPartOrder.into());
     }
-    let mut parts: Vec<Part> = Vec::with_capacity(wanted.len());
+    let mut parts: Vec<StoredPart> = Vec::with_capacity(wanted.len());
     for (at, (part, number)) in wanted.iter().zip(numbers).enumerate() {
         let known = stored.get(&number).ok_or(S3ErrorCode::InvalidPart)?;
         if part.e_tag.as_ref().map(ETag::value) != Some(&hex(&known.md5)) {
             return Err(S3ErrorCode::InvalidPart.into());
         }
-        if said(part).all().any(|(algorithm, value)| !has_sum(known, algorithm, value)) {
+        if claimed_checksums(part).all().any(|(algorithm, value)| !has_sum(known, algorithm, value)) {
             let message = "a checksum in the list is not that of the part as it was stored";
             return Err(S3Error::with_message(S3ErrorCode::InvalidPart, message));
         }
@@ -255,8 +275,8 @@ fn chosen(stored: &BTreeMap<u32, Part>, wanted: &[CompletedPart]) -> Result<Vec<
     Ok(parts)
 }
 
-fn said(part: &CompletedPart) -> SumFields {
-    SumFields {
+fn claimed_checksums(part: &CompletedPart) -> ChecksumFields {
+    ChecksumFields {
         crc32: part.checksum_crc32.clone(),
         crc32c: part.checksum_crc32c.clone(),
         crc64nvme: part.checksum_crc64nvme.clone(),
@@ -265,46 +285,48 @@ fn said(part: &CompletedPart) -> SumFields {
     }
 }
 
-fn has_sum(part: &Part, algorithm: Algorithm, value: &str) -> bool {
+fn has_sum(part: &StoredPart, algorithm: Algorithm, value: &str) -> bool {
     part.sum.as_ref().is_some_and(|sum| sum.algorithm == algorithm && sum.base64() == value)
 }
 
-/// Of the whole, if it is known of all parts; checked against what the client says of it.
-fn sum_of(
-    upload: &Upload,
-    said: &SumFields,
+/// The object's checksum, if all parts have one; checked against the client's.
+fn object_checksum(
+    upload: &UploadRecord,
+    said: &ChecksumFields,
     kind: Option<&ChecksumType>,
-    parts: &[Part],
-) -> Result<Option<(Summing, String)>> {
+    parts: &[StoredPart],
+) -> S3Result<Option<(UploadChecksum, String)>> {
     let wrong = |why| S3Error::with_message(S3ErrorCode::InvalidRequest, why);
     let kind = kind.map(ChecksumType::as_str);
-    let (summing, is_declared) = match (upload.summing, said.all().next()) {
-        (Some(summing), _) => (summing, true),
-        (None, Some((algorithm, _))) => (Summing::new(algorithm, kind).map_err(wrong)?, false),
+    let (checksum, is_declared) = match (upload.checksum, said.all().next()) {
+        (Some(checksum), _) => (checksum, true),
+        (None, Some((algorithm, _))) => (UploadChecksum::new(algorithm, kind).map_err(wrong)?, false),
         (None, None) => return Ok(None),
     };
-    if is_declared && kind.is_some_and(|kind| kind != summing.kind.name()) {
+    if is_declared && kind.is_some_and(|kind| kind != checksum.kind.name()) {
         return Err(wrong("x-amz-checksum-type is not that which the upload began with"));
     }
-    let Some(value) = summing.of_parts(parts.iter().map(|part| (part.sum.as_ref(), part.size))) else {
+    let Some(value) = checksum.of_parts(parts.iter().map(|part| (part.sum.as_ref(), part.size))) else {
         return Ok(None);
     };
     let bare = value.split_once('-').map(|(sum, _)| sum);
     for (algorithm, expected) in said.all() {
-        if algorithm == summing.algorithm && expected != value && Some(expected) != bare {
+        if algorithm == checksum.algorithm && expected != value && Some(expected) != bare {
             let message = format!("the {} of the object is not the one that was sent", algorithm.header());
             return Err(S3Error::with_message(S3ErrorCode::BadDigest, message));
         }
     }
-    Ok(Some((summing, value)))
+    Ok(Some((checksum, value)))
 }
 
-fn sums_by(algorithm: Algorithm, parts: &[Part]) -> Option<Vec<String>> {
-    let sum = |part: &Part| part.sum.as_ref().filter(|sum| sum.algorithm == algorithm).map(PartSum::base64);
+fn checksums_by(algorithm: Algorithm, parts: &[StoredPart]) -> Option<Vec<String>> {
+    let sum = |part: &StoredPart| {
+        part.sum.as_ref().filter(|sum| sum.algorithm == algorithm).map(PartChecksum::base64)
+    };
     parts.iter().map(sum).collect()
 }
 
-/// As S3 has it: the MD5 of the parts' MD5s, and how many there are.
+/// S3's ETag of a multipart object: the MD5 of the parts' MD5s, and their number.
 fn etag_of(parts: impl Iterator<Item = [u8; 16]>) -> String {
     let (mut md5, mut count) = (Md5::new(), 0);
     for part in parts {
@@ -314,21 +336,21 @@ fn etag_of(parts: impl Iterator<Item = [u8; 16]>) -> String {
     format!("{}-{count}", hex(&md5.finalize()))
 }
 
-/// What tells a completion from another one.
-struct Again {
+/// What identifies a completion: equal ones are repetitions.
+struct CompletionIdentity {
     id: String,
     bucket: String,
     key: String,
-    /// Of the object that the listed parts make.
+    /// The ETag of the object that the listed parts make.
     etag: Option<String>,
 }
 
-impl Again {
-    fn of(input: &CompleteMultipartUploadInput) -> Again {
+impl CompletionIdentity {
+    fn of(input: &CompleteMultipartUploadInput) -> CompletionIdentity {
         let parts =
             input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
-        let md5s = parts.iter().map(|part| crate::verify::unhex::<16>(part.e_tag.as_ref()?.value()));
-        Again {
+        let md5s = parts.iter().map(|part| crate::sigv4::unhex::<16>(part.e_tag.as_ref()?.value()));
+        CompletionIdentity {
             id: input.upload_id.clone(),
             bucket: input.bucket.clone(),
             key: input.key.clone(),
@@ -337,8 +359,8 @@ impl Again {
     }
 }
 
-fn told(completed: Completed) -> CompleteMultipartUploadOutput {
-    let sums = SumFields::of_headers(&completed.checksums);
+fn completion_output(completed: CompletedUpload) -> CompleteMultipartUploadOutput {
+    let sums = ChecksumFields::of_headers(&completed.checksums);
     let kind = completed.checksums.into_iter().find(|(name, _)| name == KIND);
     CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", completed.bucket, encode(completed.key.as_bytes(), true))),

@@ -1,35 +1,35 @@
-//! What is under way: the uploads of a bucket, the parts of an upload.
+//! ListMultipartUploads and ListParts.
 
 use std::collections::HashMap;
 
 use s3s::S3ErrorCode;
 use s3s::dto::*;
 
-use super::{UPLOADS, Upload, names_in, own_name};
-use crate::errors::{Result, s3};
-use crate::keys::Right;
-use crate::layout::newest;
+use super::{UPLOADS, UploadRecord, internal_name, names_in};
+use crate::access_keys::Right;
+use crate::errors::{S3Result, s3_error};
+use crate::key_listing::common_prefix;
 use crate::object::last_modified;
-use crate::ops::{Work, signed};
-use crate::partsums::SumFields;
-use crate::tree::{self, Bucket};
-use crate::verify::{encode, hex};
-use crate::walk::common_prefix;
+use crate::ops::{RequestContext, to_i64};
+use crate::part_checksums::ChecksumFields;
+use crate::part_layout::newest_by_number;
+use crate::resolve::{self, OpenBucket};
+use crate::sigv4::{encode, hex};
 
-/// Of one listing.
+/// The most entries of one listing.
 const LISTED_MAX: i32 = 1000;
-/// Uploads of a bucket that are looked at for a listing of them.
+/// The most uploads of a bucket that one listing looks at.
 const UPLOADS_MAX: usize = 10_000;
 
-impl Work {
-    pub async fn list_parts(&self, input: ListPartsInput) -> Result<ListPartsOutput> {
+impl RequestContext {
+    pub async fn list_parts(&self, input: ListPartsInput) -> S3Result<ListPartsOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let max = input.max_parts.unwrap_or(LISTED_MAX).clamp(0, LISTED_MAX);
         let marker = input.part_number_marker.unwrap_or(0);
         let mut times = HashMap::new();
         let stored = self.parts(upload.dir).await?;
-        let stored = newest(stored.into_iter().map(|(part, node)| {
+        let stored = newest_by_number(stored.into_iter().map(|(part, node)| {
             times.insert(part.sequence, last_modified(&node));
             part
         }));
@@ -40,10 +40,10 @@ impl Work {
         let last = parts.last().and_then(|part| i32::try_from(part.number).ok());
         let parts = parts.into_iter().map(|part| {
             let sum = part.sum.as_ref().filter(|sum| Some(sum.algorithm) == upload.algorithm());
-            let sums = sum.map(|sum| SumFields::of(sum.algorithm, sum.base64())).unwrap_or_default();
+            let sums = sum.map(|sum| ChecksumFields::of(sum.algorithm, sum.base64())).unwrap_or_default();
             s3s::dto::Part {
                 part_number: i32::try_from(part.number).ok(),
-                size: Some(signed(part.size)),
+                size: Some(to_i64(part.size)),
                 e_tag: Some(ETag::Strong(hex(&part.md5))),
                 last_modified: times.remove(&part.sequence),
                 checksum_crc32: sums.crc32,
@@ -55,9 +55,9 @@ impl Work {
         });
         Ok(ListPartsOutput {
             checksum_algorithm: upload
-                .summing
-                .map(|summing| ChecksumAlgorithm::from_static(summing.algorithm.name())),
-            checksum_type: upload.summing.map(|summing| ChecksumType::from_static(summing.kind.name())),
+                .checksum
+                .map(|checksum| ChecksumAlgorithm::from_static(checksum.algorithm.name())),
+            checksum_type: upload.checksum.map(|checksum| ChecksumType::from_static(checksum.kind.name())),
             initiator: Some(self.initiator()),
             owner: Some(self.owner()),
             storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
@@ -78,7 +78,10 @@ impl Work {
         Initiator { id, display_name }
     }
 
-    pub async fn list_uploads(&self, input: ListMultipartUploadsInput) -> Result<ListMultipartUploadsOutput> {
+    pub async fn list_uploads(
+        &self,
+        input: ListMultipartUploadsInput,
+    ) -> S3Result<ListMultipartUploadsOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let is_encoded = input.encoding_type.is_some();
         let told = |key: String| if is_encoded { encode(key.as_bytes(), true) } else { key };
@@ -142,15 +145,15 @@ impl Work {
         })
     }
 
-    async fn uploads(&self, bucket: &Bucket) -> Result<Vec<Upload>> {
+    async fn uploads(&self, bucket: &OpenBucket) -> S3Result<Vec<UploadRecord>> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let dir = match vfs.lookup(caller, bucket.root.id, &own_name(UPLOADS)).await {
+        let dir = match vfs.lookup(caller, bucket.root.id, &internal_name(UPLOADS)).await {
             Ok(dir) => dir.id,
-            Err(e) if tree::is_gone(&e) => return Ok(Vec::new()),
-            Err(e) => return Err(s3(e)),
+            Err(e) if resolve::is_gone(&e) => return Ok(Vec::new()),
+            Err(e) => return Err(s3_error(e)),
         };
         let mut uploads = Vec::new();
-        for name in names_in(vfs, caller, dir).await.map_err(s3)?.into_iter().take(UPLOADS_MAX) {
+        for name in names_in(vfs, caller, dir).await.map_err(s3_error)?.into_iter().take(UPLOADS_MAX) {
             let Ok(id) = std::str::from_utf8(name.as_bytes()) else { continue };
             match self.find_upload(bucket, id).await {
                 Ok(upload) => uploads.push(upload),

@@ -1,4 +1,4 @@
-//! Taking parts: from a body, or from a range of another object.
+//! UploadPart and UploadPartCopy.
 
 use http::HeaderMap;
 use s3s::dto::*;
@@ -6,27 +6,28 @@ use s3s::{S3ErrorCode, S3Response};
 use types::{CreateHow, SetAttr};
 use vfs::Node;
 
-use super::{DATA, Upload, no_upload, own_name, part_number};
-use crate::checksums::{Summed, Sums};
-use crate::draft::{Draft, now_nanos};
-use crate::errors::{Result, invalid};
-use crate::keys::Right;
-use crate::layout::{Layout, Part, Place};
+use super::{DATA, UploadRecord, internal_name, part_number, upload_error};
+use crate::access_keys::Right;
+use crate::checksums::{BodyChecksums, ComputedChecksums};
+use crate::errors::{S3Result, invalid};
 use crate::object::{Conditions, last_modified};
-use crate::ops::copy::pour;
-use crate::ops::get::{Source, size_of};
-use crate::ops::put::{PUT_BYTES_MAX, fill};
-use crate::ops::{Work, signed};
-use crate::partsums::{PartSum, SumFields};
-use crate::range::of_copy;
-use crate::verify::hex;
+use crate::ops::copy::copy_into;
+use crate::ops::get::{RangeReader, object_size};
+use crate::ops::put::{PUT_BYTES_MAX, receive_body};
+use crate::ops::{RequestContext, to_i64};
+use crate::part_checksums::{ChecksumFields, PartChecksum};
+use crate::part_layout::{PartLayout, PartPlace, StoredPart};
+use crate::range::for_copy;
+use crate::sigv4::hex;
+use crate::staged_object::StagedObject;
+use crate::unique_ids::now_nanos;
 
-impl Work {
+impl RequestContext {
     pub async fn upload_part(
         &self,
         input: UploadPartInput,
         headers: &HeaderMap,
-    ) -> Result<S3Response<UploadPartOutput>> {
+    ) -> S3Result<S3Response<UploadPartOutput>> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let number = part_number(input.part_number)?;
@@ -34,17 +35,17 @@ impl Work {
         if length > PUT_BYTES_MAX {
             return Err(S3ErrorCode::EntityTooLarge.into());
         }
-        let sums = Sums::new(headers, self.asker.trailer.clone())?.with(upload.algorithm());
+        let sums = BodyChecksums::new(headers, self.requester.trailer.clone())?.with(upload.algorithm());
         let body = input.body;
         let length = u64::try_from(length).unwrap_or(0);
-        let write = async |draft: &mut Draft| fill(draft, body, sums).await;
-        let (summed, _) = self.take_part(&upload, number, length, write).await?;
+        let write = async |staged: &mut StagedObject| receive_body(staged, body, sums).await;
+        let (summed, _) = self.receive_part(&upload, number, length, write).await?;
         let etag = Some(ETag::Strong(hex(&summed.md5)));
         let output = UploadPartOutput { e_tag: etag, ..UploadPartOutput::default() };
         Ok(S3Response::with_headers(output, summed.headers()))
     }
 
-    pub async fn upload_part_copy(&self, input: UploadPartCopyInput) -> Result<UploadPartCopyOutput> {
+    pub async fn upload_part_copy(&self, input: UploadPartCopyInput) -> S3Result<UploadPartCopyOutput> {
         let bucket = self.bucket(&input.bucket, Right::Write).await?;
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let number = part_number(input.part_number)?;
@@ -56,18 +57,18 @@ impl Work {
             ..Conditions::default()
         };
         let source = self.source(&input.copy_source, &conditions).await?;
-        let size = size_of(&source);
-        let range = input.copy_source_range.as_deref().map(|range| of_copy(range, size)).transpose();
+        let size = object_size(&source);
+        let range = input.copy_source_range.as_deref().map(|range| for_copy(range, size)).transpose();
         let range = range.map_err(|fault| invalid(fault.why()))?.unwrap_or(0..size);
         let length = range.end - range.start;
-        if signed(length) > PUT_BYTES_MAX {
+        if to_i64(length) > PUT_BYTES_MAX {
             return Err(S3ErrorCode::EntityTooLarge.into());
         }
-        let bytes = Source::new(&self.shared.vfs, self.caller(), source.node, range);
+        let bytes = RangeReader::new(&self.shared.vfs, self.caller(), source.node, range);
         let algorithm = upload.algorithm();
-        let write = async |draft: &mut Draft| pour(bytes, draft, algorithm).await;
-        let (summed, node) = self.take_part(&upload, number, length, write).await?;
-        let sums = SumFields::of_headers(&summed.checksums);
+        let write = async |staged: &mut StagedObject| copy_into(bytes, staged, algorithm).await;
+        let (summed, node) = self.receive_part(&upload, number, length, write).await?;
+        let sums = ChecksumFields::of_headers(&summed.checksums);
         let result = CopyPartResult {
             e_tag: Some(ETag::Strong(hex(&summed.md5))),
             last_modified: Some(last_modified(&node)),
@@ -80,21 +81,21 @@ impl Work {
         Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
     }
 
-    /// A part of `length` bytes, which `write` stores. Returns when its mark is there.
-    async fn take_part(
+    /// Receives a part of `length` bytes, which `write` stores. Returns when its mark exists.
+    async fn receive_part(
         &self,
-        upload: &Upload,
+        upload: &UploadRecord,
         number: u32,
         length: u64,
-        write: impl AsyncFnOnce(&mut Draft) -> Result<Summed>,
-    ) -> Result<(Summed, Node)> {
-        let (place, sequence) = self.place(upload, number, length).await?;
+        write: impl AsyncFnOnce(&mut StagedObject) -> S3Result<ComputedChecksums>,
+    ) -> S3Result<(ComputedChecksums, Node)> {
+        let (place, sequence) = self.assign_place(upload, number, length).await?;
         let taken = self.write_part(upload, (number, sequence), place, write).await;
         if taken.is_err() {
-            // However it failed, this is why.
-            drop(upload.not_ended().await?);
-            if place != Place::Own {
-                self.give_back(upload, number).await;
+            // If the upload has ended meanwhile, that is the reason to report.
+            drop(upload.write_guard().await?);
+            if place != PartPlace::Own {
+                self.release_slot(upload, number).await;
             }
         }
         taken
@@ -102,58 +103,65 @@ impl Work {
 
     async fn write_part(
         &self,
-        upload: &Upload,
+        upload: &UploadRecord,
         (number, sequence): (u32, u64),
-        place: Place,
-        write: impl AsyncFnOnce(&mut Draft) -> Result<Summed>,
-    ) -> Result<(Summed, Node)> {
+        place: PartPlace,
+        write: impl AsyncFnOnce(&mut StagedObject) -> S3Result<ComputedChecksums>,
+    ) -> S3Result<(ComputedChecksums, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let not_ended = upload.not_ended().await?;
-        let draft = match place {
-            Place::Slot(offset) => {
-                let data = vfs.lookup(caller, upload.dir, &own_name(DATA)).await.map_err(no_upload)?;
-                Draft::part(vfs, caller, (upload.dir, own_name(DATA)), data.id, offset)
+        let not_ended = upload.write_guard().await?;
+        let staged = match place {
+            PartPlace::Slot(offset) => {
+                let data =
+                    vfs.lookup(caller, upload.dir, &internal_name(DATA)).await.map_err(upload_error)?;
+                StagedObject::at_offset(vfs, caller, (upload.dir, internal_name(DATA)), data.id, offset)
             }
-            Place::Own => {
-                let name = own_name(&Part::own_file(number, sequence));
-                Draft::create(vfs, caller, upload.dir, name).await.map_err(no_upload)?
+            PartPlace::Own => {
+                let name = internal_name(&StoredPart::own_file(number, sequence));
+                StagedObject::create(vfs, caller, upload.dir, name).await.map_err(upload_error)?
             }
         };
         drop(not_ended);
-        let mut draft = draft.until(&upload.ongoing.ending);
-        let written = write(&mut draft).await;
+        let mut staged = staged.fenced_by(&upload.ongoing.fence);
+        let written = write(&mut staged).await;
         let summed = match written {
             Ok(summed) => summed,
             Err(e) => {
-                if place == Place::Own {
-                    draft.discard().await;
+                if place == PartPlace::Own {
+                    staged.discard().await;
                 }
                 return Err(e);
             }
         };
-        self.shared.metrics.written_bytes.inc_by(draft.length());
-        let sum = PartSum::of(&summed.checksums, upload.algorithm());
-        let part = Part { number, sequence, size: draft.length(), md5: summed.md5, place, sum };
+        self.shared.metrics.written_bytes.inc_by(staged.length());
+        let sum = PartChecksum::of(&summed.checksums, upload.algorithm());
+        let part = StoredPart { number, sequence, size: staged.length(), md5: summed.md5, place, sum };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-        let mark = own_name(&part.mark());
-        let _not_ended = upload.not_ended().await?;
-        let made = vfs.create(caller, upload.dir, &mark, CreateHow::Guarded, set).await.map_err(no_upload)?;
+        let mark = internal_name(&part.mark());
+        let _not_ended = upload.write_guard().await?;
+        let made =
+            vfs.create(caller, upload.dir, &mark, CreateHow::Guarded, set).await.map_err(upload_error)?;
         Ok((summed, made.node))
     }
 
-    async fn place(&self, upload: &Upload, number: u32, length: u64) -> Result<(Place, u64)> {
+    async fn assign_place(
+        &self,
+        upload: &UploadRecord,
+        number: u32,
+        length: u64,
+    ) -> S3Result<(PartPlace, u64)> {
         let mut layout = upload.ongoing.layout.lock().await;
         if layout.is_none() {
             let parts = self.parts(upload.dir).await?;
-            *layout = Some(Layout::of(parts.iter().map(|(part, _)| part)));
+            *layout = Some(PartLayout::of(parts.iter().map(|(part, _)| part)));
         }
-        let layout = layout.get_or_insert_with(Layout::default);
+        let layout = layout.get_or_insert_with(PartLayout::default);
         Ok((layout.place(number, length), layout.sequence(now_nanos())))
     }
 
-    async fn give_back(&self, upload: &Upload, number: u32) {
+    async fn release_slot(&self, upload: &UploadRecord, number: u32) {
         if let Some(layout) = upload.ongoing.layout.lock().await.as_mut() {
-            layout.give_back(number);
+            layout.release_slot(number);
         }
     }
 }
