@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use program::{companion, log};
 use quantity::{Address, Size};
-use types::Result;
+use tier::settings::{ADMIN_DEFAULT, Overrides, Settings};
+use tier::{config, origins};
+use types::{Error, ErrorKind, Result};
 
 use crate::client::AdminAt;
-use crate::origins;
-use crate::settings::{ADMIN_DEFAULT, Settings};
-use crate::{client, config, demo, nas, serve};
+use crate::{client, demo, nas, serve};
+
+/// What this program was built from.
+const COMMIT: &str = env!("FOREBAY_COMMIT");
 
 #[derive(Parser)]
 #[command(name = "forebay", version, about = "A caching storage tier: far storage, served near")]
@@ -109,6 +112,23 @@ pub struct ServeArgs {
     pub attended: bool,
 }
 
+impl ServeArgs {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            origin: self.origin.clone(),
+            cache: self.cache.clone(),
+            cache_size: self.cache_size,
+            nfs: self.nfs,
+            s3: self.s3,
+            admin: self.admin,
+            mount: self.mount.clone(),
+            write: self.write.clone(),
+            accept_journal_damage: self.accept_journal_damage,
+            commit: Some(COMMIT),
+        }
+    }
+}
+
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
     #[arg(
@@ -137,6 +157,37 @@ pub struct MountArgs {
     /// Print the addresses as JSON once it is mounted
     #[arg(long)]
     pub json: bool,
+}
+
+impl MountArgs {
+    /// `with_file`: a configuration file names origins, too.
+    fn overrides(&self, with_file: bool) -> Result<Overrides> {
+        let refuse = |wrong: String| Err(Error::new(ErrorKind::Config, "configuration", wrong));
+        let (origin, dir) = match self.places.as_slice() {
+            [dir] if with_file => (Vec::new(), dir),
+            [url, dir] => match url.to_str() {
+                Some(url) => (vec![url.to_owned()], dir),
+                None => return refuse(format!("{} is no origin: a URL is text", url.display())),
+            },
+            _ => {
+                return refuse(
+                    "name an origin and an empty directory: forebay mount nfs://nas/export /mnt/near; or a file \
+                     with origins and the directory: forebay mount --config forebay.toml /mnt/near"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(Overrides {
+            origin,
+            mount: Some(PathBuf::from(dir)),
+            cache: self.cache.clone(),
+            cache_size: self.cache_size,
+            admin: self.admin,
+            write: self.write.clone(),
+            commit: Some(COMMIT),
+            ..Default::default()
+        })
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -168,7 +219,7 @@ pub fn main() -> ExitCode {
 
 /// Goes on as the bench, a program of its own.
 fn bench(arguments: Vec<OsString>) -> Result<ExitCode> {
-    Err(companion::become_bench(&arguments, env!("FOREBAY_COMMIT")))
+    Err(companion::become_bench(&arguments, COMMIT))
 }
 
 fn run(verb: Verb) -> Result<ExitCode> {
@@ -179,7 +230,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let (json, attended) = (args.json, args.attended);
             let again = move || {
                 let file = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
-                Settings::build(file, &args)
+                Settings::build(file, &args.overrides())
             };
             let settings = again()?;
             log::set(settings.log.as_deref())?;
@@ -192,7 +243,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let json = args.json;
             let again = move || {
                 let file = args.config.as_deref().map(config::read).transpose()?;
-                Settings::of_mount(file, args.clone())
+                let is_file = file.is_some();
+                Settings::of_mount(file, &args.overrides(is_file)?)
             };
             let settings = again()?;
             log::set(settings.log.as_deref())?;

@@ -20,8 +20,8 @@ use quantity::Size;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
-use crate::admin::{decode_path, encode_path};
 use crate::cli::ClientArgs;
+use tier::admin::{decode_path, encode_path};
 
 pub use connection::AdminAt;
 pub use flush::{FlushArgs, flush};

@@ -14,12 +14,14 @@ use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use quantity::{Address, Size, TimeSpan};
 use relay::Relay;
+use tier::running::Running;
+use tier::settings::{Overrides, Settings};
+use tier::wire_up;
 use types::{ByteRange, Error, FileKind, Result};
 
 use crate::nas::Nas;
-use crate::settings::Settings;
+use crate::serve;
 use crate::signals::Signals;
-use crate::{cli, serve, wire_up};
 
 /// Bytes asked for in one call, and calls at the same time, of the reading client: what a kernel client with its
 /// usual read-ahead does for one reader.
@@ -68,7 +70,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     let direct = read_tree(&direct_client).await?;
 
     empty_cache(&args.cache)?;
-    let serve_args = cli::ServeArgs {
+    let overrides = Overrides {
         origin: vec![url],
         cache: Some(args.cache.clone()),
         nfs: Some(Address(args.nfs)),
@@ -76,12 +78,12 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         write: Some("read-only".to_owned()),
         ..Default::default()
     };
-    let settings = Settings::build(Default::default(), &serve_args)?;
+    let settings = Settings::build(Default::default(), &overrides)?;
     let tier = wire_up::build(&settings).await?;
     let served = tier.nfs_address()?.expect("the settings above name one");
     let counters = tier.admin.origin_metrics.clone();
     let seen = || (counters.bytes_of("/"), counters.all_calls_of("/"));
-    let running = serve::Running::start(tier);
+    let running = Running::start(tier);
     let near_client = client(served).await?;
     let start = seen();
     let cold = read_tree(&near_client).await?;
@@ -117,7 +119,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         served.port()
     );
     println!("Ctrl-C ends it.");
-    running.until_signal(Signals::take()?, false, |_| ()).await
+    serve::until_signal(running, Signals::take()?, false, |_| ()).await
 }
 
 fn row(name: &str, tree: &Tree, origin_bytes: u64, origin_calls: u64) {

@@ -1,40 +1,17 @@
-//! Running a tier: start, serve, stop cleanly.
+//! `forebay serve` and `forebay mount`: one tier in this process, until a signal ends it.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
-use cache::Cache;
-use front_fuse::FuseMount;
 use front_nfs::Registration;
-use namespace::Namespace;
-use quantity::Size;
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tracing::{error, info, warn};
-use types::{Error, ErrorKind, Result};
-use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
+use tier::admin::{Admin, status_of};
+use tier::reload::{Again, Live};
+use tier::running::{Running, tell_junction, tell_what_was_left};
+use tier::settings::Settings;
+use tier::{boot_clock, wire_up};
+use tracing::{info, warn};
+use types::{Error, Result};
 
-use crate::admin::Admin;
-use crate::reload::{Again, Live, Reloading};
-use crate::settings::{JunctionSettings, Settings};
+use crate::client;
 use crate::signals::{Asked, Signals};
-use crate::wire_up::{Mount, Tier};
-use crate::{admin, boot_clock, client, wire_up};
-
-/// Calls under way are given this long at the end.
-const DRAIN: Duration = Duration::from_secs(8);
-
-/// What clients wrote and nobody has stored yet is given this long then. An origin that cannot be reached now may not be
-/// back before the system loses its patience with us.
-const FLUSH: Duration = Duration::from_secs(20);
-
-/// A journal's disk that hangs must not hold the process for ever.
-const CLOSE: Duration = Duration::from_secs(10);
-
-/// Junctions are looked at so often, whether a client asks for them or not: one that is away is told of before it is missed.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
 /// input does. `again`: what SIGHUP reads.
@@ -68,9 +45,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
         settings,
     };
     let mut running = Running::start(tier);
-    let reloading = Reloading::start(live, again);
-    let reload = reloading.ask();
-    running.reloading = Some(reloading);
+    let reload = running.reload_by(live, again);
     let served = match running.mount().await {
         Ok(mount) => {
             if let Some(dir) = &mount {
@@ -82,13 +57,13 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
                     json!({ "nfs": nfs, "s3": s3, "admin": admin_address.to_string(), "mount": mount })
                 );
             }
-            let admin = running.admin.clone();
+            let admin = running.admin().clone();
             let asked = |asked| match asked {
                 Asked::End => {}
                 Asked::Reload => reload(),
                 Asked::Tell => tell_status(&admin),
             };
-            running.until_signal(signals, attended, asked).await
+            until_signal(running, signals, attended, asked).await
         }
         Err(e) => running.stop().await.and(Err(e)),
     };
@@ -99,21 +74,27 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
     served
 }
 
-pub fn tell_junction(junction: &JunctionSettings, journal: &Path) {
-    info!(
-        path = %junction.path,
-        files = %junction.files,
-        directories = %junction.directories,
-        write = %junction.write,
-        "junction"
-    );
-    if junction.write == WritePolicy::Back {
-        warn!(
-            path = %junction.path,
-            journal = %journal.display(),
-            "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
-        );
+/// Serves until SIGTERM or SIGINT, or until the tier's only mount is gone. `asked`: what is done about other signals.
+pub async fn until_signal(
+    running: Running,
+    mut signals: Signals,
+    attended: bool,
+    mut asked: impl FnMut(Asked),
+) -> Result<()> {
+    let signalled = async {
+        loop {
+            match signals.next().await {
+                Asked::End => return,
+                other => asked(other),
+            }
+        }
+    };
+    tokio::select! {
+        () = signalled => {}
+        () = end_of_input(), if attended => {}
+        () = running.unmounted() => {}
     }
+    running.stop().await
 }
 
 async fn register(port: u16) -> Option<Registration> {
@@ -124,151 +105,6 @@ async fn register(port: u16) -> Option<Registration> {
             None
         }
     }
-}
-
-/// A tier at work.
-pub struct Running {
-    stop: watch::Sender<bool>,
-    nfs: Option<JoinHandle<()>>,
-    s3: Option<JoinHandle<()>>,
-    to_mount: Option<Mount>,
-    mounted: Option<FuseMount>,
-    operator: JoinHandle<()>,
-    cache: Arc<Cache>,
-    namespace: Arc<Namespace>,
-    vfs: Arc<Vfs>,
-    admin: Arc<Admin>,
-    looking: JoinHandle<()>,
-    reloading: Option<Reloading>,
-}
-
-impl Running {
-    pub fn start(tier: Tier) -> Running {
-        let (stop, stopped) = watch::channel(false);
-        Running {
-            stop,
-            nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
-            s3: tier.s3.map(|s3| tokio::spawn(s3.serve(stopped.clone()))),
-            to_mount: tier.mount,
-            mounted: None,
-            vfs: tier.admin.vfs.clone(),
-            admin: tier.admin.clone(),
-            looking: tokio::spawn(look_at_junctions(tier.namespace.clone())),
-            reloading: None,
-            operator: tokio::spawn(admin::serve(tier.admin, tier.doors, stopped)),
-            cache: tier.cache,
-            namespace: tier.namespace,
-        }
-    }
-
-    /// Mount, if the settings say so; where.
-    pub async fn mount(&mut self) -> Result<Option<String>> {
-        let Some(Mount { config, vfs, metrics }) = self.to_mount.take() else {
-            self.admin.phase.serves();
-            return Ok(None);
-        };
-        let mounted = FuseMount::start(config, vfs, metrics).await?;
-        let dir = mounted.mount_point().display().to_string();
-        self.mounted = Some(mounted);
-        self.admin.phase.serves();
-        Ok(Some(dir))
-    }
-
-    /// Returns when somebody has unmounted the only front.
-    async fn unmounted(&self) {
-        let Some(mounted) = &self.mounted else { return std::future::pending().await };
-        mounted.ended().await;
-        warn!("{} was unmounted by somebody", mounted.mount_point().display());
-        if self.nfs.is_some() || self.s3.is_some() {
-            std::future::pending().await
-        }
-    }
-
-    /// `asked`: what is done about signals that do not end it.
-    pub async fn until_signal(
-        self,
-        mut signals: Signals,
-        attended: bool,
-        mut asked: impl FnMut(Asked),
-    ) -> Result<()> {
-        let signalled = async {
-            loop {
-                match signals.next().await {
-                    Asked::End => return,
-                    other => asked(other),
-                }
-            }
-        };
-        tokio::select! {
-            () = signalled => {}
-            () = end_of_input(), if attended => {}
-            () = self.unmounted() => {}
-        }
-        info!("stopping: no new calls, {DRAIN:?} for those under way");
-        self.stop().await
-    }
-
-    pub async fn stop(mut self) -> Result<()> {
-        self.admin.phase.stops();
-        self.looking.abort();
-        if let Some(reloading) = self.reloading.take() {
-            reloading.stop().await;
-        }
-        if let Some(mounted) = self.mounted.take() {
-            mounted.unmount().await;
-        }
-        let _ = self.stop.send(true);
-        let drained = async {
-            if let Some(nfs) = self.nfs {
-                let _ = nfs.await; // it ends, or failed and said why
-            }
-            if let Some(s3) = self.s3 {
-                let _ = s3.await;
-            }
-            self.operator.await
-        };
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
-            warn!("some calls did not end in time");
-        }
-        for (file, bytes) in self.vfs.flush(FLUSH).await {
-            warn!(%file, "{bytes} bytes that clients wrote are not stored at the origin");
-        }
-        let closed = close_journal(&self.vfs).await;
-        self.cache.shutdown().await;
-        self.namespace.shutdown().await;
-        info!("stopped");
-        closed
-    }
-}
-
-/// What waits there is not flushed now: an origin that is away must not hold up the stop.
-async fn close_journal(vfs: &Vfs) -> Result<()> {
-    let late = |_| Err(Error::new(ErrorKind::Io, "close the journal", format!("in {CLOSE:?}")));
-    let closed = tokio::time::timeout(CLOSE, vfs.close()).await.unwrap_or_else(late);
-    let left = vfs.unflushed();
-    if let Some(journal) = left.journal.as_ref().filter(|journal| journal.operations > 0) {
-        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
-        let dir = journal.dir.display();
-        info!(journal = %dir, "{operations} operations with {bytes} wait in the journal for the next start");
-    }
-    closed
-}
-
-/// By an earlier run, in its journal.
-fn tell_what_was_left(left: &Unflushed) {
-    let Some(journal) = &left.journal else { return };
-    let dir = journal.dir.display();
-    for place in &journal.damaged {
-        error!(journal = %dir, "damaged, and nothing is written back: {place}");
-    }
-    if journal.operations > 0 {
-        let (operations, bytes) = (journal.operations, dirty_bytes(&left.junctions));
-        info!(journal = %dir, "{operations} operations with {bytes} of an earlier run are not at their origin yet");
-    }
-}
-
-fn dirty_bytes(junctions: &[JunctionLoad]) -> Size {
-    Size(junctions.iter().map(|junction| junction.dirty_bytes).sum())
 }
 
 /// SIGTERM, SIGINT, and if `attended` the end of standard input.
@@ -282,16 +118,9 @@ pub async fn wait_for_the_end(attended: bool) -> Result<()> {
     Ok(())
 }
 
-async fn look_at_junctions(namespace: Arc<Namespace>) {
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        namespace.look_at_junctions();
-    }
-}
-
 /// What `forebay status` would show, into the log.
 fn tell_status(admin: &Admin) {
-    for line in client::told(&admin::status_of(admin)) {
+    for line in client::told(&status_of(admin)) {
         info!("SIGUSR1: {line}");
     }
 }

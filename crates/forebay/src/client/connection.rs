@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use types::{Error, ErrorKind, Result};
 
 use crate::cli::ClientArgs;
-use crate::door;
+use tier::door;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Of an answer; metrics of many junctions are long.

@@ -12,8 +12,8 @@ use types::Result;
 
 use super::progress::{LOOK, Teller, bar, duration, number, pause};
 use super::{get, post, print_line, size, text};
-use crate::admin::encode_path;
 use crate::cli::ClientArgs;
+use tier::admin::encode_path;
 
 /// Refusals that are printed; JSON has more of them.
 const REFUSALS_SHOWN_MAX: usize = 10;

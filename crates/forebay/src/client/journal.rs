@@ -14,9 +14,9 @@ use vfs::{StoppedJournal, StoppedTier, WaitingFilter};
 
 use super::progress::number;
 use super::{get, post, print_line, size, text};
-use crate::admin::{Audit, Who, encode_path};
 use crate::cli::ClientArgs;
-use crate::{door, dropped, private};
+use tier::admin::{Audit, Who, encode_path};
+use tier::{door, dropped, private};
 
 #[derive(Subcommand)]
 pub enum JournalVerb {

@@ -10,9 +10,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// `process_*` as Prometheus' own client libraries name them, and `forebay_build_info`.
-pub fn register(registry: &mut Registry) {
-    let labels = vec![("version", env!("CARGO_PKG_VERSION")), ("commit", env!("FOREBAY_COMMIT"))];
+/// Registers `process_*` as Prometheus' own client libraries name them, and `forebay_build_info`.
+pub fn register(registry: &mut Registry, commit: &'static str) {
+    let labels = vec![("version", env!("CARGO_PKG_VERSION")), ("commit", commit)];
     registry.register("forebay_build", "The program that runs", Info::new(labels));
     registry.register_collector(Box::new(Process));
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(Stat::read(line), Some(Stat { cpu: 42, start: 900, resident_pages: 250 }));
         assert_eq!(Stat::read("7 (a) S 1"), None);
         let mut registry = Registry::default();
-        register(&mut registry);
+        register(&mut registry, "abc1234");
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &registry).expect("a page");
         let told = page.lines().any(|line| line.starts_with("forebay_process_read_bytes_total "));

@@ -68,7 +68,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut registry = Registry::default();
     let origin_metrics = OriginMetrics::default();
     origin_metrics.register(&mut registry);
-    crate::process::register(&mut registry);
+    crate::process::register(&mut registry, settings.commit);
 
     crate::private::claim(&settings.dir, &settings.journal.dir)?;
     let cache = Cache::open(settings.cache.clone())?;

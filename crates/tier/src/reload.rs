@@ -15,7 +15,7 @@ use vfs::{NewJunction, Vfs, WritePolicy};
 
 use crate::admin::{Admin, Who};
 use crate::settings::{ExportSettings, JunctionSettings, Settings};
-use crate::{serve, wire_up};
+use crate::{running, wire_up};
 
 /// Reads the settings as they were read at the start.
 pub type Again = Box<dyn Fn() -> Result<Settings> + Send + Sync>;
@@ -158,7 +158,7 @@ impl Live {
             match self.add_junction(added, new).await {
                 Ok(()) => {
                     self.settings.junctions.push(added.clone());
-                    serve::tell_junction(added, &self.settings.journal.dir);
+                    running::tell_junction(added, &self.settings.journal.dir);
                     outcome.changed(key);
                 }
                 Err(e) => outcome.refused(key, e),
@@ -288,11 +288,11 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ServeArgs;
+    use crate::settings::Overrides;
 
     fn settings(text: &str) -> Settings {
         let file = toml::from_str(text).expect("TOML of the right shape");
-        Settings::build(file, &ServeArgs::default()).expect("right")
+        Settings::build(file, &Overrides::default()).expect("right")
     }
 
     #[test]

@@ -13,11 +13,10 @@ use front_nfs::{ExportRule, Squash};
 use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
 use origin::OriginConfig;
-use quantity::Address;
+use quantity::{Address, Size};
 use types::{Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
-use crate::cli::{MountArgs, ServeArgs};
 use crate::config;
 use crate::origins;
 
@@ -36,6 +35,25 @@ const DIRECTORY_NAMES_MIN: u64 = 10_000;
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
 /// For what must not fail because clients connect: segments, databases, origins, the operator.
 const DESCRIPTORS_RESERVED: usize = 256;
+
+/// What a command line or a test says. `origin` adds to the configuration file, the others override it.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `[PATH=]URL` each.
+    pub origin: Vec<String>,
+    pub cache: Option<PathBuf>,
+    pub cache_size: Option<Size>,
+    pub nfs: Option<Address>,
+    pub s3: Option<Address>,
+    pub admin: Option<Address>,
+    /// An empty directory of this machine.
+    pub mount: Option<PathBuf>,
+    /// The policy of all junctions, whatever the file says.
+    pub write: Option<String>,
+    pub accept_journal_damage: bool,
+    /// The commit of the program, for metrics.
+    pub commit: Option<&'static str>,
+}
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -59,6 +77,8 @@ pub struct Settings {
     /// What is logged; absent: what is for a tier.
     pub log: Option<String>,
     pub admin: AdminSettings,
+    /// The commit of the program, or `unknown`.
+    pub commit: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +173,7 @@ fn share_of(descriptors: usize, wanted: usize, cache: usize, fronts: usize) -> u
 }
 
 impl Settings {
-    pub fn build(file: config::File, args: &ServeArgs) -> Result<Settings> {
+    pub fn build(file: config::File, args: &Overrides) -> Result<Settings> {
         let write = args.write.as_deref().map(write_policy).transpose()?;
         let dir = args.cache.clone().or(file.cache.dir).unwrap_or_else(|| PathBuf::from("forebay-cache"));
         let defaults = cache::Config::default();
@@ -202,6 +222,7 @@ impl Settings {
             mount_patience: patience(file.mount)?,
             rpcbind: file.nfs.rpcbind,
             log: file.log.map(|level| level.0),
+            commit: args.commit.unwrap_or("unknown"),
             admin: AdminSettings {
                 listen: args.admin.or(file.admin.listen).unwrap_or(ADMIN_DEFAULT).0,
                 metrics: file.admin.metrics.map(|address| address.0),
@@ -212,32 +233,9 @@ impl Settings {
 }
 
 impl Settings {
-    /// Of `forebay mount`: no server; what the configuration file says of origins, and the one that is named.
-    pub fn of_mount(file: Option<config::File>, args: MountArgs) -> Result<Settings> {
-        let (origin, dir) = match args.places.as_slice() {
-            [dir] if file.is_some() => (Vec::new(), dir),
-            [url, dir] => match url.to_str() {
-                Some(url) => (vec![url.to_owned()], dir),
-                None => return refuse(format!("{} is no origin: a URL is text", url.display())),
-            },
-            _ => {
-                return refuse(
-                    "name an origin and an empty directory: forebay mount nfs://nas/export /mnt/near; or a file \
-                     with origins and the directory: forebay mount --config forebay.toml /mnt/near"
-                        .to_owned(),
-                );
-            }
-        };
-        let serve = ServeArgs {
-            origin,
-            mount: Some(PathBuf::from(dir)),
-            cache: args.cache,
-            cache_size: args.cache_size,
-            admin: args.admin,
-            write: args.write,
-            ..Default::default()
-        };
-        Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), &serve)? })
+    /// Of a mount alone: what the configuration file says of origins, but no server.
+    pub fn of_mount(file: Option<config::File>, args: &Overrides) -> Result<Settings> {
+        Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), args)? })
     }
 }
 
@@ -419,7 +417,7 @@ mod tests {
         let told = |mount: &str| {
             let junction = "[[junction]]\npath = \"/\"\norigin = \"file:///srv\"\n";
             let file = toml::from_str(&format!("{junction}{mount}")).expect("read");
-            Settings::build(file, &ServeArgs::default()).map(|settings| settings.mount_patience)
+            Settings::build(file, &Overrides::default()).map(|settings| settings.mount_patience)
         };
         assert_eq!(told("").expect("good"), None);
         assert_eq!(told("[mount]\npatience = \"8s\"").expect("good"), Some(Duration::from_secs(8)));

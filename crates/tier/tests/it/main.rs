@@ -1,0 +1,3 @@
+//! Whole tiers, as they run, in this process.
+
+mod several;
