@@ -4,6 +4,7 @@
 
 mod counters;
 mod front;
+pub mod operator;
 mod process;
 mod usage;
 mod watch;
@@ -146,11 +147,6 @@ fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
 /// The same export, reached through another address: NFS and MOUNT on the relay's one port.
 pub fn url_through(address: SocketAddr, export: &str) -> String {
     format!("nfs://{address}{export}?mountport={}&nconnect=4", address.port())
-}
-
-/// What a tier on another machine wants to be shown before it tells of itself, if this process was given it.
-pub fn admin_token() -> Option<String> {
-    std::env::var("FOREBAY_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"))
 }
 
 /// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The tier's own

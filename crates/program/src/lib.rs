@@ -1,7 +1,8 @@
 //! What the programs `forebay` and `forebay-bench` do alike: parse a command line, log, say in one line what is wrong, and
-//! find each other ([`companion`]).
+//! find each other ([`companion`]), and ask a tier ([`http`]).
 
 pub mod companion;
+pub mod http;
 pub mod log;
 
 use std::process::ExitCode;

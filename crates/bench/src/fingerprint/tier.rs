@@ -1,12 +1,12 @@
 //! How a tier is configured, by its own word: what its operator's interface tells of its cache and its junctions.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::rig::operator;
+
 /// Junctions that are told; a tier may have many.
 const JUNCTIONS_MAX: usize = 8;
 
@@ -35,13 +35,7 @@ pub fn of_tier(admin: SocketAddr) -> Result<String> {
         let message = format!("the tier at {admin}: {why}; name a running one with --admin ADDR");
         Error::new(ErrorKind::Unavailable, "read the configuration of", message)
     };
-    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-    let mut asked = agent.get(format!("http://{admin}/v1/status"));
-    if let Some(token) = crate::rig::admin_token() {
-        asked = asked.header("authorization", token);
-    }
-    let mut response = asked.call().map_err(|e| refuse(e.to_string()))?;
-    let text = response.body_mut().read_to_string().map_err(|e| refuse(e.to_string()))?;
+    let text = operator::page(admin, "/v1/status").map_err(refuse)?;
     told(&text).map_err(|e| refuse(e.to_string()))
 }
 

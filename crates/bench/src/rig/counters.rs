@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use types::{Error, ErrorKind, Result};
 
-pub const PATIENCE: Duration = Duration::from_secs(10);
+use super::operator;
 
 /// Every sample of a page, by its name with labels as it stands there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,13 +18,7 @@ impl Counters {
             let message = format!("the tier at {admin}: {why}; name a running one with --admin ADDR");
             Error::new(ErrorKind::Unavailable, "read the counters of", message)
         };
-        let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-        let mut asked = agent.get(format!("http://{admin}/metrics"));
-        if let Some(token) = crate::rig::admin_token() {
-            asked = asked.header("authorization", token);
-        }
-        let mut response = asked.call().map_err(|e| refuse(e.to_string()))?;
-        let text = response.body_mut().read_to_string().map_err(|e| refuse(e.to_string()))?;
+        let text = operator::page(admin, "/metrics").map_err(refuse)?;
         Ok(Counters::parse(&text))
     }
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use axum::http::{Method, Request};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use program::http;
 use quantity::Address;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use types::{Error, ErrorKind, Result};
 
 use crate::cli::ClientArgs;
@@ -70,9 +70,9 @@ pub fn ask(
     let body = match body {
         Some(body) => {
             request = request.header(CONTENT_TYPE, "application/json");
-            Body::from(body.to_string())
+            Full::from(body.to_string())
         }
-        None => Body::empty(),
+        None => Full::default(),
     };
     let wrong = |e: &dyn fmt::Display| Error::new(ErrorKind::Config, "ask the tier:", e.to_string());
     let request = request.body(body).map_err(|e| wrong(&e))?;
@@ -107,7 +107,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>> {
     })
 }
 
-async fn exchange(at: &AdminAt, request: Request<Body>) -> std::result::Result<Vec<u8>, String> {
+async fn exchange(at: &AdminAt, request: Request<Full<Bytes>>) -> std::result::Result<Bytes, String> {
     let failed = |e: std::io::Error| e.to_string();
     let socket = match at {
         AdminAt::Socket(path) => Some(door::connect(path).map_err(failed)?),
@@ -116,24 +116,11 @@ async fn exchange(at: &AdminAt, request: Request<Body>) -> std::result::Result<V
     if let Some(socket) = socket {
         socket.set_nonblocking(true).map_err(failed)?;
         let stream = tokio::net::UnixStream::from_std(socket).map_err(failed)?;
-        return exchange_over(stream, request).await;
+        return Ok(http::exchange(stream, request, ANSWER_MAX).await?.into_body());
     }
     let AdminAt::Tcp(address) = at else { return Err("no socket".to_owned()) };
     let connecting = tokio::net::TcpStream::connect(address.to_reach());
     let stream = tokio::time::timeout(CONNECT, connecting).await;
     let stream = stream.map_err(|_| format!("no connection in {CONNECT:?}"))?.map_err(failed)?;
-    exchange_over(stream, request).await
-}
-
-async fn exchange_over<S>(stream: S, request: Request<Body>) -> std::result::Result<Vec<u8>, String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let failed = |e: hyper::Error| e.to_string();
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    tokio::spawn(connection);
-    let answer = sender.send_request(request).await.map_err(failed)?;
-    let body = axum::body::to_bytes(Body::new(answer.into_body()), ANSWER_MAX).await;
-    body.map(Into::into).map_err(|e| e.to_string())
+    Ok(http::exchange(stream, request, ANSWER_MAX).await?.into_body())
 }

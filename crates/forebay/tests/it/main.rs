@@ -7,6 +7,7 @@ mod clocks;
 mod crash;
 mod credentials;
 mod failing_disk;
+mod http;
 mod lab;
 mod lab_figures;
 mod lab_write;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
+use crate::http;
 use crate::tier::forebay;
 
 const BIG: usize = 3_000_000;
@@ -107,7 +108,7 @@ impl Mount {
 
     fn metric(&self, name: &str) -> f64 {
         let url = format!("http://{}/metrics", self.admin());
-        let text = ureq::get(&url).call().expect("answered").body_mut().read_to_string().expect("text");
+        let text = String::from_utf8(http::get(&url).expect("answered").into()).expect("text");
         let line = text.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0.0)
     }

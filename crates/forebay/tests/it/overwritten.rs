@@ -12,6 +12,7 @@ use testkit::aws;
 use testkit::minio::{ACCESS_KEY, SECRET_KEY, with_minio};
 use testkit::ports::free_port;
 
+use crate::http;
 use crate::tier::Tier;
 
 /// Where awscli signs by version 4.
@@ -50,10 +51,7 @@ fn by_file(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 fn by_s3(url: &str) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut answer = ureq::get(url).call().map_err(std::io::Error::other)?;
-    answer.body_mut().as_reader().read_to_end(&mut bytes)?;
-    Ok(bytes)
+    http::get(url).map(Vec::from)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,6 @@
 //! S3 through real clients: what they upload, list, read in parts, copy and delete, and the same bytes on a mount.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -9,6 +8,7 @@ use tempfile::TempDir;
 use testkit::lab::not_run;
 use testkit::ports::free_port;
 
+use crate::http;
 use crate::tier::Tier;
 
 const ID: &str = "AKFOREBAYTESTCLIENTS";
@@ -101,10 +101,7 @@ impl Bed {
 
     /// By a client that has no key.
     fn fetch(&self, url: &str) -> Vec<u8> {
-        let mut body = Vec::new();
-        let mut answer = ureq::get(url).call().expect("answered");
-        answer.body_mut().as_reader().read_to_end(&mut body).expect("read");
-        body
+        http::get(url).expect("answered").into()
     }
 }
 

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Builder;
+use hyper::{Response, StatusCode};
 use testkit::azurite::{self, Azurite};
 use testkit::lab::NotRun;
 use testkit::minio::Minio;
-use ureq::http::{Response, StatusCode};
-use ureq::{Agent, Body};
 
 use super::places::{Rewound, text};
+use crate::http::ask;
 
 const OBJECTS_MAX: usize = 1000;
 
@@ -40,16 +43,7 @@ pub struct Bucket<S> {
     /// The tier's.
     junction: String,
     speech: Speech,
-    agent: Agent,
     kept: BTreeMap<String, Found>,
-}
-
-fn agent() -> Agent {
-    Agent::config_builder().http_status_as_error(false).build().into()
-}
-
-fn body(mut answer: Response<Body>) -> Vec<u8> {
-    answer.body_mut().read_to_vec().expect("a body")
 }
 
 impl<S> Bucket<S> {
@@ -59,9 +53,9 @@ impl<S> Bucket<S> {
 
     fn keys(&self) -> Vec<String> {
         let url = format!("{}?{}&{}", self.speech.url, self.speech.list, self.speech.query);
-        let answer = self.agent.get(url).call().expect("an answer");
+        let answer = ask("GET", &url, |request| request, &[]).expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK);
-        let (listed, [begin, end]) = (text(&body(answer)), self.speech.tags);
+        let (listed, [begin, end]) = (text(answer.body()), self.speech.tags);
         let keys = listed.split(begin).skip(1).map(|rest| rest.split(end).next().expect("an end").to_owned());
         let keys: Vec<String> = keys.collect();
         assert!(keys.len() < OBJECTS_MAX, "more than one listing tells");
@@ -69,46 +63,45 @@ impl<S> Bucket<S> {
     }
 
     fn get(&self, key: &str) -> Option<Found> {
-        let answer = self.agent.get(self.at(key)).call().expect("an answer");
+        let answer = ask("GET", &self.at(key), |request| request, &[]).expect("an answer");
         if answer.status() == StatusCode::NOT_FOUND {
             return None;
         }
         assert_eq!(answer.status(), StatusCode::OK, "{key}");
-        let header = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
             let is_kept = name.as_str().starts_with(self.speech.metadata) || name == "content-type";
             is_kept.then(|| (name.to_string(), value.to_str().expect("text").to_owned()))
         };
         let headers = answer.headers().iter().filter_map(header).collect();
         let etag = answer.headers()["etag"].to_str().expect("text").to_owned();
-        Some(Found { etag, headers, bytes: body(answer) })
+        Some(Found { etag, headers, bytes: answer.into_body().into() })
     }
 
     /// In place of what was found. Where the store looks at conditions: false, if that is not there any more.
     fn put(&self, key: &str, object: &Found, there: Option<&Found>) -> bool {
-        let mut request = self.agent.put(self.at(key));
-        for (name, value) in &object.headers {
-            request = request.header(name, value);
-        }
-        for (name, value) in self.speech.put {
-            request = request.header(*name, *value);
-        }
-        request = match there.filter(|_| self.speech.conditions) {
-            Some(there) => request.header("If-Match", &there.etag),
-            None if self.speech.conditions => request.header("If-None-Match", "*"),
-            None => request,
+        let mut headers: Vec<(&str, &str)> =
+            object.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        headers.extend(self.speech.put);
+        headers.extend(match there.filter(|_| self.speech.conditions) {
+            Some(there) => Some(("If-Match", there.etag.as_str())),
+            None if self.speech.conditions => Some(("If-None-Match", "*")),
+            None => None,
+        });
+        let with = |request| {
+            headers.iter().fold(request, |request: Builder, (name, value)| request.header(*name, *value))
         };
-        self.is_done(key, &request.send(&object.bytes[..]).expect("an answer"))
+        self.is_done(key, &ask("PUT", &self.at(key), with, &object.bytes).expect("an answer"))
     }
 
     fn delete(&self, key: &str, there: &Found) -> bool {
-        let mut request = self.agent.delete(self.at(key));
-        if self.speech.conditions {
-            request = request.header("If-Match", &there.etag);
-        }
-        self.is_done(key, &request.call().expect("an answer"))
+        let with = |request: Builder| match self.speech.conditions {
+            true => request.header("If-Match", &there.etag),
+            false => request,
+        };
+        self.is_done(key, &ask("DELETE", &self.at(key), with, &[]).expect("an answer"))
     }
 
-    fn is_done(&self, key: &str, answer: &Response<Body>) -> bool {
+    fn is_done(&self, key: &str, answer: &Response<Bytes>) -> bool {
         let is_other = matches!(answer.status().as_u16(), 404 | 409 | 412) && self.speech.conditions;
         assert!(answer.status().is_success() || is_other, "{key}: {answer:?}");
         !is_other
@@ -167,7 +160,7 @@ pub fn container() -> Result<Bucket<Azurite>, NotRun> {
         put: &[("x-ms-blob-type", "BlockBlob")],
         conditions: true,
     };
-    Ok(Bucket { _store: store, junction, speech, agent: agent(), kept: BTreeMap::new() })
+    Ok(Bucket { _store: store, junction, speech, kept: BTreeMap::new() })
 }
 
 fn junction_of(store: &Minio) -> String {
@@ -192,7 +185,7 @@ pub fn s3_bucket() -> Result<Bucket<Minio>, NotRun> {
     let store = Minio::start()?;
     store.create_bucket("bucket");
     let (junction, speech) = (junction_of(&store), speech_of(&store, "bucket"));
-    Ok(Bucket { _store: store, junction, speech, agent: agent(), kept: BTreeMap::new() })
+    Ok(Bucket { _store: store, junction, speech, kept: BTreeMap::new() })
 }
 
 /// An S3 store whose disk is set back in one step: dates and ETags are those of then.
@@ -224,8 +217,7 @@ impl Rewound for DiskOfBucket {
         self.store.copy_bucket("kept", &lost);
         self.store.exchange("bucket", &lost);
         let speech = speech_of(&self.store, &lost);
-        let lost =
-            Bucket { _store: (), junction: String::new(), speech, agent: agent(), kept: BTreeMap::new() };
+        let lost = Bucket { _store: (), junction: String::new(), speech, kept: BTreeMap::new() };
         lost.keys().iter().filter_map(|key| Some(text(&lost.get(key)?.bytes))).collect()
     }
 }
