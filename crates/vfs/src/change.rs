@@ -7,6 +7,7 @@ use types::{
     SetAttr, Timestamp, WeakAttr,
 };
 
+use crate::node::outward;
 use crate::read::key_of;
 use crate::{Node, Vfs, access};
 
@@ -325,6 +326,6 @@ fn same_junction(one: &Node, other: &Node) -> Result<()> {
 
 /// With the numbers that clients know.
 fn around(dir: FileId, told: &origin::Around) -> Around {
-    let after = told.after.as_ref().map(|object| crate::outward(dir, &object.attr));
+    let after = told.after.as_ref().map(|object| outward(dir, &object.attr));
     Around { before: told.before.map(|before| before.attr), after }
 }

@@ -15,6 +15,7 @@ mod kept;
 mod leaving;
 mod limits;
 mod metrics;
+mod node;
 mod operate;
 mod pending;
 mod prefetch;
@@ -30,8 +31,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cache::Cache;
-use namespace::{Found, Namespace};
-use types::{Attr, FileId, JunctionId, Version};
+use namespace::Namespace;
+use types::{FileId, Version};
 
 pub use access::Access;
 pub use back::{
@@ -43,20 +44,11 @@ pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
 pub use junctions::NewJunction;
 pub use kept::Changes;
+pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
 pub use writing::{WritePolicy, Writing};
-
-/// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
-#[derive(Clone, Debug)]
-pub struct Node {
-    pub id: FileId,
-    pub junction: JunctionId,
-    pub attr: Attr,
-    /// Changes whenever the bytes (names, of a directory) change.
-    pub version: Version,
-}
 
 /// Bytes of one read.
 #[derive(Debug)]
@@ -159,36 +151,4 @@ impl Vfs {
     pub fn root(&self) -> FileId {
         self.namespace.root()
     }
-}
-
-/// All that is served is one file system to clients: ids are unique over all junctions, and clients would
-/// otherwise mount each junction as a file system of its own.
-const FSID: u64 = 0x0f0_4eba;
-
-impl Vfs {
-    /// An object as clients see it, with what was written to it and is not at the origin yet.
-    pub(crate) fn node(&self, found: &Found) -> Node {
-        let mut node = node_of(found);
-        self.pending.view(node.id, &mut node.attr, &mut node.version);
-        if let Some(back) = self.back.get() {
-            back.shown.lay_over(&mut node);
-        }
-        node
-    }
-}
-
-/// Attributes as clients see them.
-fn outward(id: FileId, attr: &Attr) -> Attr {
-    Attr { fsid: FSID, fileid: id.fileid64(), ..*attr }
-}
-
-/// An object as clients see it, as far as the origin has it.
-fn node_of(found: &Found) -> Node {
-    let id = found.id();
-    let attr = outward(id, found.attr());
-    let version = match found {
-        Found::Node(node) => node.version(),
-        Found::Virtual { attr, .. } => Version::from_attr(attr),
-    };
-    Node { id, junction: found.junction(), attr, version }
 }

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
 use writeback::{Action, GivenUp, Lookup, Names, Operation, Piece, Position};
 
+use crate::node::{Node, outward};
 use crate::successors::{Since, Successors};
-use crate::{Node, outward};
 
 /// Names of one object that are remembered.
 const NAMES_MAX: usize = 64;
