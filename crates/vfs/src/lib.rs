@@ -4,30 +4,33 @@
 //! decode, call one function here, and encode. Permission is decided here and nowhere else.
 
 mod access;
+mod admin;
+mod at_origin;
 mod attr;
 mod back;
 mod change;
 mod dir;
-mod dirty;
 mod follow;
+mod gather;
 mod junctions;
-mod kept;
+mod kernel_cache;
 mod leaving;
 mod limits;
 mod metrics;
 mod node;
-mod operate;
-mod pending;
+mod places;
 mod prefetch;
 mod read;
-mod renewed;
 mod successors;
+mod through;
+mod view;
 mod warm;
 mod write;
+mod writer;
 mod writing;
 mod xattr;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Cache;
@@ -43,7 +46,7 @@ pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
 pub use junctions::NewJunction;
-pub use kept::Changes;
+pub use kernel_cache::Changes;
 pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
@@ -108,12 +111,8 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
-    policies: writing::Policies,
+    writers: Arc<writer::Writers>,
     leaving: Arc<leaving::Leaving>,
-    pending: Arc<pending::Pending>,
-    /// Absent: nothing is written `back` yet.
-    back: OnceLock<back::Back>,
-    dirty: dirty::Dirty,
     successors: Arc<successors::Successors>,
 }
 
@@ -124,24 +123,23 @@ impl Vfs {
     }
 
     fn build(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
-        let policies = writing::Policies::new(writing.policies(&namespace.junctions()));
-        let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
-        let dirty = dirty::Dirty::new(&pending);
-        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), dirty.clone());
+        let buffer = through::WriteBuffer::new(namespace.clone(), cache.clone(), writing.bytes_max);
+        let policies = writing.policies(&namespace.junctions());
+        let writers = Arc::new(writer::Writers::new(policies, through::Through { buffer }));
+        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
         let (leaving, successors) = Default::default();
-        let back = OnceLock::new();
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, leaving, pending, back, dirty, successors })
+        Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, successors })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.prefetcher.metrics.register(registry);
-        self.pending.register(registry);
+        self.writers.through.buffer.register(registry);
         self.register_journal(registry);
     }
 
     /// Of what is written `back`, if anything is.
     pub fn register_journal(&self, registry: &mut prometheus_client::registry::Registry) {
-        if let Some(back) = self.back.get() {
+        if let Some(back) = self.writers.back() {
             back.journal.metrics().register(registry);
             back.flusher.metrics().register(registry);
         }

@@ -36,10 +36,7 @@ impl Vfs {
     /// The object with the changes that have not reached its origin.
     pub(crate) fn node(&self, found: &Found) -> Node {
         let mut node = Node::at_origin(found);
-        self.pending.view(node.id, &mut node.attr, &mut node.version);
-        if let Some(back) = self.back.get() {
-            back.shown.lay_over(&mut node);
-        }
+        self.writer(node.junction).apply_overlay(&mut node);
         node
     }
 }

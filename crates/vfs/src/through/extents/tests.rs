@@ -178,10 +178,11 @@ fn random_calls_do_what_an_array_of_bytes_does() {
             }
         }
         let mut seen = Vec::new();
-        for place in e.places(ByteRange::new(0, SIZE)) {
-            match place {
-                Place::Here(bytes) => seen.extend_from_slice(&bytes),
-                Place::Below(range) => {
+        for segment in e.segments(ByteRange::new(0, SIZE)) {
+            match segment {
+                Segment::Zeros(_) => unreachable!("no segment of zeros is made here"),
+                Segment::Dirty(bytes) => seen.extend_from_slice(&bytes),
+                Segment::Clean(range) => {
                     seen.extend_from_slice(&disk[range.offset as usize..range.end() as usize])
                 }
             }

@@ -12,6 +12,7 @@ use types::{ByteRange, Stability, WriteVerifier};
 
 use super::covered::{Covered, Piece};
 use super::ranges::Ranges;
+use crate::gather::Segment;
 
 /// How far some bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +84,6 @@ pub struct Due {
     pub sequence: u64,
     /// Written up to this time.
     pub written_ms: u64,
-}
-
-/// Where a reader finds bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    Here(Bytes),
-    /// As before all writes.
-    Below(ByteRange),
 }
 
 /// What the cache is to take under a version that the origin has.
@@ -561,22 +554,23 @@ impl<R: Clone> Extents<R> {
     }
 
     /// The bytes of `range` in order.
-    pub fn places(&self, range: ByteRange) -> Vec<Place> {
-        let mut places = Vec::new();
+    pub fn segments(&self, range: ByteRange) -> Vec<Segment> {
+        let mut segments = Vec::new();
         let mut at = range.offset;
         for (offset, extent) in self.over(range) {
             if at < offset {
-                places.push(Place::Below(ByteRange::new(at, offset - at)));
+                segments.push(Segment::Clean(ByteRange::new(at, offset - at)));
             }
             let begin = offset.max(at);
             let end = (offset + extent.data.len() as u64).min(range.end());
-            places.push(Place::Here(extent.data.slice((begin - offset) as usize..(end - offset) as usize)));
+            let data = extent.data.slice((begin - offset) as usize..(end - offset) as usize);
+            segments.push(Segment::Dirty(data));
             at = end;
         }
         if at < range.end() {
-            places.push(Place::Below(ByteRange::new(at, range.end() - at)));
+            segments.push(Segment::Clean(ByteRange::new(at, range.end() - at)));
         }
-        places
+        segments
     }
 
     fn over(&self, range: ByteRange) -> impl Iterator<Item = (u64, &Extent<R>)> {
