@@ -24,7 +24,6 @@ mod file;
 mod links;
 mod metrics;
 mod own_changes;
-mod ranges;
 mod read;
 mod sender;
 mod state;

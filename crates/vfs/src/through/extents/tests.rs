@@ -322,7 +322,7 @@ fn a_cut_takes_what_the_origin_had() {
     write(&mut e, 3, 150, 20);
     write(&mut e, 4, 300, 10);
     e.cut(30);
-    let shown: Vec<_> = e.map.iter().map(|(offset, extent)| (*offset, extent.data.len())).collect();
+    let shown: Vec<_> = e.map.iter().map(|(range, extent)| (range.offset, extent.data.len())).collect();
     assert_eq!(shown, [(0, 30), (150, 20), (300, 10)]);
     assert_eq!((e.unstable_bytes(), e.stored_bytes(), e.bytes()), (30, 0, 60));
 }
