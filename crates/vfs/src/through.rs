@@ -8,7 +8,6 @@
 //! - `State` (`state.rs`, pure): what is to be done next for a file, as a `Step`; what its readers see
 //! - `Extents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
 //! - `sender.rs`: a task for each file, which acts on the steps
-//! - `links.rs` (pure): do the answers to our writes prove that nobody else wrote to the file meanwhile?
 //! - `own_changes.rs`: what stays cached of a file when its names are changed through us
 //!
 //! The way of a write: [`Through::write`] takes it into the buffer; the file's sender sends parts, commits them, and gives
@@ -21,7 +20,6 @@
 mod covered;
 mod extents;
 mod file;
-mod links;
 mod metrics;
 mod own_changes;
 mod read;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use cache::CacheKey;
 use namespace::{Asked, Found};
-use origin::{Committed, Origin, Reference, Written};
+use origin::{Committed, Object, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
+use writeback::{WriteAck, WriteVerdict, detect_foreign_write};
 
 use super::extents::{Lay, Part};
 use super::file::File;
-use super::links::{Link, Verdict, judge};
 use super::state::{Limits, State, Step};
 use super::write_buffer::WriteBuffer;
 use crate::at_origin::at_origin;
@@ -40,7 +40,7 @@ enum Done {
         arrivals: u64,
         answer: Result<Committed>,
     },
-    Laid(Result<CacheKey>, Vec<Link>),
+    Laid(Result<CacheKey>, Vec<WriteAck<Object>>),
 }
 
 impl Done {
@@ -176,14 +176,16 @@ impl WriteBuffer {
                 self.cache.succeed(old, draft, lay.written, lay.unknown).await;
                 Done::Laid(Ok(draft), Vec::new())
             }
-            Step::LayExact { old, base, links, asked_before, unsure, lay } => {
-                let verdict = if unsure { None } else { Some(judge(base, &links, asked_before)) };
+            Step::LayExact { old, base, acks, asked_before, unsure, lay } => {
+                let state = |object: &Object| (object.version, object.attr);
+                let judge = || detect_foreign_write(base, &acks, asked_before, state);
+                let verdict = (!unsure).then(judge);
                 let laid = self.lay(file.id, asked, old, verdict, lay).await;
                 if laid.as_ref().is_err_and(|e| !may_pass(e)) {
                     // What was stored is not kept here for it, and is not to read as what was before.
                     self.cache.forget(old).await;
                 }
-                Done::Laid(laid, links)
+                Done::Laid(laid, acks)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
         }
@@ -222,7 +224,7 @@ impl WriteBuffer {
         id: FileId,
         asked: Asked,
         old: CacheKey,
-        verdict: Option<Verdict>,
+        verdict: Option<WriteVerdict<Object>>,
         lay: Lay,
     ) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
@@ -260,9 +262,9 @@ impl WriteBuffer {
                 let mut state = file.lock();
                 state.laid(clean);
             }
-            Done::Laid(Err(e), links) => {
+            Done::Laid(Err(e), acks) => {
                 let mut state = file.lock();
-                state.not_laid(links);
+                state.not_laid(acks);
                 if may_pass(&e) {
                     self.postpone(&mut state, &e);
                 } else {
@@ -291,7 +293,8 @@ impl WriteBuffer {
                 } else {
                     state.extents.arrived(number, stability, written.verifier);
                 }
-                state.note(Link { before: written.before, after: written.after });
+                let Written { before, after, resent, .. } = written;
+                state.note(WriteAck { before, after, resent });
             }
             Err(e) if may_pass(&e) => {
                 state.extents.unsent(number);
@@ -332,7 +335,7 @@ impl WriteBuffer {
                 // It changes nothing itself: where the origin does not say what was before, that is what is after.
                 let before = committed.before.or(committed.after.as_ref().map(|after| after.version));
                 if before.is_some() {
-                    state.note(Link { before, after: committed.after });
+                    state.note(WriteAck { before, after: committed.after, resent: committed.resent });
                 }
             }
             Err(e) if may_pass(&e) => self.postpone(&mut state, &e),

@@ -156,7 +156,7 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let wanted = {
         let mut state = file.lock();
         write_look_and_send(&mut state, clean, &room);
-        state.note(Link { before: Some(clean.version), after: None });
+        state.note(WriteAck { before: Some(clean.version), after: None, resent: false });
         drop(state);
         file.want().expect("open")
     };
