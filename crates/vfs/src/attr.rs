@@ -5,7 +5,7 @@ use namespace::{Ask, Found};
 use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
 
 use crate::access::{self, Access};
-use crate::{Node, Vfs, WritePolicy};
+use crate::{Node, Vfs};
 
 impl Vfs {
     pub async fn getattr(&self, id: FileId) -> Result<Node> {
@@ -42,7 +42,7 @@ impl Vfs {
     /// permission.
     pub async fn access(&self, caller: &Caller, id: FileId, wanted: Access) -> Result<(Access, Node)> {
         let node = self.object(id, Ask::Open).await?;
-        let writable = self.write_policy(node.junction) != WritePolicy::ReadOnly;
+        let writable = self.writer(node.junction).takes_changes();
         Ok((access::granted(caller, &node.attr, writable) & wanted, node))
     }
 
@@ -52,7 +52,7 @@ impl Vfs {
         if node.attr.kind != FileKind::Symlink {
             return Err(Error::new(ErrorKind::InvalidArgument, "read link", id));
         }
-        if let Some(target) = self.back.get().and_then(|back| back.shown.local_target(id)) {
+        if let Some(target) = self.writer(node.junction).local_target(id) {
             return Ok((target, node));
         }
         let Found::Node(known) = self.namespace.getattr_known(id)? else {

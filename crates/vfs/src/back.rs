@@ -3,23 +3,22 @@
 //!
 //! An operation is looked at through what is shown (`shown.rs`), appended to the journal, shown, and acknowledged when the
 //! journal has it on the disk (`journal.rs`); then it is the flush's (`writeback`), which reaches the origin through
-//! `home.rs`. `names.rs` and `bytes.rs` are the calls of clients, `operate.rs` those of the operator.
+//! `home.rs`. `names.rs` and `bytes.rs` are the calls of clients, `admin.rs` those of the operator.
 
+mod admin;
 mod alarms;
 mod bytes;
 mod dropping;
 mod home;
 mod journal;
 mod lay;
-pub(crate) mod locks;
+mod locks;
 mod lost;
 mod names;
-mod operate;
-pub(crate) mod place;
 pub(crate) mod shown;
 mod stopped;
-mod view;
 mod waiting;
+mod writer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,8 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use writeback::{AlarmKind, FlushPolicy, Hook};
 
+pub use admin::Flushing;
 pub use dropping::Dropping;
-pub use operate::Flushing;
 pub use stopped::{StoppedJournal, StoppedTier};
 pub use waiting::{WaitingFilter, WaitingOperation};
 

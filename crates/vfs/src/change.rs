@@ -134,16 +134,7 @@ impl Vfs {
         {
             access::demand_move(caller, &moved.attr, WHAT)?;
         }
-        if let Some(back) = self.back_of(&new) {
-            return self.rename_back(back, (from_dir, from), (to_dir, to)).await;
-        }
-        let was = self.cached_file(self.namespace.child_of(from_dir, from)?, 1);
-        let moved = self.namespace.rename(from_dir, from, to_dir, to).await?;
-        for renewed in &moved.renewed {
-            self.keep_bytes(renewed).await;
-        }
-        self.named_anew(was).await;
-        Ok((around(from_dir, &moved.from_dir), around(to_dir, &moved.to_dir)))
+        self.writer(new.junction).rename(self, (from_dir, from), (to_dir, to)).await
     }
 
     /// With `guard` only if that is the object's ctime; `VersionChanged` otherwise.
@@ -155,37 +146,27 @@ impl Vfs {
         guard: Option<Timestamp>,
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
-        self.leaving.stays(node.junction).await?;
-        self.demand_writable(id, node.junction)?;
+        let writer = self.writer_to_change(&node).await?;
         let asked = access::set_attributes(caller, &node.attr, &set)?;
         if let Some(size) = set.size.filter(|_| node.attr.is_file()) {
             self.demand_takes_size(&node, size).await?;
         }
-        if let Some(back) = self.back_of(&node) {
-            return self.set_back(back, id, asked, guard).await;
+        writer.set(self, &node, asked, guard).await
+    }
+
+    /// An object whose attributes `namespace` changed: if nobody else had changed it, bytes up to the smaller of its sizes
+    /// are the same, those between are zeros, and the cache keeps what it has.
+    pub(crate) async fn keep_cached(&self, altered: &namespace::Altered) {
+        let Ok(new) = key_of(&altered.found) else { return }; // no file
+        if let Some(Ok(old)) = altered.known.clone().map(|known| key_of(&Found::Node(known)))
+            && old != new
+        {
+            self.cache.succeed(old, new, Vec::new(), Vec::new()).await;
         }
-        let times = set.atime != types::TimeChange::Keep || set.mtime != types::TimeChange::Keep;
-        if set.size.is_some() || times || guard.is_some() {
-            // What is written before comes before; a write that arrives later would undo it.
-            self.settle(id).await?;
-        }
-        // What is written meanwhile waits.
-        let cut = set.size.filter(|_| node.attr.is_file());
-        let held = if cut.is_some() { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
-        let altered = match (self.namespace.set(id, asked, guard).await, &held) {
-            (Ok(altered), _) => altered,
-            (Err(e), Some(held)) if cut.is_some() && e.may_have_happened() => {
-                held.may_be_cut();
-                return Err(e);
-            }
-            (Err(e), _) => return Err(e),
-        };
-        let known = altered.known.map(Found::Node);
-        self.renewed(known.as_ref(), &altered.found).await;
-        if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
-            cut.map_or_else(|| held.is_now(new), |size| held.is_cut(size, new));
-        }
-        Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
+    }
+
+    pub(crate) fn altered(&self, altered: &namespace::Altered) -> Altered {
+        Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) }
     }
 
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
@@ -227,8 +208,6 @@ impl Vfs {
         Ok(Some(Made { node, dir: Around { before: Some(dir.weak()), after: Some(dir) } }))
     }
 
-    /// The origin keeps the verifier in the times of the file as long as no attributes are given with it. So whose it
-    /// is, is set afterwards, and the times are left alone: the client's own next call sets them.
     async fn create_once(
         &self,
         caller: &Caller,
@@ -239,45 +218,19 @@ impl Vfs {
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
         let new = access::new_attributes(caller, &parent.attr, false, &set)?;
-        if let Some(back) = self.back_of(&parent) {
-            return self.create_once_back(back, dir, name, verifier, new).await;
-        }
-        let how = CreateHow::Exclusive(verifier);
-        let mut made = self.make(&parent, name, &New::File { how, set: SetAttr::default() }).await?;
-        let attr = &made.node.attr;
-        let given = set != SetAttr::default();
-        if given || new.uid != Some(attr.uid) || new.gid != Some(attr.gid) {
-            let new = if given { new.with_times() } else { new };
-            made.node = self.node(&self.namespace.set(made.node.id, new, None).await?.found);
-        }
-        Ok(made)
+        let are_given = set != SetAttr::default();
+        self.writer(parent.junction).create_once(self, &parent, name, verifier, (new, are_given)).await
     }
 
     async fn make(&self, parent: &Node, name: &Name, new: &New) -> Result<Made> {
-        let dir = parent.id;
-        if let Some(back) = self.back_of(parent) {
-            return self.make_back(back, dir, name, new).await;
-        }
-        let was = match new {
-            New::Link { file } => self.cached_file(Some(*file), 1),
-            _ => None,
-        };
-        let made = self.namespace.make(dir, name, new).await?;
-        self.named_anew(was).await;
-        Ok(Made { node: self.node(&made.found), dir: around(dir, &made.dir) })
+        self.writer(parent.junction).make(self, parent, name, new).await
     }
 
     async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<Around> {
         const WHAT: &str = "remove";
         let parent = self.dir_to_change(caller, dir, WHAT).await?;
         self.demand_unname(caller, &parent, name, WHAT).await?;
-        if let Some(back) = self.back_of(&parent) {
-            return self.remove_back(back, dir, name, old).await;
-        }
-        let was = self.cached_file(self.namespace.child_of(dir, name)?, 2);
-        let removed = self.namespace.remove(dir, name, old).await?;
-        self.named_anew(was).await;
-        Ok(around(dir, &removed))
+        self.writer(parent.junction).remove(self, &parent, name, old).await
     }
 
     async fn demand_unname(
@@ -299,8 +252,7 @@ impl Vfs {
     /// the names of the junctions in them.
     async fn changeable_dir(&self, dir: FileId) -> Result<Node> {
         let node = self.object(dir, Ask::Use).await?;
-        self.leaving.stays(node.junction).await?;
-        self.demand_writable(dir, node.junction)?;
+        self.writer_to_change(&node).await?;
         if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));
         }
@@ -321,10 +273,4 @@ fn same_junction(one: &Node, other: &Node) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::CrossDevice, "move or link between junctions", one.id))
-}
-
-/// With the numbers that clients know.
-fn around(dir: FileId, told: &origin::Around) -> Around {
-    let after = told.after.as_ref().map(|object| crate::outward(dir, &object.attr));
-    Around { before: told.before.map(|before| before.attr), after }
 }

@@ -25,18 +25,14 @@ impl Vfs {
     /// Serve one more junction, by all fronts. One that is written `back` needs a journal that is open.
     pub async fn add_junction(&self, new: NewJunction) -> Result<()> {
         let id = self.namespace.junction_id(&new.junction).await?;
-        if new.write == WritePolicy::Back {
-            let needed = || Error::new(ErrorKind::Config, "write back:", "there is no journal to write to");
-            let whole_files = new.junction.origin.traits().commits_whole_files;
-            let back = self.back.get().ok_or_else(needed)?;
-            back.flusher.serve(id, FlushPolicy { whole_files, ..new.flush });
-        }
-        self.policies.set(id, new.write);
+        let needed = || Error::new(ErrorKind::Config, "write back:", "there is no journal to write to");
+        let writer = self.writers.with_policy(new.write).ok_or_else(needed)?;
+        let whole_files = new.junction.origin.traits().commits_whole_files;
+        writer.serve(id, FlushPolicy { whole_files, ..new.flush });
+        self.writers.set_policy(id, new.write);
         self.leaving.comes(id);
         self.namespace.graft(id, new.junction)?;
-        if let (WritePolicy::Back, Some(back)) = (new.write, self.back.get()) {
-            back.resume_after_outages(id, self.namespace.recoveries(id)?);
-        }
+        writer.follow_recoveries(id, self.namespace.recoveries(id)?);
         Ok(())
     }
 
@@ -47,6 +43,7 @@ impl Vfs {
         let missing = || Error::new(ErrorKind::NotFound, "find the junction", path);
         let known = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
         let id = known.ok_or_else(missing)?.id;
+        let writer = self.writer(id);
         let stays = |why: String| {
             Error::new(ErrorKind::Busy, "take away the junction", path)
                 .with_source(std::io::Error::other(why))
@@ -58,33 +55,22 @@ impl Vfs {
             ))
         };
         // Before anybody has to wait.
-        if let Some(bytes) = self.dirty_bytes(id).await? {
+        if let Some(bytes) = writer.unflushed_bytes(id).await? {
             return Err(has_dirty(bytes));
         }
         let closed = self.leaving.close(id, ENDING).await;
         let closed = closed.ok_or_else(|| stays("changes of it are under way".into()))?;
-        if let Some(bytes) = self.pending.settle_junction(id, STORING).await {
+        if let Some(bytes) = writer.settle(id, STORING).await {
             return Err(stays(format!(
                 "{bytes} bytes that clients wrote to it are not stored at its origin yet"
             )));
         }
-        if let Some(bytes) = self.dirty_bytes(id).await? {
+        if let Some(bytes) = writer.unflushed_bytes(id).await? {
             return Err(has_dirty(bytes));
         }
         self.namespace.ungraft(path)?;
         closed.take_away();
         Ok(())
-    }
-
-    /// Of what is written `back`: bytes of the operations that the origin does not have. `None`: it has all.
-    async fn dirty_bytes(&self, junction: JunctionId) -> Result<Option<u64>> {
-        let Some(back) = self.back.get() else { return Ok(None) };
-        // What is shown but not synced yet is given to the flush by this.
-        if let Some(last) = back.last_recorded() {
-            back.durable(last).await?;
-        }
-        let (bytes, oldest) = back.flusher.load(junction);
-        Ok(oldest.map(|_| bytes))
     }
 
     /// It was taken away since the start.

@@ -4,34 +4,38 @@
 //! decode, call one function here, and encode. Permission is decided here and nowhere else.
 
 mod access;
+mod admin;
+mod at_origin;
 mod attr;
 mod back;
 mod change;
 mod dir;
-mod dirty;
 mod follow;
+mod gather;
 mod junctions;
-mod kept;
+mod kernel_cache;
 mod leaving;
 mod limits;
 mod metrics;
-mod operate;
-mod pending;
+mod node;
+mod places;
 mod prefetch;
 mod read;
-mod renewed;
 mod successors;
+mod through;
+mod view;
 mod warm;
 mod write;
+mod writer;
 mod writing;
 mod xattr;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Cache;
-use namespace::{Found, Namespace};
-use types::{Attr, FileId, JunctionId, Version};
+use namespace::Namespace;
+use types::{FileId, Version};
 
 pub use access::Access;
 pub use back::{
@@ -42,21 +46,12 @@ pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change::{Altered, Around, Made};
 pub use junctions::NewJunction;
-pub use kept::Changes;
+pub use kernel_cache::Changes;
+pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
 pub use writing::{WritePolicy, Writing};
-
-/// An object as clients see it: `attr.fileid` and `attr.fsid` are ours.
-#[derive(Clone, Debug)]
-pub struct Node {
-    pub id: FileId,
-    pub junction: JunctionId,
-    pub attr: Attr,
-    /// Changes whenever the bytes (names, of a directory) change.
-    pub version: Version,
-}
 
 /// Bytes of one read.
 #[derive(Debug)]
@@ -116,12 +111,8 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
-    policies: writing::Policies,
+    writers: Arc<writer::Writers>,
     leaving: Arc<leaving::Leaving>,
-    pending: Arc<pending::Pending>,
-    /// Absent: nothing is written `back` yet.
-    back: OnceLock<back::Back>,
-    dirty: dirty::Dirty,
     successors: Arc<successors::Successors>,
 }
 
@@ -132,24 +123,23 @@ impl Vfs {
     }
 
     fn build(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
-        let policies = writing::Policies::new(writing.policies(&namespace.junctions()));
-        let pending = pending::Pending::new(namespace.clone(), cache.clone(), writing.bytes_max);
-        let dirty = dirty::Dirty::new(&pending);
-        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), dirty.clone());
+        let buffer = through::WriteBuffer::new(namespace.clone(), cache.clone(), writing.bytes_max);
+        let policies = writing.policies(&namespace.junctions());
+        let writers = Arc::new(writer::Writers::new(policies, through::Through { buffer }));
+        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
         let (leaving, successors) = Default::default();
-        let back = OnceLock::new();
-        Arc::new(Vfs { namespace, cache, prefetcher, policies, leaving, pending, back, dirty, successors })
+        Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, successors })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.prefetcher.metrics.register(registry);
-        self.pending.register(registry);
+        self.writers.through.buffer.register(registry);
         self.register_journal(registry);
     }
 
     /// Of what is written `back`, if anything is.
     pub fn register_journal(&self, registry: &mut prometheus_client::registry::Registry) {
-        if let Some(back) = self.back.get() {
+        if let Some(back) = self.writers.back() {
             back.journal.metrics().register(registry);
             back.flusher.metrics().register(registry);
         }
@@ -159,36 +149,4 @@ impl Vfs {
     pub fn root(&self) -> FileId {
         self.namespace.root()
     }
-}
-
-/// All that is served is one file system to clients: ids are unique over all junctions, and clients would
-/// otherwise mount each junction as a file system of its own.
-const FSID: u64 = 0x0f0_4eba;
-
-impl Vfs {
-    /// An object as clients see it, with what was written to it and is not at the origin yet.
-    pub(crate) fn node(&self, found: &Found) -> Node {
-        let mut node = node_of(found);
-        self.pending.view(node.id, &mut node.attr, &mut node.version);
-        if let Some(back) = self.back.get() {
-            back.shown.lay_over(&mut node);
-        }
-        node
-    }
-}
-
-/// Attributes as clients see them.
-fn outward(id: FileId, attr: &Attr) -> Attr {
-    Attr { fsid: FSID, fileid: id.fileid64(), ..*attr }
-}
-
-/// An object as clients see it, as far as the origin has it.
-fn node_of(found: &Found) -> Node {
-    let id = found.id();
-    let attr = outward(id, found.attr());
-    let version = match found {
-        Found::Node(node) => node.version(),
-        Found::Virtual { attr, .. } => Version::from_attr(attr),
-    };
-    Node { id, junction: found.junction(), attr, version }
 }

@@ -3,7 +3,6 @@
 use namespace::New;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
-use crate::back::place;
 use crate::{Node, Vfs};
 
 impl Vfs {
@@ -67,11 +66,11 @@ impl Vfs {
 
     /// Below the junction's root; of a path that is longer than any can be, only its end.
     fn path_at_origin(&self, dir: &Node, name: &Name) -> Result<Vec<u8>> {
-        let Some(back) = self.back.get() else { return Ok(name.as_bytes().to_vec()) };
+        let places = self.places();
         let root: FileId = self.namespace.root_of(dir.junction)?;
         let (mut parts, mut length, mut at) = (vec![name.clone()], name.as_bytes().len(), dir.id);
         while at != root && length <= origin::REFERENCE_MAX {
-            let Some((above, Some(name))) = place::place_of(&back.shown, &self.namespace, at) else { break };
+            let Some((above, Some(name))) = places.place_of(at) else { break };
             length += name.as_bytes().len() + 1;
             parts.push(name);
             at = above;

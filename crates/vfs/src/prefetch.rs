@@ -10,10 +10,10 @@ use cache::{Cache, Prefetched, Source};
 use namespace::{Found, Namespace, Node, Siblings};
 use types::{ByteRange, Distance, FileId, FileKind};
 
-use crate::dirty::Dirty;
 use crate::follow::{Account, Directory, natural};
 use crate::metrics::Metrics;
 use crate::read::{OriginSource, key_of};
+use crate::writer::Writers;
 
 /// Directories whose readers are remembered; the one not used for longest makes room.
 const DIRECTORIES_MAX: usize = 1024;
@@ -25,7 +25,7 @@ const ON_SUSPICION_MAX: u64 = 1 << 20;
 pub struct Prefetcher {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
-    dirty: Dirty,
+    writers: Arc<Writers>,
     state: Mutex<State>,
     pub metrics: Metrics,
 }
@@ -50,8 +50,14 @@ struct Entry {
 }
 
 impl Prefetcher {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, dirty: Dirty) -> Arc<Prefetcher> {
-        Arc::new(Prefetcher { namespace, cache, dirty, state: Mutex::default(), metrics: Metrics::default() })
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writers: Arc<Writers>) -> Arc<Prefetcher> {
+        Arc::new(Prefetcher {
+            namespace,
+            cache,
+            writers,
+            state: Mutex::default(),
+            metrics: Metrics::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,7 +160,7 @@ impl Prefetcher {
         let found = Found::Node(node.clone());
         let Ok(key) = key_of(&found) else { return true };
         let head = ByteRange::new(0, key.size.min(HEAD_MAX));
-        if head.is_empty() || self.dirty.has(node.id) {
+        if head.is_empty() || self.writers.of(node.junction()).has_dirty_bytes(node.id) {
             return true;
         }
         let origin = self.namespace.origin_of(node).ok().map(|(origin, _)| origin);

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cache::{CacheKey, Lend, Piece, Source};
 use namespace::{Ask, Found, Namespace};
-use origin::Origin;
-use types::{BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn};
+use origin::{Origin, Reference};
+use types::{
+    BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn, Version,
+};
 
 use crate::access;
+use crate::at_origin::at_origin;
 use crate::successors::Since;
 use crate::{Node, ReadOut, Vfs};
 
@@ -29,7 +32,7 @@ impl Vfs {
         let node = self.object(id, Ask::Use).await?;
         access::demand(access::may_read_bytes(caller, &node.attr), "read a file", caller)?;
         let range = ByteRange::new(offset, count.into());
-        if let Some(data) = self.read_dirty(id, range).await? {
+        if let Some(data) = self.read_dirty(&node, range).await? {
             return self.dirty_answer(id, offset, data);
         }
         let mut found = self.namespace.getattr_known(id)?;
@@ -39,7 +42,7 @@ impl Vfs {
         for tried in 0..VERSIONS_TRIED_MAX {
             // Looked at each time: a file that changes may be one that is written to here since we looked.
             if tried > 0
-                && let Some(data) = self.read_dirty(id, range).await?
+                && let Some(data) = self.read_dirty(&node, range).await?
             {
                 return self.dirty_answer(id, offset, data);
             }
@@ -63,7 +66,7 @@ impl Vfs {
     /// cache, or from the origin as long as it still has that version; then `VersionChanged`, or `Stale`. Permission was
     /// checked at the open.
     pub async fn read_version(&self, node: &Node, offset: u64, count: u32, lend: Lend) -> Result<Vec<Piece>> {
-        if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
+        if let Some(data) = self.read_dirty(node, ByteRange::new(offset, count.into())).await? {
             return Ok(data);
         }
         let (key, _) = self.key_of_node(node);
@@ -73,7 +76,7 @@ impl Vfs {
     /// The same without what was written since: `VersionChanged` then.
     pub async fn read_same(&self, node: &Node, offset: u64, count: u32, lend: Lend) -> Result<Vec<Piece>> {
         let changed = || Error::new(ErrorKind::VersionChanged, "read", node.id);
-        if let Some(data) = self.read_dirty(node.id, ByteRange::new(offset, count.into())).await? {
+        if let Some(data) = self.read_dirty(node, ByteRange::new(offset, count.into())).await? {
             // Asked for behind the bytes: who writes changes it first.
             return if self.object_known(node.id)?.version == node.version {
                 Ok(data)
@@ -105,18 +108,19 @@ impl Vfs {
     /// Whether somebody may be in the midst of writing it: through this tier, or at its origin, where that shows a file
     /// before all of it is written.
     pub fn may_be_half_written(&self, id: FileId) -> bool {
-        let origin = self.namespace.getattr_known(id).ok().and_then(|found| self.origin_of(&found));
-        self.dirty.has(id) || !origin.is_some_and(|origin| origin.traits().commits_whole_files)
+        let Ok(found) = self.namespace.getattr_known(id) else { return true };
+        let shows_whole_files =
+            self.origin_of(&found).is_some_and(|origin| origin.traits().commits_whole_files);
+        self.writer(found.junction()).has_dirty_bytes(id) || !shows_whole_files
     }
 
     /// If some of the file's bytes are not at its origin: these over the bytes below.
-    async fn read_dirty(&self, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
-        if let Some(file) = self.pending.get(id)
-            && let Some(data) = self.read_pending(&file, range).await?
-        {
-            return Ok(Some(data));
+    async fn read_dirty(&self, file: &Node, range: ByteRange) -> Result<Option<Vec<Piece>>> {
+        match self.writer(file.junction) {
+            // Of most files that are read, nothing is.
+            writer if writer.has_dirty_bytes(file.id) => writer.read(self, file.id, range).await,
+            _ => Ok(None),
         }
-        self.read_back(id, range).await
     }
 
     fn dirty_answer(&self, id: FileId, offset: u64, data: Vec<Piece>) -> Result<ReadOut> {
@@ -173,10 +177,8 @@ pub(crate) struct OriginSource {
 #[async_trait]
 impl Source for OriginSource {
     async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
-        let Found::Node(node) = self.namespace.getattr_known(key.file)? else {
-            return Err(Error::new(ErrorKind::IsADirectory, "read", key.file));
-        };
-        self.namespace.ask_healed(node, |node| self.read_once(node, key, range)).await
+        let version = key.version;
+        at_origin(&self.namespace, key.file, |origin, at| read_at(origin, at, version, range)).await
     }
 
     fn read_max(&self) -> u32 {
@@ -204,22 +206,25 @@ impl OriginSource {
     pub(crate) fn new(namespace: Arc<Namespace>, origin: Option<Arc<dyn Origin>>) -> OriginSource {
         OriginSource { namespace, origin }
     }
+}
 
-    async fn read_once(&self, node: Arc<namespace::Node>, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
-        let (origin, reference) = self.namespace.origin_of(&node)?;
-        let limit = u64::from(origin.traits().read_max).max(1);
-        if range.length <= limit {
-            return self.namespace.noted(&node, origin.read(&reference, key.version, range).await);
-        }
-        let mut whole = bytes::BytesMut::with_capacity(usize::try_from(range.length).unwrap_or(0));
-        let mut at = range.offset;
-        while at < range.end() {
-            let piece = ByteRange::new(at, limit.min(range.end() - at));
-            whole.extend_from_slice(
-                &self.namespace.noted(&node, origin.read(&reference, key.version, piece).await)?,
-            );
-            at = piece.end();
-        }
-        Ok(whole.freeze())
+/// In as many calls as the origin wants.
+async fn read_at(
+    origin: Arc<dyn Origin>,
+    at: Reference,
+    version: Version,
+    range: ByteRange,
+) -> Result<Bytes> {
+    let limit = u64::from(origin.traits().read_max).max(1);
+    if range.length <= limit {
+        return origin.read(&at, version, range).await;
     }
+    let mut whole = BytesMut::with_capacity(usize::try_from(range.length).unwrap_or(0));
+    let mut offset = range.offset;
+    while offset < range.end() {
+        let piece = ByteRange::new(offset, limit.min(range.end() - offset));
+        whole.extend_from_slice(&origin.read(&at, version, piece).await?);
+        offset = piece.end();
+    }
+    Ok(whole.freeze())
 }

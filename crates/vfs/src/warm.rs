@@ -15,8 +15,6 @@ use tracing::warn;
 use types::{Distance, Error, ErrorKind, FileId, Name, Result};
 
 use crate::Vfs;
-use crate::back::place::path_in;
-use crate::back::shown::Shown;
 use crate::read::key_of;
 
 /// Files warmed at the same time: enough to hide the distance for small files; large ones are parallel inside.
@@ -209,10 +207,10 @@ impl Vfs {
         progress: Arc<WarmProgress>,
     ) -> impl Future<Output = Result<()>> + Send + 'static {
         let (namespace, cache, source) = (self.namespace.clone(), self.cache.clone(), self.source_of(&found));
-        let dirty = self.dirty.clone();
+        let writers = self.writers.clone();
         async move {
             let mut key = key_of(&found)?;
-            if dirty.has(key.file) {
+            if writers.of(found.junction()).has_dirty_bytes(key.file) {
                 // What is here of it is newer than what its origin has.
                 progress.bytes_done.fetch_add(key.size, Relaxed);
                 return Ok(());
@@ -352,12 +350,7 @@ impl<'a> Walk<'a> {
     async fn reach(&self, dir: FileId, name: Bytes) -> Result<Found> {
         let name = Name::new(name)?;
         let found = self.vfs.namespace.lookup(dir, &name).await;
-        found.map_err(|e| {
-            let nothing = Shown::new(Arc::default());
-            let shown = self.vfs.back.get().map_or(&nothing, |back| &back.shown);
-            let path = path_in(shown, &self.vfs.namespace, dir, &name);
-            Error::new(e.kind(), "reach", path).with_source(e)
-        })
+        found.map_err(|e| Error::new(e.kind(), "reach", self.vfs.places().path_in(dir, &name)).with_source(e))
     }
 
     fn leave(&mut self) {

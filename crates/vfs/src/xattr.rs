@@ -1,23 +1,12 @@
 //! Extended attributes: the origin's own. Nothing of them is kept here, so each look asks the origin. What is written
 //! `back` goes home before one is set: the journal knows none.
 
-use std::collections::HashSet;
-use std::time::Duration;
-
 use bytes::Bytes;
-use namespace::{Ask, Found};
-use types::{Caller, Error, ErrorKind, FileId, Result, SetXattr, XattrName};
-use writeback::Scope;
+use namespace::Ask;
+use types::{Caller, FileId, Result, SetXattr, XattrName};
 
-use crate::access;
-use crate::back::Back;
-use crate::back::locks::Held;
 use crate::change::Altered;
-use crate::read::key_of;
-use crate::{Vfs, WritePolicy};
-
-/// For what is to go home first; then the caller is told to try again.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::{Vfs, access};
 
 impl Vfs {
     /// Whether any origin has them.
@@ -42,44 +31,8 @@ impl Vfs {
         set: &SetXattr,
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
-        self.leaving.stays(node.junction).await?;
-        let policy = self.demand_writable(id, node.junction)?;
+        let writer = self.writer_to_change(&node).await?;
         access::demand_set_xattr(caller, &node.attr)?;
-        let _home = match self.back.get() {
-            Some(back) if policy == WritePolicy::Back => back.bring_home(id).await?,
-            _ => Vec::new(),
-        };
-        // What is written meanwhile waits.
-        let held = self.hold(id).await?;
-        let altered = self.namespace.set_xattr(id, name, set).await?;
-        let known = altered.known.map(Found::Node);
-        self.renewed(known.as_ref(), &altered.found).await;
-        if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
-            held.is_now(new);
-        }
-        Ok(Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) })
-    }
-}
-
-impl Back {
-    /// The origin has the object as clients see it, and it stays so until this is dropped.
-    async fn bring_home(&self, id: FileId) -> Result<Vec<Held<'_>>> {
-        let held = self.locks.objects(&[], &[id]).await;
-        if self.shown.is_altered(id) {
-            let home = async {
-                if let Some(last) = self.last_recorded() {
-                    self.durable(last).await?;
-                }
-                Ok::<_, Error>(self.flusher.flush(&Scope::Objects(HashSet::from([id]))).wait().await)
-            };
-            let refused = tokio::time::timeout(PATIENCE, home).await.map_err(|_| Vfs::busy(id))??;
-            if let Some(refused) = refused.into_iter().next() {
-                return Err(Error::new(ErrorKind::Io, "bring home first", id).with_source(refused.error));
-            }
-        }
-        match self.shown.is_altered(id) {
-            true => Err(Vfs::busy(id)),
-            false => Ok(held),
-        }
+        writer.set_xattr(self, &node, name, set).await
     }
 }

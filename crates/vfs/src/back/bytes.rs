@@ -1,10 +1,9 @@
 //! Bytes of what is written `back`: into the journal, and read from there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::bytes::Bytes;
-use cache::{CacheKey, Lend, Piece, Source};
+use cache::Piece;
 use namespace::Ask;
 use tokio::time::Instant;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, Result, SetAttr, Stability, WeakAttr};
@@ -14,7 +13,7 @@ use super::Back;
 use super::shown::{Below, Plan};
 use crate::Vfs;
 use crate::access;
-use crate::pending::zeros;
+use crate::gather::{Reach, Segment};
 use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
 
@@ -23,64 +22,68 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest pause before it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-impl Vfs {
+impl Back {
     /// `data` is not empty, and ends where a file may. Setuid and setgid end before it, if this caller's writing ends them.
-    pub(crate) async fn write_back(
+    pub(super) async fn journal_write(
         &self,
+        vfs: &Vfs,
         caller: &Caller,
-        back: &Back,
         id: FileId,
         (mut offset, mut data): (u64, Bytes),
         stability: Stability,
     ) -> Result<WriteOut> {
-        let verifier = back.journal.verifier();
-        let file = back.locks.objects(&[], &[id]).await;
-        let node = self.object(id, Ask::Use).await?;
+        let verifier = self.journal.verifier();
+        let file = self.locks.objects(&[], &[id]).await;
+        let node = vfs.object(id, Ask::Use).await?;
         let before: Option<WeakAttr> = Some(node.attr.weak());
         if let Some(mode) = access::mode_after_write(caller, &node.attr) {
             let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            let now = back.stamp();
-            let action = Action::Set { object: id, set: Attributes::resolve(&set, now), base: back.base(id) };
-            back.record(node.junction, (now, action), Bytes::new(), &[]).await?;
+            let now = self.stamp();
+            let action = Action::Set { object: id, set: Attributes::resolve(&set, now), base: self.base(id) };
+            self.record(node.junction, (now, action), Bytes::new(), &[]).await?;
         }
         let (mut sequence, mut size_before) = (0, node.attr.size);
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(DATA_MAX as usize));
             let end = offset + piece.len() as u64;
             // What was written just now may be at the origin already.
-            let action = Action::Write { file: id, offset, size_before, base: back.base(id) };
-            sequence = back.record(node.junction, (back.stamp(), action), piece, &[]).await?.sequence;
+            let action = Action::Write { file: id, offset, size_before, base: self.base(id) };
+            sequence = self.record(node.junction, (self.stamp(), action), piece, &[]).await?.sequence;
             (offset, size_before) = (end, size_before.max(end));
         }
-        let node = self.object_known(id)?;
+        let node = vfs.object_known(id)?;
         drop(file);
         if stability > Stability::Unstable {
-            back.durable(sequence).await?;
+            self.durable(sequence).await?;
         }
         Ok(WriteOut { stability, verifier, node, before })
     }
 
     /// All that was written to the file is in the journal, on the disk.
-    pub(crate) async fn commit_back(&self, back: &Back, id: FileId) -> Result<CommitOut> {
-        let verifier = back.journal.verifier();
-        let before = self.object_known(id)?.attr.weak();
-        if let Some(altered) = back.shown.altered(id)
+    pub(super) async fn journal_commit(&self, vfs: &Vfs, id: FileId) -> Result<CommitOut> {
+        let verifier = self.journal.verifier();
+        let before = vfs.object_known(id)?.attr.weak();
+        if let Some(altered) = self.shown.altered(id)
             && altered.last_write > 0
         {
-            back.durable(altered.last_write).await?;
+            self.durable(altered.last_write).await?;
         }
-        Ok(CommitOut { verifier, node: self.object_known(id)?, before: Some(before) })
+        Ok(CommitOut { verifier, node: vfs.object_known(id)?, before: Some(before) })
     }
 
-    /// `None` if the file's bytes are the origin's.
-    pub(crate) async fn read_back(&self, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
-        let Some(back) = self.back.get() else { return Ok(None) };
+    /// Dirty bytes over clean ones. `None` if all of the file's bytes are the origin's.
+    pub(super) async fn read_over_clean(
+        &self,
+        vfs: &Vfs,
+        id: FileId,
+        range: ByteRange,
+    ) -> Result<Option<Vec<Piece>>> {
         let deadline = Instant::now() + PATIENCE;
-        let mut progress = back.shown.progress();
+        let mut progress = self.shown.progress();
         loop {
             progress.borrow_and_update();
-            let Some(plan) = back.shown.plan(id, range) else { return Ok(None) };
-            match self.gather_back(back, id, &plan).await {
+            let Some(plan) = self.shown.plan(id, range) else { return Ok(None) };
+            match self.read_plan(vfs, id, plan).await {
                 // Flushed meanwhile, or the flush is at it: what was planned is somewhere else soon.
                 Err(e) if matches!(e.kind(), ErrorKind::Stale | ErrorKind::VersionChanged) => {
                     if Instant::now() >= deadline {
@@ -88,42 +91,31 @@ impl Vfs {
                     }
                     let _ = tokio::time::timeout(LOOK_AGAIN, progress.changed()).await;
                 }
-                data => return data.map(Some),
+                data => return data,
             }
         }
     }
 
-    async fn gather_back(&self, back: &Back, id: FileId, plan: &Plan) -> Result<Vec<Piece>> {
-        let mut data = Vec::new();
-        for piece in &plan.pieces {
-            match piece {
+    async fn read_plan(&self, vfs: &Vfs, id: FileId, plan: Plan) -> Result<Option<Vec<Piece>>> {
+        let mut segments = Vec::with_capacity(plan.pieces.len());
+        for piece in plan.pieces {
+            segments.push(match piece {
                 writeback::Piece::Dirty { range, position, skip } => {
-                    let bytes = back.journal.read(*position, ByteRange::new(*skip, range.length)).await?;
-                    data.push(Piece::Bytes(bytes));
+                    Segment::Dirty(self.journal.read(position, ByteRange::new(skip, range.length)).await?)
                 }
-                writeback::Piece::Zero { range } => zeros(range.length, &mut data),
-                writeback::Piece::Clean { range } => match &plan.below {
-                    Below::Version(clean) => data.extend(self.read_clean(id, clean, *range).await?),
-                    Below::Nothing => zeros(range.length, &mut data),
-                    Below::Unknown => {
-                        back.shown.learn(key_of(&self.namespace.refresh_changed(id).await?)?);
-                        return Err(Error::new(
-                            ErrorKind::VersionChanged,
-                            "read what was asked for now,",
-                            id,
-                        ));
-                    }
-                },
-            }
+                writeback::Piece::Zero { range } => Segment::Zeros(range.length),
+                writeback::Piece::Clean { range } => Segment::Clean(range),
+            });
         }
-        Ok(data)
-    }
-
-    async fn read_clean(&self, id: FileId, clean: &CacheKey, range: ByteRange) -> Result<Vec<Piece>> {
-        let there = range.clamp_to(clean.size);
-        let source: Arc<dyn Source> = self.source_of(&self.at_origin(id)?);
-        let mut data = self.cache.read(clean, there, &source, Lend::Nothing).await?;
-        zeros(range.length - there.length, &mut data);
-        Ok(data)
+        let clean = match &plan.below {
+            Below::Version(clean) => Some(clean),
+            Below::Nothing => None,
+            Below::Unknown if !segments.iter().any(|it| matches!(it, Segment::Clean(_))) => None,
+            Below::Unknown => {
+                self.shown.learn(key_of(&vfs.namespace.refresh_changed(id).await?)?);
+                return Err(Error::new(ErrorKind::VersionChanged, "read what was asked for now,", id));
+            }
+        };
+        vfs.gather(segments, clean, Reach::CacheAndOrigin).await
     }
 }

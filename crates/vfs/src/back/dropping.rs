@@ -8,7 +8,6 @@ use ::bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, FileId, JunctionId, Result};
 use writeback::{Action, Journal, Listed, Operation, Waits, Withheld};
 
-use super::Back;
 use super::locks::Held;
 use super::waiting::{self, WaitingFilter, WaitingOperation};
 use crate::Vfs;
@@ -106,41 +105,39 @@ fn objects_of(listed: &[Listed]) -> BTreeSet<FileId> {
 impl Vfs {
     /// At most `max` of what waits after the operation `after`, in their order.
     pub fn waiting(&self, after: u64, max: usize, filter: &WaitingFilter) -> Result<Vec<WaitingOperation>> {
-        let Some(back) = self.back.get() else { return Ok(Vec::new()) };
+        let Some(back) = self.writers.back() else { return Ok(Vec::new()) };
         let wanted = filter.junction.as_deref().map(|path| self.junction_at(path)).transpose()?;
         let is_wanted = |junction: JunctionId, refused: bool| {
             wanted.is_none_or(|wanted| wanted == junction) && (refused || !filter.refused)
         };
         let listed = back.flusher.list(after, max, &is_wanted);
-        Ok(listed.iter().map(|listed| self.told(back, listed)).collect())
+        Ok(listed.iter().map(|listed| self.told(listed)).collect())
     }
 
     /// One that waits, and what makes no sense without it.
     pub fn waiting_operation(&self, sequence: u64) -> Result<(WaitingOperation, Vec<u64>)> {
-        let found = self.back.get().and_then(|back| Some((back, back.flusher.find(sequence)?)));
+        let found = self.writers.back().and_then(|back| Some((back, back.flusher.find(sequence)?)));
         let Some((back, listed)) = found else {
             return Err(Error::new(ErrorKind::NotFound, "find waiting operation", sequence));
         };
         let mut dependents = back.flusher.with_dependents(&[sequence]);
         dependents.remove(&sequence);
-        Ok((self.told(back, &listed), dependents.into_iter().collect()))
+        Ok((self.told(&listed), dependents.into_iter().collect()))
     }
 
     /// Holds these back, and what makes no sense without them, so that they can be copied away and given up.
     pub async fn begin_drop(&self, sequences: &[u64], with_dependents: bool) -> Result<Dropping<'_>> {
-        let Some(back) = self.back.get() else {
+        let Some(back) = self.writers.back() else {
             return Err(Error::new(ErrorKind::NotFound, "give up operations", "without a journal"));
         };
-        back.ready().await;
+        back.all_found().await;
         let closed = |wanted: &[u64]| back.flusher.with_dependents(wanted);
         let mut objects = BTreeSet::new();
         for _ in 0..TRIES {
             let alone: Vec<FileId> = objects.iter().copied().collect();
             let held = back.locks.objects(&[], &alone).await;
             // What is shown already is the flush's to know.
-            if let Some(last) = back.last_recorded() {
-                back.durable(last).await?;
-            }
+            back.all_durable().await?;
             let all = all_of(sequences, with_dependents, closed)?;
             let listed: Vec<Listed> = all.iter().filter_map(|it| back.flusher.find(*it)).collect();
             let wanted = objects_of(&listed);
@@ -150,17 +147,17 @@ impl Vfs {
             }
             let withheld = back.flusher.withhold(all, PATIENCE).await?;
             let listed = withheld.operations();
-            let operations = listed.iter().map(|listed| self.told(back, listed)).collect();
+            let operations = listed.iter().map(|listed| self.told(listed)).collect();
             let end = End::Running { withheld, _held: held };
             return Ok(Dropping { operations, journal: back.journal.clone(), end });
         }
         Err(Error::new(ErrorKind::Busy, "give up operations", "that clients go on adding to"))
     }
 
-    fn told(&self, back: &Back, listed: &Listed) -> WaitingOperation {
+    fn told(&self, listed: &Listed) -> WaitingOperation {
         let all = self.namespace.junctions();
         let junction = |id: JunctionId| Some(all.iter().find(|junction| junction.id == id)?.path.clone());
-        waiting::told(&self.places(back), junction, listed)
+        waiting::told(&self.places(), junction, listed)
     }
 
     fn junction_at(&self, path: &str) -> Result<JunctionId> {

@@ -16,14 +16,15 @@ use types::{
     WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told,
+    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told, WriteAck,
     verifier_of,
 };
 
 use super::alarms::Alarms;
 use super::lay::Layer;
-use super::place;
 use super::shown::{Below, Shown};
+use crate::at_origin::at_origin;
+use crate::places::Places;
 use crate::successors::{Since, relabel};
 
 /// Bytes of a base copied at a time.
@@ -37,6 +38,7 @@ pub struct BackHome {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     shown: Arc<Shown>,
+    places: Places,
     alarms: Arc<Alarms>,
     /// It is known where everything is.
     ready: watch::Receiver<bool>,
@@ -98,7 +100,8 @@ impl BackHome {
         ready: watch::Receiver<bool>,
     ) -> BackHome {
         let layer = Layer::new(cache.clone(), shown.clone(), journal);
-        BackHome { namespace, cache, shown, alarms, ready, unstable: Mutex::default(), layer }
+        let places = Places { overlay: shown.clone(), namespace: namespace.clone() };
+        BackHome { namespace, cache, shown, places, alarms, ready, unstable: Mutex::default(), layer }
     }
 
     fn note(&self, id: FileId) -> Result<Note> {
@@ -124,23 +127,6 @@ impl BackHome {
         Found { id: node.id, version: node.version(), attr: *node.attr(), target }
     }
 
-    /// With the reference that the file has now; a stale one is healed.
-    async fn at_origin<T, F: Future<Output = Result<T>> + Send>(
-        &self,
-        id: FileId,
-        ask: impl Fn(Arc<dyn Origin>, Reference) -> F + Sync,
-    ) -> Result<T> {
-        let namespace::Found::Node(node) = self.namespace.getattr_known(id)? else {
-            return Err(Error::new(ErrorKind::ReadOnly, "flush to", id));
-        };
-        let (namespace, ask) = (&self.namespace, &ask);
-        let ask = |node: Arc<Node>| async move {
-            let (origin, reference) = namespace.origin_of(&node)?;
-            namespace.noted(&node, ask(origin, reference).await)
-        };
-        namespace.ask_healed(node, ask).await
-    }
-
     /// The file as an answer to our write tells it; asked for where it does not tell.
     async fn took(
         &self,
@@ -151,18 +137,12 @@ impl BackHome {
     ) -> Result<Found> {
         let after = match after {
             Some(after) => after,
-            None => self.at_origin(id, |origin, at| async move { origin.getattr(&at).await }).await?,
+            None => {
+                at_origin(&self.namespace, id, |origin, at| async move { origin.getattr(&at).await }).await?
+            }
         };
         self.namespace.wrote(id, asked, before, &after).await?;
         Ok(Found { id, version: after.version, attr: after.attr, target: None })
-    }
-
-    fn place_of(&self, id: FileId) -> Option<(FileId, Option<Name>)> {
-        place::place_of(&self.shown, &self.namespace, id)
-    }
-
-    fn path_in(&self, dir: FileId, name: &Name) -> String {
-        place::path_in(&self.shown, &self.namespace, dir, name)
     }
 
     /// With a directory that we renamed. If all that happened to it before was our doing, this was, too: so it is for what
@@ -327,22 +307,24 @@ impl Home for BackHome {
         Ok(Told { before, after: Found { version, attr, ..self.found(&altered.found).await? } })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<WriteAck<Found>> {
         let write = |origin: Arc<dyn Origin>, at: Reference| {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
         };
         let asked = self.namespace.asking();
-        let told = self.at_origin(object, write).await;
+        let told = at_origin(&self.namespace, object, write).await;
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
-        let after = self.took(object, asked, told.before, told.after).await?;
-        Ok(Told { before: told.before, after })
+        let (before, resent, is_told) = (told.before, told.resent, told.after.is_some());
+        let after = self.took(object, asked, before, told.after).await?;
+        Ok(WriteAck { before, after: is_told.then_some(after), resent })
     }
 
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
         let set = set.to_set(None);
-        self.at_origin(object, |origin, at| async move { origin.set_at_commit(&at, &set).await }).await
+        at_origin(&self.namespace, object, |origin, at| async move { origin.set_at_commit(&at, &set).await })
+            .await
     }
 
     async fn travels(&self, object: FileId, content: &Content) {
@@ -351,7 +333,9 @@ impl Home for BackHome {
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
         let (all, asked) = (ByteRange::new(0, 0), self.namespace.asking());
-        let told = self.at_origin(object, |origin, at| async move { origin.commit(&at, all).await }).await?;
+        let told =
+            at_origin(&self.namespace, object, |origin, at| async move { origin.commit(&at, all).await })
+                .await?;
         let written = self.unstable().remove(&object);
         if written.is_some_and(|verifier| verifier != Some(told.verifier)) {
             return Ok(None);
@@ -427,9 +411,9 @@ impl Home for BackHome {
     }
 
     async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
-        let Some((mut dir, Some(name))) = self.place_of(object) else { return Ok(None) };
+        let Some((mut dir, Some(name))) = self.places.place_of(object) else { return Ok(None) };
         for _ in 0..DEPTH_MAX {
-            let above = self.place_of(dir);
+            let above = self.places.place_of(dir);
             if matches!(self.look(dir).await?, Seen::Found(_)) {
                 return Ok(Some((dir, name)));
             }
@@ -529,11 +513,11 @@ impl Home for BackHome {
 
     fn alarm(&self, alarm: Alarm) {
         let what = match &alarm.place {
-            Some((dir, name)) => self.path_in(*dir, name),
-            None => place::path_of(&self.shown, &self.namespace, alarm.object),
+            Some((dir, name)) => self.places.path_in(*dir, name),
+            None => self.places.path_of(alarm.object),
         };
         let beside = match (&alarm.place, &alarm.beside) {
-            (Some((dir, _)), Some(beside)) => format!(", ours is {}", self.path_in(*dir, beside)),
+            (Some((dir, _)), Some(beside)) => format!(", ours is {}", self.places.path_in(*dir, beside)),
             _ => String::new(),
         };
         self.alarms.raise(alarm.kind, format!("{what}{beside}: {}", alarm.why));

@@ -173,7 +173,7 @@ impl Back {
     }
 
     /// Returns when it is known where the origin has what was renamed before the start.
-    pub async fn ready(&self) {
+    pub async fn all_found(&self) {
         if !*self.found.borrow() {
             let _ = self.found.clone().wait_for(|found| *found).await; // an error: it is over
         }
@@ -284,7 +284,7 @@ async fn resume_on(mut recoveries: watch::Receiver<()>, junction: JunctionId, fl
 /// Of two that come together the second is later. Where the clock was set back, times follow it as on any file system.
 fn next_stamp(last: Timestamp, now: Timestamp) -> Timestamp {
     let set_back = now.seconds < last.seconds.saturating_sub(SET_BACK_S);
-    if set_back { now } else { now.max(crate::pending::after(last)) }
+    if set_back { now } else { now.max(crate::through::after(last)) }
 }
 
 /// A clock that is slewed is not set back.

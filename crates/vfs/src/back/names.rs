@@ -25,14 +25,14 @@ impl From<Change> for Around {
     }
 }
 
-impl Vfs {
-    pub(crate) async fn make_back(&self, back: &Back, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+impl Back {
+    pub(super) async fn journal_make(&self, vfs: &Vfs, dir: FileId, name: &Name, new: &New) -> Result<Made> {
         let (what, mut set) = match new {
             New::File { set, .. } => (NewObject::File, *set),
             New::Directory { set } => (NewObject::Directory, *set),
             New::Symlink { target, set } => (symlink(target)?, *set),
             New::Special { node, set } => (NewObject::Special(*node), *set),
-            New::Link { file } => return self.link_back(back, *file, dir, name).await,
+            New::Link { file } => return self.journal_link(vfs, *file, dir, name).await,
         };
         let is_dir = what == NewObject::Directory;
         // Said, so that the origin does not choose otherwise later.
@@ -41,29 +41,29 @@ impl Vfs {
             NewObject::Directory => Some(0o755),
             _ => Some(0o644),
         });
-        let _name = back.locks.names(&[(dir, name)]).await;
-        let _dir = back.locks.objects(&[dir], &[]).await;
-        let parent = self.living_dir(dir).await?;
-        self.demand_takes_new(&parent, new).await?;
-        self.demand_free(dir, name).await?;
-        self.demand_takes_name(&parent, name, is_dir).await?;
-        let (id, now) = (back.ids.give(parent.junction), back.stamp());
+        let _name = self.locks.names(&[(dir, name)]).await;
+        let _dir = self.locks.objects(&[dir], &[]).await;
+        let parent = vfs.living_dir(dir).await?;
+        vfs.demand_takes_new(&parent, new).await?;
+        vfs.demand_free(dir, name).await?;
+        vfs.demand_takes_name(&parent, name, is_dir).await?;
+        let (id, now) = (self.ids.give(parent.junction), self.stamp());
         let attributes = Attributes::resolve(&set, now);
         let action = Action::Make { dir, name: name.clone(), id, what: what.clone(), set: attributes };
-        let recorded = back.record(parent.junction, (now, action), Bytes::new(), &[dir]).await?;
+        let recorded = self.record(parent.junction, (now, action), Bytes::new(), &[dir]).await?;
         let size = set.size.filter(|size| *size > 0 && what == NewObject::File);
         let sequence = match size {
-            Some(size) => self.truncate_back(back, &self.object_known(id)?, size).await?.sequence,
+            Some(size) => self.journal_truncate(&vfs.object_known(id)?, size).await?.sequence,
             None => recorded.sequence,
         };
-        back.durable(sequence).await?;
-        Ok(Made { node: self.object_known(id)?, dir: first(&recorded) })
+        self.durable(sequence).await?;
+        Ok(Made { node: vfs.object_known(id)?, dir: first(&recorded) })
     }
 
     /// A repetition of what made it finds the same file: the verifier is in its times until somebody sets them.
-    pub(crate) async fn create_once_back(
+    pub(super) async fn journal_create_once(
         &self,
-        back: &Back,
+        vfs: &Vfs,
         dir: FileId,
         name: &Name,
         verifier: CreateVerifier,
@@ -72,9 +72,9 @@ impl Vfs {
         let times = exclusive::set_of(verifier);
         let set = SetAttr { atime: times.atime, mtime: times.mtime, size: None, ..set };
         let how = types::CreateHow::Exclusive(verifier);
-        match self.make_back(back, dir, name, &New::File { how, set }).await {
+        match self.journal_make(vfs, dir, name, &New::File { how, set }).await {
             Err(e) if e.kind() == ErrorKind::Exists => {
-                let there = self.find(dir, name).await?;
+                let there = vfs.find(dir, name).await?;
                 let node = there.filter(|node| exclusive::is_repetition(&node.attr, verifier)).ok_or(e)?;
                 Ok(Made { node, dir: Around::default() })
             }
@@ -82,85 +82,85 @@ impl Vfs {
         }
     }
 
-    async fn link_back(&self, back: &Back, file: FileId, dir: FileId, name: &Name) -> Result<Made> {
-        let _name = back.locks.names(&[(dir, name)]).await;
-        let _objects = back.locks.objects(&[dir], &[file]).await;
-        let parent = self.living_dir(dir).await?;
-        let node = self.object(file, Ask::Use).await?;
+    async fn journal_link(&self, vfs: &Vfs, file: FileId, dir: FileId, name: &Name) -> Result<Made> {
+        let _name = self.locks.names(&[(dir, name)]).await;
+        let _objects = self.locks.objects(&[dir], &[file]).await;
+        let parent = vfs.living_dir(dir).await?;
+        let node = vfs.object(file, Ask::Use).await?;
         if node.attr.nlink == 0 {
             return Err(Error::new(ErrorKind::Stale, "link", file));
         }
-        self.demand_takes_new(&parent, &New::Link { file }).await?;
-        self.demand_free(dir, name).await?;
-        self.demand_takes_name(&parent, name, false).await?;
-        let (links, base) = (node.attr.nlink.saturating_add(1), back.base(file));
-        self.demand_takes_links(&node, links).await?;
+        vfs.demand_takes_new(&parent, &New::Link { file }).await?;
+        vfs.demand_free(dir, name).await?;
+        vfs.demand_takes_name(&parent, name, false).await?;
+        let (links, base) = (node.attr.nlink.saturating_add(1), self.base(file));
+        vfs.demand_takes_links(&node, links).await?;
         let action = Action::Link { file, dir, name: name.clone(), links, base };
-        let recorded = back.record(parent.junction, (back.stamp(), action), Bytes::new(), &[dir]).await?;
-        back.durable(recorded.sequence).await?;
-        Ok(Made { node: self.object_known(file)?, dir: first(&recorded) })
+        let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &[dir]).await?;
+        self.durable(recorded.sequence).await?;
+        Ok(Made { node: vfs.object_known(file)?, dir: first(&recorded) })
     }
 
-    pub(crate) async fn remove_back(
+    pub(super) async fn journal_remove(
         &self,
-        back: &Back,
+        vfs: &Vfs,
         dir: FileId,
         name: &Name,
         old: Old,
     ) -> Result<Around> {
-        let _name = back.locks.names(&[(dir, name)]).await;
-        let parent = self.living_dir(dir).await?;
-        self.demand_takes_changes(parent.junction).await?;
-        let object = self.named(dir, name).await?.id;
-        let _objects = back.locks.objects(&[dir], &[object]).await;
-        let node = self.object(object, Ask::Use).await?;
+        let _name = self.locks.names(&[(dir, name)]).await;
+        let parent = vfs.living_dir(dir).await?;
+        vfs.demand_takes_changes(parent.junction).await?;
+        let object = vfs.named(dir, name).await?.id;
+        let _objects = self.locks.objects(&[dir], &[object]).await;
+        let node = vfs.object(object, Ask::Use).await?;
         let name = name.clone();
         let action = match (old, node.attr.is_dir()) {
             (Old::File, true) => return Err(Error::new(ErrorKind::IsADirectory, "remove", name)),
             (Old::Directory, false) => return Err(Error::new(ErrorKind::NotADirectory, "remove", name)),
             (Old::File, false) => {
-                let (links, base) = (node.attr.nlink.saturating_sub(1), back.base(object));
+                let (links, base) = (node.attr.nlink.saturating_sub(1), self.base(object));
                 Action::Remove { dir, name, object, links, base }
             }
             (Old::Directory, true) => {
-                self.demand_empty(object).await?;
+                vfs.demand_empty(object).await?;
                 Action::Rmdir { dir, name, object }
             }
         };
-        let recorded = back.record(parent.junction, (back.stamp(), action), Bytes::new(), &[dir]).await?;
-        back.durable(recorded.sequence).await?;
+        let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &[dir]).await?;
+        self.durable(recorded.sequence).await?;
         Ok(first(&recorded))
     }
 
-    pub(crate) async fn rename_back(
+    pub(super) async fn journal_rename(
         &self,
-        back: &Back,
+        vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
     ) -> Result<(Around, Around)> {
-        let _names = back.locks.names(&[(from_dir, from), (to_dir, to)]).await;
-        let moved = self.named(from_dir, from).await?;
+        let _names = self.locks.names(&[(from_dir, from), (to_dir, to)]).await;
+        let moved = vfs.named(from_dir, from).await?;
         let _one_move = match moved.attr.is_dir() && from_dir != to_dir {
-            true => Some(back.moves.lock().await),
+            true => Some(self.moves.lock().await),
             false => None,
         };
-        let replaced = self.find(to_dir, to).await?;
+        let replaced = vfs.find(to_dir, to).await?;
         let (_objects, moved, replaced) =
-            self.hold_to_rename(back, (from_dir, to_dir), &moved, replaced.as_ref()).await?;
-        self.living_dir(from_dir).await?;
-        let parent = self.living_dir(to_dir).await?;
-        self.demand_takes_changes(parent.junction).await?;
+            self.hold_to_rename(vfs, (from_dir, to_dir), &moved, replaced.as_ref()).await?;
+        vfs.living_dir(from_dir).await?;
+        let parent = vfs.living_dir(to_dir).await?;
+        vfs.demand_takes_changes(parent.junction).await?;
         if replaced.as_ref().is_some_and(|replaced| replaced.id == moved.id) {
             return Ok((Around::default(), Around::default())); // two names of one file stay both
         }
-        self.demand_replaceable(&moved, replaced.as_ref(), to).await?;
+        vfs.demand_replaceable(&moved, replaced.as_ref(), to).await?;
         if moved.attr.is_dir() && from_dir != to_dir {
-            self.demand_outside(moved.id, to_dir).await?;
+            vfs.demand_outside(moved.id, to_dir).await?;
         }
-        self.demand_takes_name(&parent, to, moved.attr.is_dir()).await?;
+        vfs.demand_takes_name(&parent, to, moved.attr.is_dir()).await?;
         let lost = replaced.map(|lost| {
             let links = if lost.attr.is_dir() { 0 } else { lost.attr.nlink.saturating_sub(1) };
-            Replaced { object: lost.id, links, base: back.base(lost.id) }
+            Replaced { object: lost.id, links, base: self.base(lost.id) }
         });
         let action = Action::Rename(Rename {
             from_dir,
@@ -169,34 +169,87 @@ impl Vfs {
             to: to.clone(),
             object: moved.id,
             is_dir: moved.attr.is_dir(),
-            base: back.base(moved.id),
+            base: self.base(moved.id),
             replaced: lost,
         });
         let dirs = [from_dir, to_dir];
-        let recorded = back.record(parent.junction, (back.stamp(), action), Bytes::new(), &dirs).await?;
-        back.durable(recorded.sequence).await?;
+        let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &dirs).await?;
+        self.durable(recorded.sequence).await?;
         let around = |at: usize| recorded.around.get(at).copied().map(Around::from).unwrap_or_default();
         Ok((around(0), around(1)))
     }
 
     /// Both objects held, and as they are then.
     async fn hold_to_rename<'a>(
-        &self,
-        back: &'a Back,
+        &'a self,
+        vfs: &Vfs,
         (from_dir, to_dir): (FileId, FileId),
         moved: &Node,
         replaced: Option<&Node>,
     ) -> Result<(Vec<Held<'a>>, Node, Option<Node>)> {
         let alone: Vec<FileId> = [Some(moved), replaced].into_iter().flatten().map(|node| node.id).collect();
-        let held = back.locks.objects(&[from_dir, to_dir], &alone).await;
-        let moved = self.object(moved.id, Ask::Use).await?;
+        let held = self.locks.objects(&[from_dir, to_dir], &alone).await;
+        let moved = vfs.object(moved.id, Ask::Use).await?;
         let replaced = match replaced {
-            Some(replaced) => Some(self.object(replaced.id, Ask::Use).await?),
+            Some(replaced) => Some(vfs.object(replaced.id, Ask::Use).await?),
             None => None,
         };
         Ok((held, moved, replaced))
     }
 
+    pub(super) async fn journal_set(
+        &self,
+        vfs: &Vfs,
+        id: FileId,
+        set: SetAttr,
+        guard: Option<Timestamp>,
+    ) -> Result<Altered> {
+        let _object = self.locks.objects(&[], &[id]).await;
+        let node = vfs.object(id, Ask::Use).await?;
+        if guard.is_some_and(|guard| guard != node.attr.ctime) {
+            return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", id));
+        }
+        vfs.demand_takes_changes(node.junction).await?;
+        let before: Option<WeakAttr> = Some(node.attr.weak());
+        let mut sequence = None;
+        if let Some(size) = set.size {
+            sequence = Some(self.journal_truncate(&node, size).await?.sequence);
+        }
+        let now = self.stamp();
+        let mut attributes = Attributes::resolve(&set, now);
+        if node.attr.kind == FileKind::Symlink {
+            attributes.mode = None; // a link has none of its own
+        }
+        // A call that sets nothing still says that it did; that has no operation.
+        if !attributes.is_nothing() {
+            let action = Action::Set { object: id, set: attributes, base: self.base(id) };
+            sequence = Some(self.record(node.junction, (now, action), Bytes::new(), &[id]).await?.sequence);
+        }
+        if let Some(sequence) = sequence {
+            self.durable(sequence).await?;
+        }
+        Ok(Altered { node: vfs.object_known(id)?, before })
+    }
+
+    /// The caller holds the file.
+    async fn journal_truncate(&self, node: &Node, size: u64) -> Result<Recorded> {
+        match node.attr.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => {
+                return Err(Error::new(ErrorKind::IsADirectory, "change the size of", node.id));
+            }
+            _ => return Err(Error::new(ErrorKind::InvalidArgument, "change the size of", node.id)),
+        }
+        if i64::try_from(size).is_err() {
+            return Err(Error::new(ErrorKind::FileTooLarge, "change the size of", node.id));
+        }
+        let (file, size_before, base) = (node.id, node.attr.size, self.base(node.id));
+        let action = Action::Truncate { file, size, size_before, base };
+        self.record(node.junction, (self.stamp(), action), Bytes::new(), &[file]).await
+    }
+}
+
+impl Vfs {
     async fn demand_replaceable(&self, moved: &Node, replaced: Option<&Node>, to: &Name) -> Result<()> {
         let Some(replaced) = replaced else { return Ok(()) };
         match (moved.attr.is_dir(), replaced.attr.is_dir()) {
@@ -221,57 +274,6 @@ impl Vfs {
             at = above;
         }
         Err(Error::new(ErrorKind::InvalidArgument, "move within a tree that is too deep,", moved))
-    }
-
-    pub(crate) async fn set_back(
-        &self,
-        back: &Back,
-        id: FileId,
-        set: SetAttr,
-        guard: Option<Timestamp>,
-    ) -> Result<Altered> {
-        let _object = back.locks.objects(&[], &[id]).await;
-        let node = self.object(id, Ask::Use).await?;
-        if guard.is_some_and(|guard| guard != node.attr.ctime) {
-            return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", id));
-        }
-        self.demand_takes_changes(node.junction).await?;
-        let before: Option<WeakAttr> = Some(node.attr.weak());
-        let mut sequence = None;
-        if let Some(size) = set.size {
-            sequence = Some(self.truncate_back(back, &node, size).await?.sequence);
-        }
-        let now = back.stamp();
-        let mut attributes = Attributes::resolve(&set, now);
-        if node.attr.kind == FileKind::Symlink {
-            attributes.mode = None; // a link has none of its own
-        }
-        // A call that sets nothing still says that it did; that has no operation.
-        if !attributes.is_nothing() {
-            let action = Action::Set { object: id, set: attributes, base: back.base(id) };
-            sequence = Some(back.record(node.junction, (now, action), Bytes::new(), &[id]).await?.sequence);
-        }
-        if let Some(sequence) = sequence {
-            back.durable(sequence).await?;
-        }
-        Ok(Altered { node: self.object_known(id)?, before })
-    }
-
-    /// The caller holds the file.
-    async fn truncate_back(&self, back: &Back, node: &Node, size: u64) -> Result<Recorded> {
-        match node.attr.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => {
-                return Err(Error::new(ErrorKind::IsADirectory, "change the size of", node.id));
-            }
-            _ => return Err(Error::new(ErrorKind::InvalidArgument, "change the size of", node.id)),
-        }
-        if i64::try_from(size).is_err() {
-            return Err(Error::new(ErrorKind::FileTooLarge, "change the size of", node.id));
-        }
-        let (file, size_before, base) = (node.id, node.attr.size, back.base(node.id));
-        let action = Action::Truncate { file, size, size_before, base };
-        back.record(node.junction, (back.stamp(), action), Bytes::new(), &[file]).await
     }
 
     async fn named(&self, dir: FileId, name: &Name) -> Result<Node> {

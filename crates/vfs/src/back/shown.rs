@@ -10,8 +10,10 @@ use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
 use writeback::{Action, GivenUp, Lookup, Names, Operation, Piece, Position};
 
+use crate::node::{Node, outward};
+use crate::places::PlaceOverlay;
 use crate::successors::{Since, Successors};
-use crate::{Node, outward};
+use crate::writer::EntryOverlay;
 
 /// Names of one object that are remembered.
 const NAMES_MAX: usize = 64;
@@ -101,6 +103,12 @@ pub struct Change {
     pub after: Option<Attr>,
 }
 
+impl PlaceOverlay for Shown {
+    fn place(&self, id: FileId) -> Option<(FileId, Name)> {
+        self.state().altered.get(&id)?.place.clone()
+    }
+}
+
 impl Shown {
     pub fn new(successors: Arc<Successors>) -> Shown {
         Shown { state: Mutex::default(), successors, progress: watch::Sender::new(()) }
@@ -169,11 +177,12 @@ impl Shown {
         }
     }
 
-    /// Names of `dir` that are not as the origin lists them, and whether the origin lists any.
-    pub fn entries(&self, dir: FileId) -> (Vec<(Name, Option<FileId>)>, bool) {
+    /// `None` if the origin lists the directory as it is.
+    pub fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
         let state = self.state();
-        let entries = state.names.entries(dir).map(|(name, id)| (name.clone(), id)).collect();
-        (entries, !state.names.is_local(dir))
+        let entries: Vec<_> = state.names.entries(dir).map(|(name, id)| (name.clone(), id)).collect();
+        let is_local = state.names.is_local(dir);
+        (is_local || !entries.is_empty()).then_some(EntryOverlay { entries, is_local })
     }
 
     pub fn since(&self, id: FileId, now: Timestamp) -> Timestamp {

@@ -11,9 +11,9 @@ use writeback::{Journal, Operation, RecoveredEntry, Waits};
 
 use super::dropping::{Dropping, all_of};
 use super::journal::decoded;
-use super::place::Places;
 use super::shown::Shown;
 use super::waiting::{self, WaitingFilter, WaitingOperation};
+use crate::places::Places;
 
 /// Where the parts of a stopped tier lie.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl StoppedJournal {
             shown.apply((entry.sequence, operation, entry.position), &[]);
             expected.applied();
         }
-        let places = Places { shown, namespace: namespace.clone() };
+        let places = Places { overlay: shown, namespace: namespace.clone() };
         let waits = Waits::of(&recovered);
         let junctions = junctions.into_iter().map(|(id, path)| (JunctionId(id), path)).collect();
         Ok(StoppedJournal { journal: Arc::new(journal), namespace, places, junctions, waits })

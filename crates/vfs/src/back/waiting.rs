@@ -5,7 +5,7 @@ use std::time::Duration;
 use types::{FileId, JunctionId, Name, Timestamp};
 use writeback::{Action, Attributes, Listed, NewObject, Operation, Position};
 
-use super::place::Places;
+use crate::places::Places;
 
 /// An operation that its origin does not have.
 #[derive(Clone, Debug)]

@@ -35,6 +35,8 @@ pub struct Carry<'a> {
     own: Own,
     /// Nobody else changed the object as far as we saw.
     intact: bool,
+    /// Others wrote to it between two of our parts: what is there has bytes of both.
+    is_mixed: bool,
     replaced: Option<Found>,
     /// What was there serves for what was to be made.
     adopted: bool,
@@ -42,7 +44,8 @@ pub struct Carry<'a> {
 
 impl<'a> Carry<'a> {
     pub fn new(shared: &'a Shared, unit: &'a Unit, policy: ConflictPolicy) -> Carry<'a> {
-        Carry { shared, unit, policy, own: Own::default(), intact: true, replaced: None, adopted: false }
+        let (own, intact, is_mixed, replaced, adopted) = (Own::default(), true, false, None, false);
+        Carry { shared, unit, policy, own, intact, is_mixed, replaced, adopted }
     }
 
     pub async fn out(mut self) -> Result<Flushed> {
@@ -85,9 +88,13 @@ impl<'a> Carry<'a> {
             Work::Together(_) | Work::Vanished => Ok(None),
             Work::Object { make: Some(making), content, set } => {
                 let making = self.perhaps_staged(making)?;
-                self.make(&making, content, set).await
+                let found = self.make(&making, content, set).await?;
+                self.keep_unmixed(found, content, set).await
             }
-            Work::Object { make: None, content, set } => self.alter(content, set).await,
+            Work::Object { make: None, content, set } => {
+                let found = self.alter(content, set).await?;
+                self.keep_unmixed(found, content, set).await
+            }
             Work::Names(action) => self.names(action).await,
             Work::Replace { making, content, set, rename } => {
                 self.replace_at_once(making, content, set, rename).await
@@ -148,8 +155,7 @@ impl<'a> Carry<'a> {
     async fn overtaken(&mut self, object: FileId, seen: Option<Version>) -> Result<()> {
         self.intact = false;
         let place = self.shared.home.place(object).await?;
-        let why = "it was changed at the origin while it was written";
-        self.note_seen(seen, AlarmKind::Overtaken, place, None, why);
+        self.note_seen(seen, AlarmKind::Overtaken, place, None, WHILE_WRITTEN);
         Ok(())
     }
 
@@ -213,6 +219,7 @@ impl<'a> Carry<'a> {
     }
 }
 
+const WHILE_WRITTEN: &str = "it was changed at the origin while it was written";
 const RESUMED: &str = "what an interrupted flush did to it cannot be told from what others may have done";
 
 /// What a failing look means: the thing is not there.

@@ -18,6 +18,7 @@ use types::{
 
 use super::world::tell;
 use crate::conflict::Alarm;
+use crate::foreign_write::WriteAck;
 use crate::home::{Flushed, Found, Home, Own, Seen, Told};
 use crate::local::verifier_of;
 use crate::names::Names;
@@ -354,7 +355,7 @@ impl Home for TestHome {
         Ok(Told { before: changed.before.map(|before| before.version), after })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<WriteAck<Found>> {
         self.step().await;
         self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
@@ -372,7 +373,7 @@ impl Home for TestHome {
         self.step().await;
         self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
-        Ok(Told { before: written.before, after })
+        Ok(WriteAck { before: written.before, after: Some(after), resent: written.resent })
     }
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {

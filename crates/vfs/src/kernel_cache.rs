@@ -37,8 +37,7 @@ impl Vfs {
             Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
             Err(_) => return Duration::ZERO,
         };
-        let altered = self.back.get().is_some_and(|back| back.shown.is_altered(node.id));
-        if altered || self.pending.get(node.id).is_some() {
+        if self.writer(node.junction).is_changing(node.id) {
             return Duration::ZERO; // it changes with each write, by whichever front
         }
         let fresh = self.namespace.fresh_for(&known);
@@ -48,7 +47,7 @@ impl Vfs {
 
     /// For how long it may be told that this name is there, or is absent.
     pub fn name_fresh_for(&self, dir: FileId, name: &Name, absent: bool) -> Duration {
-        match self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
+        match self.writers.lookup(dir, name) {
             Some(_) => Duration::ZERO,
             None => self.namespace.name_fresh_for(dir, name, absent),
         }
@@ -56,7 +55,7 @@ impl Vfs {
 
     /// What the name stands for, with all that `changes` has told by now; `None` if that would have to be asked for.
     pub async fn stands_for(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        match self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
+        match self.writers.lookup(dir, name) {
             Some(ours) => Some(ours),
             None => self.namespace.stands_for(dir, name).await,
         }
@@ -68,7 +67,7 @@ impl Vfs {
 
     /// The object with this inode number, if it was ever told of; also by a kernel that has kept nothing of it but that.
     pub fn file_of_number(&self, number: u64) -> Result<Option<FileId>> {
-        match self.back.get().and_then(|back| back.shown.local_number(number)) {
+        match self.writers.local_of_number(number) {
             Some(local) => Ok(Some(local)),
             None => self.namespace.find_number(number),
         }
@@ -81,7 +80,7 @@ impl Vfs {
 
     /// All bytes of this version as one file on local disk, if they are all there and checked.
     pub fn whole(&self, node: &Node) -> Option<WholeFile> {
-        let may_be = node.attr.is_file() && !self.dirty.has(node.id);
+        let may_be = node.attr.is_file() && !self.writer(node.junction).has_dirty_bytes(node.id);
         if may_be { self.cache.whole(&self.key_of_node(node).0) } else { None }
     }
 }

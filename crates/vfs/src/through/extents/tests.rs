@@ -178,10 +178,11 @@ fn random_calls_do_what_an_array_of_bytes_does() {
             }
         }
         let mut seen = Vec::new();
-        for place in e.places(ByteRange::new(0, SIZE)) {
-            match place {
-                Place::Here(bytes) => seen.extend_from_slice(&bytes),
-                Place::Below(range) => {
+        for segment in e.segments(ByteRange::new(0, SIZE)) {
+            match segment {
+                Segment::Zeros(_) => unreachable!("no segment of zeros is made here"),
+                Segment::Dirty(bytes) => seen.extend_from_slice(&bytes),
+                Segment::Clean(range) => {
                     seen.extend_from_slice(&disk[range.offset as usize..range.end() as usize])
                 }
             }
@@ -321,7 +322,7 @@ fn a_cut_takes_what_the_origin_had() {
     write(&mut e, 3, 150, 20);
     write(&mut e, 4, 300, 10);
     e.cut(30);
-    let shown: Vec<_> = e.map.iter().map(|(offset, extent)| (*offset, extent.data.len())).collect();
+    let shown: Vec<_> = e.map.iter().map(|(range, extent)| (range.offset, extent.data.len())).collect();
     assert_eq!(shown, [(0, 30), (150, 20), (300, 10)]);
     assert_eq!((e.unstable_bytes(), e.stored_bytes(), e.bytes()), (30, 0, 60));
 }

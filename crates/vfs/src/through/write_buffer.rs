@@ -4,16 +4,6 @@
 //!
 //! What is to be done next, and what readers see, is decided in `state.rs` and `extents.rs`, which are pure.
 
-mod covered;
-mod extents;
-mod file;
-mod links;
-mod metrics;
-mod ranges;
-mod read;
-mod sender;
-mod state;
-
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,34 +18,30 @@ use types::{
     Attr, Error, ErrorKind, FileId, JunctionId, Result, Stability, Timestamp, Version, WriteVerifier,
 };
 
-pub use extents::Place;
-pub use file::{File, Held};
-use file::{Room, Waiter};
-use metrics::Metrics;
-pub use read::zeros;
-use state::Taken;
-pub use state::after;
-
+use super::file::{File, Held, Room, Waiter};
+use super::metrics::Metrics;
+use super::sender;
+use super::state::Taken;
 use crate::read::key_of;
 
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
-const PARTS_MAX: usize = 256;
+pub const PARTS_MAX: usize = 256;
 /// Errors of files that nobody has asked about; of more, some are forgotten.
 const UNTOLD_MAX: usize = 1024;
 
-pub struct Pending {
-    namespace: Arc<Namespace>,
-    cache: Arc<Cache>,
+pub struct WriteBuffer {
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) cache: Arc<Cache>,
     files: Mutex<HashMap<FileId, Arc<File>>>,
     /// In units of `ROOM_UNIT`.
     room: Arc<Semaphore>,
-    bytes_max: u64,
+    pub(super) bytes_max: u64,
     /// Writers that wait for room.
-    pressed: AtomicUsize,
-    stopping: AtomicBool,
+    pub(super) pressed: AtomicUsize,
+    pub(super) stopping: AtomicBool,
     /// Of which all is to be stored now.
     settling: Mutex<HashSet<JunctionId>>,
-    parts: Semaphore,
+    pub(super) parts: Semaphore,
     /// Random at the start; another one each time acknowledged bytes were lost.
     verifier: AtomicU64,
     /// Counts the versions that were made up.
@@ -63,7 +49,7 @@ pub struct Pending {
     origins: Mutex<HashMap<JunctionId, Manners>>,
     untold: Mutex<HashMap<FileId, Error>>,
     began: Instant,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
 }
 
 /// What was learnt of an origin.
@@ -78,11 +64,11 @@ struct Manners {
 /// What room is counted in: about what a small write costs besides its bytes.
 const ROOM_UNIT: u64 = 1024;
 
-impl Pending {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, bytes_max: u64) -> Arc<Pending> {
+impl WriteBuffer {
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, bytes_max: u64) -> Arc<WriteBuffer> {
         let units =
             usize::try_from(bytes_max / ROOM_UNIT).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
-        Arc::new(Pending {
+        Arc::new(WriteBuffer {
             namespace,
             cache,
             files: Mutex::default(),
@@ -101,7 +87,7 @@ impl Pending {
         })
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<FileId, Arc<File>>> {
+    pub(super) fn files(&self) -> MutexGuard<'_, HashMap<FileId, Arc<File>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +104,7 @@ impl Pending {
     }
 
     /// Bytes that were acknowledged are lost: those who wrote them find out by the verifier.
-    fn new_verifier(&self) {
+    pub(super) fn new_verifier(&self) {
         // An odd step: it comes back to a former one only after all others.
         self.verifier.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
     }
@@ -217,7 +203,7 @@ impl Pending {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember_untold(&self, id: FileId, error: Error) {
+    pub(super) fn remember_untold(&self, id: FileId, error: Error) {
         let mut untold = self.lock_untold();
         if untold.len() >= UNTOLD_MAX
             && let Some(other) = untold.keys().next().copied()
@@ -242,18 +228,7 @@ impl Pending {
     pub async fn flush(&self, patience: Duration) -> Vec<(FileId, u64)> {
         self.stopping.store(true, Ordering::SeqCst);
         self.poke_all();
-        let empty = async {
-            loop {
-                let next = self.files().values().next().cloned();
-                let Some(file) = next else { return };
-                let mut progress = file.progress.subscribe();
-                if !file.lock().closed && progress.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(patience, empty).await;
-        self.files().values().map(|file| (file.id, file.lock().extents.bytes())).collect()
+        self.not_stored(patience, |_| true).await
     }
 
     /// Sends and commits what is pending of one junction, for as long as `patience` lasts. Returns how many bytes are not
@@ -261,9 +236,16 @@ impl Pending {
     pub async fn settle_junction(&self, junction: JunctionId, patience: Duration) -> Option<u64> {
         self.settling().insert(junction);
         self.poke_all();
+        let left = self.not_stored(patience, |file| file.junction == junction).await;
+        self.settling().remove(&junction);
+        (!left.is_empty()).then(|| left.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// Waits until nothing of these files is pending, for as long as `patience` lasts.
+    async fn not_stored(&self, patience: Duration, of: impl Fn(&File) -> bool) -> Vec<(FileId, u64)> {
         let empty = async {
             loop {
-                let next = self.files().values().find(|file| file.junction == junction).cloned();
+                let next = self.files().values().find(|file| of(file)).cloned();
                 let Some(file) = next else { return };
                 let mut progress = file.progress.subscribe();
                 if !file.lock().closed && progress.changed().await.is_err() {
@@ -272,17 +254,16 @@ impl Pending {
             }
         };
         let _ = tokio::time::timeout(patience, empty).await;
-        self.settling().remove(&junction);
         let files = self.files();
-        let left: Vec<_> = files.values().filter(|file| file.junction == junction).collect();
-        (!left.is_empty()).then(|| left.iter().map(|file| file.lock().extents.bytes()).sum())
+        let left = files.values().filter(|file| of(file));
+        left.map(|file| (file.id, file.lock().extents.bytes())).collect()
     }
 
-    fn settling(&self) -> MutexGuard<'_, HashSet<JunctionId>> {
+    pub(super) fn settling(&self) -> MutexGuard<'_, HashSet<JunctionId>> {
         self.settling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -300,7 +281,7 @@ impl Pending {
     }
 
     /// An answer of this origin says that it was this late there, on its way to us.
-    fn learn(&self, junction: JunctionId, before: Option<Version>, ctime: Option<Timestamp>) {
+    pub(super) fn learn(&self, junction: JunctionId, before: Option<Version>, ctime: Option<Timestamp>) {
         let mut origins = self.manners();
         let manners = origins.entry(junction).or_default();
         manners.tells_before = before.is_some();
@@ -310,12 +291,12 @@ impl Pending {
         }
     }
 
-    fn tells_before(&self, junction: JunctionId) -> bool {
+    pub(super) fn tells_before(&self, junction: JunctionId) -> bool {
         self.manners().get(&junction).is_some_and(|manners| manners.tells_before)
     }
 
     /// A key that no origin gives.
-    fn draft(&self, old: &CacheKey, size: u64) -> CacheKey {
+    pub(super) fn draft(&self, old: &CacheKey, size: u64) -> CacheKey {
         let number = self.drafts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         let start = self.verifier.load(Ordering::Relaxed).to_le_bytes();
         let mut version = [0; 16];
@@ -340,13 +321,13 @@ fn random() -> u64 {
 }
 
 /// A writer in the queue for room.
-struct Pressed<'a>(&'a Pending);
+struct Pressed<'a>(&'a WriteBuffer);
 
 impl<'a> Pressed<'a> {
-    fn begin(pending: &'a Pending) -> Pressed<'a> {
-        pending.pressed.fetch_add(1, Ordering::SeqCst);
-        pending.poke_all();
-        Pressed(pending)
+    fn begin(buffer: &'a WriteBuffer) -> Pressed<'a> {
+        buffer.pressed.fetch_add(1, Ordering::SeqCst);
+        buffer.poke_all();
+        Pressed(buffer)
     }
 }
 

@@ -10,8 +10,8 @@ use namespace::Namespace;
 use types::{Error, ErrorKind, FileId, Result};
 use writeback::{FlushPolicy, Parked, Scope};
 
-use super::place::Places;
 use super::{Back, JournalLoad, Journaling, JunctionLoad, Unflushed};
+use crate::places::Places;
 use crate::{Vfs, WritePolicy, Writing};
 
 /// Directories above an object that are looked at, at most.
@@ -61,7 +61,7 @@ impl Vfs {
     pub async fn open_journal(self: &Arc<Self>, journaling: Journaling) -> Result<bool> {
         let this = self.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            if this.back.get().is_some() {
+            if this.writers.back().is_some() {
                 return Ok(false);
             }
             let junctions = this.namespace.junctions().into_iter();
@@ -75,36 +75,29 @@ impl Vfs {
     fn take_journal(&self, writing: &Writing, journaling: Journaling) -> Result<()> {
         let shared = (&self.successors, &self.leaving);
         let back = Back::open(&self.namespace, &self.cache, writing, journaling, shared)?;
-        self.dirty.shown_by(&back.shown);
-        let _ = self.back.set(back); // nobody else opens the same journal: it is locked
+        self.writers.add_back(back);
         Ok(())
     }
 
     /// How a junction is flushed from now on. False: it is not written `back`.
     pub fn set_flush_policy(&self, path: &str, policy: &FlushPolicy) -> bool {
         let junction = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
-        let (Some(back), Some(junction)) = (self.back.get(), junction) else { return false };
+        let (Some(back), Some(junction)) = (self.writers.back(), junction) else { return false };
         back.flusher.set_policy(junction.id, policy.clone())
     }
 
     /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at
     /// this path and below it.
     pub async fn flush_home(&self, path: Option<&[u8]>) -> Result<Flushing> {
-        let Some(back) = self.back.get() else { return Ok(Flushing(None)) };
+        let Some(back) = self.writers.back() else { return Ok(Flushing(None)) };
         // What is shown but not synced yet is acknowledged to nobody who asked for more; it comes along.
-        if let Some(last) = back.last_recorded() {
-            back.durable(last).await?;
-        }
+        back.all_durable().await?;
         let scope = match path {
             Some(path) => self.scope(back, path).await?,
             None => Scope::All,
         };
         let flushing = back.flusher.flush(&scope);
-        Ok(Flushing(Some(UnderWay { flushing, places: self.places(back) })))
-    }
-
-    pub(super) fn places(&self, back: &Back) -> Places {
-        Places { shown: back.shown.clone(), namespace: self.namespace.clone() }
+        Ok(Flushing(Some(UnderWay { flushing, places: self.places() })))
     }
 
     async fn scope(&self, back: &Back, path: &[u8]) -> Result<Scope> {
@@ -147,14 +140,14 @@ impl Vfs {
     }
 
     pub fn unflushed(&self) -> Unflushed {
-        let Some(back) = self.back.get() else { return Unflushed::default() };
+        let Some(back) = self.writers.back() else { return Unflushed::default() };
         let junctions = self.namespace.junctions().into_iter();
         let ours = junctions.filter(|junction| self.write_policy(junction.id) == WritePolicy::Back);
         let loads = ours.map(|junction| {
             let (dirty_bytes, oldest) = back.flusher.load(junction.id);
             JunctionLoad { path: junction.path, dirty_bytes, oldest }
         });
-        let (waiting, places) = (back.flusher.waiting(), self.places(back));
+        let (waiting, places) = (back.flusher.waiting(), self.places());
         let (alarms, conflicts) = back.alarms.all();
         Unflushed {
             junctions: loads.collect(),
@@ -167,7 +160,7 @@ impl Vfs {
 
     /// End cleanly: what is journalled stays, and is flushed after the next start. Nothing is taken afterwards.
     pub async fn close(&self) -> Result<()> {
-        match self.back.get() {
+        match self.writers.back() {
             Some(back) => {
                 back.flusher.stop(STOP_PATIENCE).await;
                 back.journal.close().await

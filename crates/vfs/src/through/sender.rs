@@ -1,22 +1,22 @@
 //! The sender of one file: does what `state.rs` says is next, many parts at a time, and ends when nothing is pending.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
 use namespace::{Asked, Found};
-use origin::{Committed, Origin, Reference, Written};
+use origin::{Committed, Object, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
+use writeback::{WriteAck, WriteVerdict, detect_foreign_write};
 
-use super::Pending;
 use super::extents::{Lay, Part};
 use super::file::File;
-use super::links::{Link, Verdict, judge};
 use super::state::{Limits, State, Step};
+use super::write_buffer::WriteBuffer;
+use crate::at_origin::at_origin;
 use crate::read::key_of;
 
 /// Bytes of one file on their way to an origin of which nobody knows how far it is: 2.4 Gbit/s at 221 ms.
@@ -26,9 +26,6 @@ const PARTS_MIN: u64 = 4;
 /// An object that we learnt the state of this lately is not looked at before it is written to: the shortest time for
 /// which NFS clients believe attributes.
 const LOOKED_LATELY_MS: u64 = 3_000;
-
-/// Times that a stale reference is healed for one call.
-const HEALS_MAX: usize = 3;
 
 /// What became of a step.
 enum Done {
@@ -43,7 +40,7 @@ enum Done {
         arrivals: u64,
         answer: Result<Committed>,
     },
-    Laid(Result<CacheKey>, Vec<Link>),
+    Laid(Result<CacheKey>, Vec<WriteAck<Object>>),
 }
 
 impl Done {
@@ -59,26 +56,26 @@ impl Done {
     }
 }
 
-pub fn start(pending: &Arc<Pending>, file: &Arc<File>) {
-    let (pending, file) = (pending.clone(), file.clone());
-    tokio::spawn(async move { run(&pending, &file).await });
+pub fn start(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
+    let (buffer, file) = (buffer.clone(), file.clone());
+    tokio::spawn(async move { run(&buffer, &file).await });
 }
 
-async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
+async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
     let mut tasks = JoinSet::new();
     // Before what answers that are not laid tell.
-    let mut asked = pending.namespace.asking();
+    let mut asked = buffer.namespace.asking();
     loop {
-        let limits = pending.limits(file);
+        let limits = buffer.limits(file);
         let step = {
             let mut state = file.lock();
             if state.is_exact() && state.is_quiet() {
-                asked = pending.namespace.asking();
+                asked = buffer.namespace.asking();
             }
             state.next_step(&limits)
         };
         let wait = match step {
-            Step::Over if pending.close(file) => return,
+            Step::Over if buffer.close(file) => return,
             Step::Over => continue,
             Step::Granted => {
                 file.progress.send_replace(());
@@ -88,8 +85,8 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
             other => {
                 let failed = Done::failed(&other);
                 let task = {
-                    let (pending, file) = (pending.clone(), file.clone());
-                    tokio::spawn(async move { pending.act(&file, asked, other).await })
+                    let (buffer, file) = (buffer.clone(), file.clone());
+                    tokio::spawn(async move { buffer.act(&file, asked, other).await })
                 };
                 let id = file.id;
                 tasks.spawn(async move {
@@ -104,7 +101,7 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
         let timer = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(u64::from(u32::MAX))));
         tokio::select! {
             Some(done) = tasks.join_next() => match done {
-                Ok(done) => pending.note(file, done),
+                Ok(done) => buffer.note(file, done),
                 Err(e) => error!(file = %file.id, "what became of a step of writing is not known: {e}"),
             },
             () = file.poke.notified() => {}
@@ -113,7 +110,7 @@ async fn run(pending: &Arc<Pending>, file: &Arc<File>) {
     }
 }
 
-impl Pending {
+impl WriteBuffer {
     fn limits(&self, file: &File) -> Limits {
         let pressed = self.pressed.load(Ordering::SeqCst) > 0;
         let stopping = self.stopping.load(Ordering::SeqCst) || self.settling().contains(&file.junction);
@@ -127,7 +124,7 @@ impl Pending {
         let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
         let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
         let parts = window.div_ceil(u64::from(origin.traits().write_max).max(1)).max(PARTS_MIN);
-        usize::try_from(parts).unwrap_or(usize::MAX).min(super::PARTS_MAX)
+        usize::try_from(parts).unwrap_or(usize::MAX).min(super::write_buffer::PARTS_MAX)
     }
 
     fn reach(&self, id: FileId) -> Result<(Arc<dyn Origin>, Reference)> {
@@ -166,57 +163,31 @@ impl Pending {
                     let data = data.clone();
                     async move { origin.write(&reference, offset, data, stability).await }
                 };
-                Done::Sent { number, stability, answer: self.at_origin(file.id, write).await }
+                Done::Sent { number, stability, answer: at_origin(&self.namespace, file.id, write).await }
             }
             Step::Commit { arrivals } => {
                 let commit = |origin: Arc<dyn Origin>, reference: Reference| async move {
                     origin.commit(&reference, ByteRange::new(0, 0)).await
                 };
-                Done::Committed { arrivals, answer: self.at_origin(file.id, commit).await }
+                Done::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
             }
             Step::LayDraft { old, size, lay } => {
                 let draft = self.draft(&old, size);
                 self.cache.succeed(old, draft, lay.written, lay.unknown).await;
                 Done::Laid(Ok(draft), Vec::new())
             }
-            Step::LayExact { old, base, links, asked_before, unsure, lay } => {
-                let verdict = if unsure { None } else { Some(judge(base, &links, asked_before)) };
+            Step::LayExact { old, base, acks, asked_before, unsure, lay } => {
+                let state = |object: &Object| (object.version, object.attr);
+                let judge = || detect_foreign_write(base, &acks, asked_before, state);
+                let verdict = (!unsure).then(judge);
                 let laid = self.lay(file.id, asked, old, verdict, lay).await;
                 if laid.as_ref().is_err_and(|e| !may_pass(e)) {
                     // What was stored is not kept here for it, and is not to read as what was before.
                     self.cache.forget(old).await;
                 }
-                Done::Laid(laid, links)
+                Done::Laid(laid, acks)
             }
             Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
-        }
-    }
-
-    /// One call to the origin; a stale reference is healed.
-    async fn at_origin<T, F: Future<Output = Result<T>>>(
-        &self,
-        id: FileId,
-        call: impl Fn(Arc<dyn Origin>, Reference) -> F,
-    ) -> Result<T> {
-        for _ in 0..HEALS_MAX {
-            let (origin, reference) = self.reach(id)?;
-            let stale = match self.noted(id, call(origin, reference).await) {
-                Err(e) if e.kind() == ErrorKind::Stale => e,
-                other => return other,
-            };
-            match self.namespace.heal(id).await {
-                Ok(_) => {}
-                Err(e) if e.is_retryable() => return Err(e),
-                Err(_) => return Err(stale),
-            }
-        }
-        Err(Error::new(ErrorKind::Unavailable, "write to a file whose reference keeps changing,", id))
-    }
-
-    fn noted<T>(&self, id: FileId, answer: Result<T>) -> Result<T> {
-        match self.namespace.getattr_known(id) {
-            Ok(Found::Node(node)) => self.namespace.noted(&node, answer),
-            _ => answer,
         }
     }
 
@@ -253,7 +224,7 @@ impl Pending {
         id: FileId,
         asked: Asked,
         old: CacheKey,
-        verdict: Option<Verdict>,
+        verdict: Option<WriteVerdict<Object>>,
         lay: Lay,
     ) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
@@ -291,9 +262,9 @@ impl Pending {
                 let mut state = file.lock();
                 state.laid(clean);
             }
-            Done::Laid(Err(e), links) => {
+            Done::Laid(Err(e), acks) => {
                 let mut state = file.lock();
-                state.not_laid(links);
+                state.not_laid(acks);
                 if may_pass(&e) {
                     self.postpone(&mut state, &e);
                 } else {
@@ -322,7 +293,8 @@ impl Pending {
                 } else {
                     state.extents.arrived(number, stability, written.verifier);
                 }
-                state.note(Link { before: written.before, after: written.after });
+                let Written { before, after, resent, .. } = written;
+                state.note(WriteAck { before, after, resent });
             }
             Err(e) if may_pass(&e) => {
                 state.extents.unsent(number);
@@ -363,7 +335,7 @@ impl Pending {
                 // It changes nothing itself: where the origin does not say what was before, that is what is after.
                 let before = committed.before.or(committed.after.as_ref().map(|after| after.version));
                 if before.is_some() {
-                    state.note(Link { before, after: committed.after });
+                    state.note(WriteAck { before, after: committed.after, resent: committed.resent });
                 }
             }
             Err(e) if may_pass(&e) => self.postpone(&mut state, &e),

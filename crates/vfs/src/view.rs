@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use ::bytes::Bytes;
-use namespace::{Ask, Found, ListedEntry};
+use bytes::Bytes;
+use namespace::{Ask, ListedEntry};
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::Back;
-use crate::{DirItem, Node, Vfs, WritePolicy};
+use crate::places::PlaceOverlay;
+use crate::{DirItem, Node, Vfs};
 
 /// Names of a directory, without `.` and `..`.
 pub(crate) struct Names {
@@ -16,21 +16,14 @@ pub(crate) struct Names {
 }
 
 impl Vfs {
-    /// What is written `back` in the junction goes through this.
-    pub(crate) fn back_of(&self, node: &Node) -> Option<&Back> {
-        self.back.get().filter(|_| self.write_policy(node.junction) == WritePolicy::Back)
-    }
-
     /// The object as clients see it. What is being written to is as we have it: others' changes are found out when our
     /// bytes go to the origin.
     pub(crate) async fn object(&self, id: FileId, ask: Ask) -> Result<Node> {
         if let Some(local) = self.local(id) {
             return Ok(local);
         }
-        if let Some(back) = self.back.get() {
-            back.ready().await;
-        }
-        let found = match self.dirty.has(id) {
+        self.writers.ready().await;
+        let found = match self.writers.has_dirty_bytes(id) {
             true => self.namespace.getattr_known(id)?,
             false => self.namespace.getattr(id, ask).await?,
         };
@@ -47,12 +40,12 @@ impl Vfs {
 
     /// It is here, and its origin does not have it yet.
     pub(crate) fn local(&self, id: FileId) -> Option<Node> {
-        self.back.get().filter(|_| id.is_made_here())?.shown.local(id)
+        self.writers.local(id)
     }
 
     /// What has this name; `None` if nothing has.
     pub(crate) async fn find(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
-        if let Some(known) = self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
+        if let Some(known) = self.writers.lookup(dir, name) {
             return match known {
                 Some(id) => self.object(id, Ask::Open).await.map(Some),
                 None if self.local(dir).is_some_and(|dir| !dir.attr.is_dir()) => {
@@ -70,7 +63,7 @@ impl Vfs {
 
     /// What had this name when anybody looked last.
     pub fn known_child(&self, dir: FileId, name: &Name) -> Result<Option<Node>> {
-        if let Some(known) = self.back.get().and_then(|back| back.shown.lookup(dir, name)) {
+        if let Some(known) = self.writers.lookup(dir, name) {
             return known.map(|id| self.object_known(id)).transpose();
         }
         let child = self.namespace.child_of(dir, name)?;
@@ -79,8 +72,7 @@ impl Vfs {
 
     /// The directory an object is in as clients see it, itself for a root.
     pub(crate) async fn parent_of(&self, dir: FileId) -> Result<Node> {
-        let here = self.back.get().and_then(|back| back.shown.altered(dir)?.place);
-        match here {
+        match self.writers.place(dir) {
             Some((parent, _)) => self.object(parent, Ask::Use).await,
             None => Ok(self.node(&self.namespace.parent(dir).await?)),
         }
@@ -88,22 +80,22 @@ impl Vfs {
 
     /// At most `max` names after the cookie: the origin's, with ours laid over.
     pub(crate) async fn names_after(&self, dir: FileId, after: u64, max: usize) -> Result<Names> {
-        let ours = self.back.get().map(|back| back.shown.entries(dir));
-        let (ours, at_origin) = ours.unwrap_or_else(|| (Vec::new(), true));
-        let ours_by_name: HashSet<&[u8]> = ours.iter().map(|(name, _)| name.as_bytes()).collect();
-        let mut made: Vec<(u64, &Name, FileId)> = ours
+        let overlay = self.writers.entries(dir).unwrap_or_default();
+        let ours_by_name: HashSet<&[u8]> = overlay.entries.iter().map(|(name, _)| name.as_bytes()).collect();
+        let mut made: Vec<(u64, &Name, FileId)> = overlay
+            .entries
             .iter()
             .filter_map(|(name, id)| Some((namespace::cookie_of(name.as_bytes()), name, (*id)?)))
             .collect();
         made.sort_unstable_by_key(|(cookie, ..)| *cookie);
         let mut at = after;
         loop {
-            let (listed, eof) = match at_origin {
-                true => {
+            let (listed, eof) = match overlay.is_local {
+                true => (Vec::new(), true),
+                false => {
                     let listed = self.namespace.readdir(dir, at, max).await?;
                     (listed.entries, listed.eof)
                 }
-                false => (Vec::new(), true),
             };
             let reach = listed.last().filter(|_| !eof).map_or(u64::MAX, |entry| entry.cookie);
             let theirs = listed.into_iter().filter(|entry| !ours_by_name.contains(&entry.name[..]));
@@ -133,10 +125,5 @@ impl Vfs {
     fn made_item(&self, cookie: u64, name: &Name, id: FileId) -> DirItem {
         let node = self.object_known(id).ok();
         DirItem { name: Bytes::copy_from_slice(name.as_bytes()), cookie, fileid: id.fileid64(), node }
-    }
-
-    /// Of a file that its origin has.
-    pub(crate) fn at_origin(&self, id: FileId) -> Result<Found> {
-        self.namespace.getattr_known(id)
     }
 }

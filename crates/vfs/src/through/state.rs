@@ -5,11 +5,12 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use cache::CacheKey;
+use origin::Object;
 use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
+use writeback::WriteAck;
 
 use super::extents::{Due, Extents, Lay, Part};
 use super::file::Room;
-use super::links::Link;
 
 /// Bytes that do not fill a part wait this long for others beside them.
 const GATHER_MS: u64 = 20;
@@ -32,7 +33,7 @@ pub struct State {
     /// The version that the origin had when `clean` was that.
     base: Version,
     /// Answers since `clean` was what the origin has.
-    links: Vec<Link>,
+    acks: Vec<WriteAck<Object>>,
     /// Something was carried out, or not, and no answer says so.
     unsure: bool,
     /// Bytes were lost, of which some may be in the cache under `clean`.
@@ -107,7 +108,7 @@ pub enum Step {
     LayExact {
         old: CacheKey,
         base: Version,
-        links: Vec<Link>,
+        acks: Vec<WriteAck<Object>>,
         asked_before: bool,
         unsure: bool,
         lay: Lay,
@@ -133,7 +134,7 @@ impl State {
             whole,
             clean,
             base: clean.version,
-            links: Vec::new(),
+            acks: Vec::new(),
             unsure: false,
             tainted: false,
             looked: false,
@@ -248,7 +249,7 @@ impl State {
 
     /// Readers may use `clean` with the origin.
     pub fn is_exact(&self) -> bool {
-        self.links.is_empty() && self.clean.version == self.base && !self.unsure
+        self.acks.is_empty() && self.clean.version == self.base && !self.unsure
     }
 
     /// See [`super::File::over`].
@@ -413,12 +414,12 @@ impl State {
     /// What the origin has now is to be known, and the cache to have it. What it has in memory only is part of that.
     fn lay_exact(&mut self) -> Step {
         self.laying = Some(Laying::Exact);
-        let (links, unsure) = (std::mem::take(&mut self.links), std::mem::take(&mut self.unsure));
+        let (acks, unsure) = (std::mem::take(&mut self.acks), std::mem::take(&mut self.unsure));
         let lay = self.extents.lay(true);
         Step::LayExact {
             old: self.clean,
             base: self.base,
-            links,
+            acks,
             asked_before: self.asked_before,
             unsure,
             lay,
@@ -451,8 +452,8 @@ impl State {
         (self.laying, self.looked) = (None, false);
     }
 
-    pub fn note(&mut self, link: Link) {
-        self.links.push(link);
+    pub fn note(&mut self, ack: WriteAck<Object>) {
+        self.acks.push(ack);
         self.pause_ms = PAUSE_FIRST_MS;
     }
 
@@ -493,17 +494,17 @@ impl State {
     }
 
     /// What the origin has now could not be found out.
-    pub fn not_laid(&mut self, links: Vec<Link>) {
+    pub fn not_laid(&mut self, acks: Vec<WriteAck<Object>>) {
         self.laying = None;
         self.extents.unlaid();
         self.unsure = true;
-        self.links.extend(links);
+        self.acks.extend(acks);
     }
 
     /// There is no file any more that could be anything: what was stored is gone with it.
     pub fn gone(&mut self) {
         (self.unsure, self.tainted, self.base) = (false, false, self.clean.version);
-        self.links.clear();
+        self.acks.clear();
         self.extents.lay(false);
         self.extents.laid();
     }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::Pending;
+use super::write_buffer::WriteBuffer;
 
 #[derive(Default)]
 pub struct Metrics {
@@ -19,7 +19,7 @@ pub struct Metrics {
     pub lost_writes: Counter,
 }
 
-impl Pending {
+impl WriteBuffer {
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
         let counters = [
             ("sent_parts", "Writes sent to origins", &self.metrics.sent_parts),
@@ -41,19 +41,19 @@ impl Pending {
 
 /// What is pending is counted when somebody asks.
 #[derive(Debug)]
-struct Now(Weak<Pending>);
+struct Now(Weak<WriteBuffer>);
 
 impl Collector for Now {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let Some(pending) = self.0.upgrade() else { return Ok(()) };
-        let files: Vec<_> = pending.files().values().cloned().collect();
+        let Some(buffer) = self.0.upgrade() else { return Ok(()) };
+        let files: Vec<_> = buffer.files().values().cloned().collect();
         let (mut bytes, mut oldest) = (0, None::<u64>);
         for file in &files {
             let state = file.lock();
             bytes += state.extents.bytes();
             oldest = oldest.into_iter().chain(state.extents.oldest_ms()).min();
         }
-        let age = oldest.map_or(0.0, |oldest| pending.now_ms().saturating_sub(oldest) as f64 / 1000.0);
+        let age = oldest.map_or(0.0, |oldest| buffer.now_ms().saturating_sub(oldest) as f64 / 1000.0);
         let gauges = [
             (
                 "forebay_write_pending_bytes",

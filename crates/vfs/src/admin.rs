@@ -1,4 +1,4 @@
-//! What the operator does with paths: look and evict. Warming is in `warm.rs`.
+//! What the operator does with paths: look and evict. Warming is in `warm.rs`, the journal in `back/admin.rs`.
 
 use namespace::{Found, JunctionStatus};
 use types::{FileId, Result};
@@ -48,8 +48,10 @@ impl Vfs {
     /// What answers for the junction at this path is the right storage from now on: what is cached of the one before is
     /// given up, but for what is needed to keep what was written and not flushed. A sentence on what it is.
     pub async fn accept_origin(&self, junction: &str) -> Result<String> {
+        let known = self.namespace.junctions().into_iter().find(|known| known.path == junction);
+        let writer = known.map(|known| self.writer(known.id));
         let drop_bytes = |file: FileId| {
-            if self.back.get().is_none_or(|back| back.shown.altered(file).is_none()) {
+            if !writer.is_some_and(|writer| writer.needs_clean_bytes(file)) {
                 self.cache.evict_file(file);
             }
         };

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use types::{FileId, FileKind, JunctionId};
 
 use super::*;
-use crate::pending::{File, Place};
+use crate::gather::Segment;
+use crate::through::file::File;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
@@ -155,7 +156,7 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let wanted = {
         let mut state = file.lock();
         write_look_and_send(&mut state, clean, &room);
-        state.note(Link { before: Some(clean.version), after: None });
+        state.note(WriteAck { before: Some(clean.version), after: None, resent: false });
         drop(state);
         file.want().expect("open")
     };
@@ -170,9 +171,9 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     // Somebody else made it longer just after that.
     held.is_cut(2, CacheKey { size: 50, ..clean });
     let state = file.lock();
-    let places = state.extents.places(ByteRange::new(0, state.size()));
-    let here = |bytes: &'static [u8]| Place::Here(Bytes::from_static(bytes));
-    assert_eq!(places, [here(b"by"), Place::Below(ByteRange::new(2, 98)), here(b"later")]);
+    let segments = state.extents.segments(ByteRange::new(0, state.size()));
+    let here = |bytes: &'static [u8]| Segment::Dirty(Bytes::from_static(bytes));
+    assert_eq!(segments, [here(b"by"), Segment::Clean(ByteRange::new(2, 98)), here(b"later")]);
 }
 
 /// It was believed to be there still, and nobody would have sent or committed it again.

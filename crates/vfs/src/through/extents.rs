@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
-use types::{ByteRange, Stability, WriteVerifier};
+use types::{ByteRange, Divide, ExtentMap, RangeSet, Stability, WriteVerifier};
 
 use super::covered::{Covered, Piece};
-use super::ranges::Ranges;
+use crate::gather::Segment;
 
 /// How far some bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ struct Extent<R> {
     _room: R,
 }
 
-impl<R> Extent<R> {
-    fn range(&self, offset: u64) -> ByteRange {
-        ByteRange::new(offset, self.data.len() as u64)
+impl<R: Clone> Divide for Extent<R> {
+    fn part(&self, skip: u64, length: u64) -> Extent<R> {
+        Extent { data: self.data.slice(skip as usize..(skip + length) as usize), ..self.clone() }
     }
 }
 
@@ -85,14 +85,6 @@ pub struct Due {
     pub written_ms: u64,
 }
 
-/// Where a reader finds bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    Here(Bytes),
-    /// As before all writes.
-    Below(ByteRange),
-}
-
 /// What the cache is to take under a version that the origin has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lay {
@@ -115,23 +107,21 @@ struct Kept {
 
 #[derive(Debug)]
 pub struct Extents<R> {
-    /// By offset; they do not overlap.
-    map: BTreeMap<u64, Extent<R>>,
+    map: ExtentMap<Extent<R>>,
     /// Offsets of those that wait.
     waiting: BTreeSet<u64>,
     under_way: BTreeMap<u64, Flight>,
     covered: Covered,
     /// Where bytes that were sent were replaced before the cache had them.
-    replaced: Ranges,
-    /// Writes that wait for something, and for how many extents.
-    open: BTreeMap<u64, usize>,
+    replaced: RangeSet,
+    /// Writes that wait for something, and for how many bytes.
+    open: BTreeMap<u64, u64>,
     /// What the origin keeps and is to commit.
     kept: Option<Kept>,
     /// Where the next part is looked for.
     cursor: u64,
     parts: u64,
     arrivals: u64,
-    bytes: u64,
     unstable_bytes: u64,
     stored_bytes: u64,
     /// Most bytes of a part; parts do not reach over multiples of it.
@@ -141,17 +131,16 @@ pub struct Extents<R> {
 impl<R: Clone> Extents<R> {
     pub fn new(part_max: u32) -> Extents<R> {
         Extents {
-            map: BTreeMap::new(),
+            map: ExtentMap::default(),
             waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
             covered: Covered::default(),
-            replaced: Ranges::default(),
+            replaced: RangeSet::default(),
             open: BTreeMap::new(),
             kept: None,
             cursor: 0,
             parts: 0,
             arrivals: 0,
-            bytes: 0,
             unstable_bytes: 0,
             stored_bytes: 0,
             part_max: u64::from(part_max).max(1),
@@ -173,7 +162,7 @@ impl<R: Clone> Extents<R> {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.map.bytes()
     }
 
     pub fn unstable_bytes(&self) -> u64 {
@@ -194,17 +183,17 @@ impl<R: Clone> Extents<R> {
 
     /// Where the last of them ends.
     pub fn end(&self) -> u64 {
-        self.map.last_key_value().map_or(0, |(offset, extent)| offset + extent.data.len() as u64)
+        self.map.end()
     }
 
     /// When the oldest of them was written.
     pub fn oldest_ms(&self) -> Option<u64> {
-        self.map.values().map(|extent| extent.written_ms).min()
+        self.map.iter().map(|(_, extent)| extent.written_ms).min()
     }
 
     /// When the oldest of those that wait was written.
     pub fn waiting_since_ms(&self) -> Option<u64> {
-        self.waiting.iter().filter_map(|offset| Some(self.map.get(offset)?.written_ms)).min()
+        self.waiting.iter().filter_map(|offset| Some(self.map.at(*offset)?.written_ms)).min()
     }
 
     /// Over everything before. `sequence` is larger than that of the last write.
@@ -235,7 +224,7 @@ impl<R: Clone> Extents<R> {
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        self.over(range).any(|(_, extent)| extent.since <= sequence)
+        self.map.over(range).any(|(_, extent)| extent.since <= sequence)
     }
 
     /// Is anything of what was written to `range` up to this write, or over it before it was sent, not on stable storage at
@@ -253,13 +242,14 @@ impl<R: Clone> Extents<R> {
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        self.over(range).any(|(_, extent)| extent.since <= sequence && !is_stored(extent))
+        self.map.over(range).any(|(_, extent)| extent.since <= sequence && !is_stored(extent))
     }
 
     /// Are bytes of writes up to this one on their way, or not even that?
     pub fn is_to_arrive(&self, sequence: u64) -> bool {
-        let waits = |extent: &Extent<R>| extent.since <= sequence && extent.phase == Phase::Waiting;
-        self.under_way.values().any(|part| part.since <= sequence) || self.map.values().any(waits)
+        let mut extents = self.map.iter().map(|(_, extent)| extent);
+        self.under_way.values().any(|part| part.since <= sequence)
+            || extents.any(|extent| extent.since <= sequence && extent.phase == Phase::Waiting)
     }
 
     /// Bytes of a write up to this one that the origin has in memory only, or keeps.
@@ -267,9 +257,9 @@ impl<R: Clone> Extents<R> {
         if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) || self.covered.has(sequence) {
             return true;
         }
-        let unstable =
-            |extent: &Extent<R>| extent.since <= sequence && matches!(extent.phase, Phase::Unstable { .. });
-        self.unstable_bytes > 0 && self.map.values().any(unstable)
+        let mut extents = self.map.iter().map(|(_, extent)| extent);
+        self.unstable_bytes > 0
+            && extents.any(|it| it.since <= sequence && matches!(it.phase, Phase::Unstable { .. }))
     }
 
     /// The next part that is full or due, and overlaps no part under way. It is under way then.
@@ -295,7 +285,7 @@ impl<R: Clone> Extents<R> {
             };
             let full = run.length == self.part_max;
             let free = !self.under_way.values().any(|other| overlap(&other.range, &run));
-            if free && (full || self.over(run).any(|(_, extent)| due(extent))) {
+            if free && (full || self.map.over(run).any(|(_, extent)| due(extent))) {
                 self.cursor = run.end();
                 return Some(self.start(run));
             }
@@ -307,13 +297,13 @@ impl<R: Clone> Extents<R> {
     fn run_from(&self, offset: u64) -> ByteRange {
         let limit = (offset / self.part_max + 1).saturating_mul(self.part_max);
         let class = |extent: &Extent<R>| extent.stability > Stability::Unstable;
-        let wanted = self.map.get(&offset).map(class);
+        let wanted = self.map.at(offset).map(class);
         let mut end = offset;
-        for (at, extent) in self.map.range(offset..limit) {
-            if *at != end || extent.phase != Phase::Waiting || Some(class(extent)) != wanted {
+        for (range, extent) in self.map.over(ByteRange::new(offset, limit - offset)) {
+            if range.offset != end || extent.phase != Phase::Waiting || Some(class(extent)) != wanted {
                 break;
             }
-            end += extent.data.len() as u64;
+            end = range.end();
         }
         ByteRange::new(offset, end - offset)
     }
@@ -323,10 +313,12 @@ impl<R: Clone> Extents<R> {
         let number = self.parts;
         let mut pieces = Vec::new();
         let (mut since, mut stability) = (u64::MAX, Stability::Unstable);
-        for (offset, extent) in self.map.range_mut(run.offset..run.end()) {
+        let offsets: Vec<u64> = self.map.over(run).map(|(range, _)| range.offset).collect();
+        for offset in offsets {
+            let Some(extent) = self.map.at_mut(offset) else { continue };
             extent.phase = Phase::Sending(number);
             (since, stability) = (since.min(extent.since), stability.max(extent.stability));
-            self.waiting.remove(offset);
+            self.waiting.remove(&offset);
             pieces.push(extent.data.clone());
         }
         let data = match pieces.as_slice() {
@@ -375,10 +367,10 @@ impl<R: Clone> Extents<R> {
     /// What of the part was replaced while it was under way.
     fn cover_what_is_replaced(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
         let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
-        let mut replaced = Ranges::default();
+        let mut replaced = RangeSet::default();
         replaced.add(range);
-        let still = |(_, extent): &(u64, &Extent<R>)| extent.phase == Phase::Sending(number);
-        self.over(range).filter(still).for_each(|(offset, extent)| replaced.remove(extent.range(offset)));
+        let still = |(_, extent): &(ByteRange, &Extent<R>)| extent.phase == Phase::Sending(number);
+        self.map.over(range).filter(still).for_each(|(still, _)| replaced.remove(still));
         for range in replaced.take() {
             self.covered.add(Piece { range, since, stability, verifier, arrival });
         }
@@ -413,17 +405,16 @@ impl<R: Clone> Extents<R> {
     /// What is here of later bytes, and not stored, is what those wait for who wrote what was there. False if of some of
     /// that nothing is here.
     fn owe(&mut self, Flight { range, since, stability }: Flight) -> bool {
-        let mut gone = Ranges::default();
+        let mut gone = RangeSet::default();
         gone.add(range);
         for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
             (part.since, part.stability) = (part.since.min(since), part.stability.max(stability));
             gone.remove(part.range);
         }
-        self.over(range).for_each(|(offset, extent)| gone.remove(extent.range(offset)));
-        let later = |(offset, extent): (u64, &Extent<R>)| (!is_stored(extent)).then_some(offset);
-        let later: Vec<u64> = self.over(range).filter_map(later).collect();
+        self.map.over(range).for_each(|(here, _)| gone.remove(here));
+        let later: Vec<u64> = offsets(self.map.over(range), |extent| !is_stored(extent));
         for offset in later {
-            let Some(mut extent) = self.remove(offset) else { continue };
+            let Some((_, mut extent)) = self.remove(offset) else { continue };
             (extent.since, extent.stability) = (extent.since.min(since), extent.stability.max(stability));
             self.insert(offset, extent);
         }
@@ -432,10 +423,8 @@ impl<R: Clone> Extents<R> {
 
     fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
         let Some(Flight { range, .. }) = self.under_way.remove(&number) else { return };
-        let of_it =
-            |(offset, extent): (u64, &Extent<R>)| (extent.phase == Phase::Sending(number)).then_some(offset);
-        let offsets: Vec<u64> = self.over(range).filter_map(of_it).collect();
-        offsets.into_iter().for_each(|offset| each(self, offset));
+        let of_it = offsets(self.map.over(range), |extent| extent.phase == Phase::Sending(number));
+        of_it.into_iter().for_each(|offset| each(self, offset));
     }
 
     /// A commit that is sent now is about what arrived up to here.
@@ -460,10 +449,8 @@ impl<R: Clone> Extents<R> {
     /// With what is here of it and not in the cache.
     fn kept_is_lost(&mut self) -> Vec<(u64, Stability)> {
         let Some(kept) = self.kept.take() else { return Vec::new() };
-        let stored =
-            |(offset, extent): (&u64, &Extent<R>)| (extent.phase == Phase::Stored).then_some(*offset);
-        let offsets: Vec<u64> = self.map.iter().filter_map(stored).collect();
-        let mut lost: Vec<_> = offsets.into_iter().flat_map(|offset| self.lose(offset)).collect();
+        let stored = offsets(self.map.iter(), |extent| extent.phase == Phase::Stored);
+        let mut lost: Vec<_> = stored.into_iter().flat_map(|offset| self.lose(offset)).collect();
         lost.push((kept.since, Stability::Unstable));
         lost
     }
@@ -496,9 +483,9 @@ impl<R: Clone> Extents<R> {
     }
 
     fn unstable_up_to(&self, arrivals: u64) -> Vec<(u64, u64, WriteVerifier)> {
-        let unstable = |(offset, extent): (&u64, &Extent<R>)| match extent.phase {
+        let unstable = |(range, extent): (ByteRange, &Extent<R>)| match extent.phase {
             Phase::Unstable { verifier, arrival } if arrival <= arrivals => {
-                Some((*offset, extent.data.len() as u64, verifier))
+                Some((range.offset, range.length, verifier))
             }
             _ => None,
         };
@@ -509,99 +496,69 @@ impl<R: Clone> Extents<R> {
     /// cache then.
     pub fn lay(&mut self, all: bool) -> Lay {
         let mut written = Vec::new();
-        for (offset, extent) in &mut self.map {
+        for (range, extent) in self.map.iter_mut() {
             match extent.phase {
                 Phase::Stored => extent.phase = Phase::Laying,
                 Phase::Unstable { .. } if all => {}
                 _ => continue,
             }
-            self.replaced.remove(ByteRange::new(*offset, extent.data.len() as u64));
-            written.push((*offset, extent.data.clone()));
+            self.replaced.remove(range);
+            written.push((range.offset, extent.data.clone()));
         }
         Lay { written, unknown: self.replaced.take() }
     }
 
     /// The cache has them.
     pub fn laid(&mut self) {
-        let laid = |(offset, extent): (&u64, &Extent<R>)| (extent.phase == Phase::Laying).then_some(*offset);
-        let offsets: Vec<u64> = self.map.iter().filter_map(laid).collect();
-        for offset in offsets {
+        for offset in offsets(self.map.iter(), |extent| extent.phase == Phase::Laying) {
             self.remove(offset);
         }
     }
 
     /// The cache has not got them.
     pub fn unlaid(&mut self) {
-        self.map
-            .values_mut()
-            .filter(|extent| extent.phase == Phase::Laying)
-            .for_each(|extent| extent.phase = Phase::Stored);
+        let extents = self.map.iter_mut().map(|(_, extent)| extent);
+        extents.filter(|it| it.phase == Phase::Laying).for_each(|it| it.phase = Phase::Stored);
     }
 
     /// What is at the origin may be there no more. No part is under way.
     pub fn send_again(&mut self) {
-        let all = self.over(ByteRange::new(0, u64::MAX));
-        let all: Vec<u64> = all.filter(|(_, extent)| there(extent)).map(|(offset, _)| offset).collect();
-        all.into_iter().for_each(|offset| self.set_phase(offset, Phase::Waiting));
+        offsets(self.map.iter(), there).into_iter().for_each(|offset| self.set_phase(offset, Phase::Waiting));
     }
 
     /// The origin has cut the file, and what it had behind that. No part is under way.
     pub fn cut(&mut self, size: u64) {
         let behind = ByteRange::new(size, u64::MAX - size);
         self.covered.take_out(behind);
-        let behind = self.over(behind);
-        let behind: Vec<u64> = behind.filter(|(_, extent)| there(extent)).map(|(offset, _)| offset).collect();
-        for offset in behind {
-            let Some(mut extent) = self.remove(offset) else { continue };
+        for offset in offsets(self.map.over(behind), there) {
+            let Some((_, extent)) = self.remove(offset) else { continue };
             if offset < size {
-                extent.data.truncate((size - offset) as usize);
-                self.insert(offset, extent);
+                self.insert(offset, extent.part(0, size - offset));
             }
         }
     }
 
     /// The bytes of `range` in order.
-    pub fn places(&self, range: ByteRange) -> Vec<Place> {
-        let mut places = Vec::new();
-        let mut at = range.offset;
-        for (offset, extent) in self.over(range) {
-            if at < offset {
-                places.push(Place::Below(ByteRange::new(at, offset - at)));
+    pub fn segments(&self, range: ByteRange) -> Vec<Segment> {
+        let piece = |(range, extent): (ByteRange, Option<(u64, &Extent<R>)>)| match extent {
+            Some((skip, Extent { data, .. })) => {
+                Segment::Dirty(data.slice(skip as usize..(skip + range.length) as usize))
             }
-            let begin = offset.max(at);
-            let end = (offset + extent.data.len() as u64).min(range.end());
-            places.push(Place::Here(extent.data.slice((begin - offset) as usize..(end - offset) as usize)));
-            at = end;
-        }
-        if at < range.end() {
-            places.push(Place::Below(ByteRange::new(at, range.end() - at)));
-        }
-        places
-    }
-
-    fn over(&self, range: ByteRange) -> impl Iterator<Item = (u64, &Extent<R>)> {
-        let before = self.map.range(..range.offset).next_back();
-        let reaching = before.filter(|(offset, extent)| **offset + extent.data.len() as u64 > range.offset);
-        let first = reaching.map_or(range.offset, |(offset, _)| *offset);
-        let end = if range.is_empty() { first } else { range.end() };
-        self.map.range(first..end.max(first)).map(|(offset, extent)| (*offset, extent))
+            None => Segment::Clean(range),
+        };
+        self.map.pieces(range).into_iter().map(piece).collect()
     }
 
     /// Take the range out of all extents; one that reaches over both ends is split. Of those that were not sent: the first
     /// write that waits for them, and what was promised.
     fn clear(&mut self, range: ByteRange) -> Option<(u64, Stability)> {
         let mut owed: Option<(u64, Stability)> = None;
-        let touched: Vec<(u64, Extent<R>)> =
-            self.over(range).map(|(offset, extent)| (offset, extent.clone())).collect();
-        for (offset, extent) in touched {
-            self.remove(offset);
-            let end = offset + extent.data.len() as u64;
+        for (piece, extent) in self.map.clear(range) {
+            self.uncount(piece, &extent);
             if extent.phase == Phase::Waiting {
                 let (since, stability) = owed.unwrap_or((extent.since, extent.stability));
                 owed = Some((since.min(extent.since), stability.max(extent.stability)));
             }
-            let from = offset.max(range.offset);
-            let piece = ByteRange::new(from, end.min(range.end()) - from);
             if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
                 self.replaced.add(piece);
             }
@@ -609,49 +566,48 @@ impl<R: Clone> Extents<R> {
                 let (since, stability) = (extent.since, extent.stability);
                 self.covered.add(Piece { range: piece, since, stability, verifier, arrival });
             }
-            if offset < range.offset {
-                let data = extent.data.slice(..(range.offset - offset) as usize);
-                self.insert(offset, Extent { data, ..extent.clone() });
-            }
-            if end > range.end() {
-                let data = extent.data.slice((range.end() - offset) as usize..);
-                self.insert(range.end(), Extent { data, ..extent });
-            }
+        }
+        // What is left behind the range begins there now.
+        if self.map.at(range.end()).is_some_and(|rest| rest.phase == Phase::Waiting) {
+            self.waiting.insert(range.end());
         }
         owed
     }
 
     fn insert(&mut self, offset: u64, extent: Extent<R>) {
-        let length = extent.data.len() as u64;
-        *self.open.entry(extent.since).or_default() += 1;
-        self.bytes += length;
-        self.count(extent.phase, length, true, offset);
-        self.map.insert(offset, extent);
+        let range = ByteRange::new(offset, extent.data.len() as u64);
+        *self.open.entry(extent.since).or_default() += range.length;
+        self.count(extent.phase, range.length, true, offset);
+        self.map.put(range, extent);
     }
 
     /// For good: the writes that are to be told, each with what was promised.
     fn lose(&mut self, offset: u64) -> Vec<(u64, Stability)> {
-        let Some(Extent { sequence, since, stability, .. }) = self.remove(offset) else { return Vec::new() };
+        let Some((_, extent)) = self.remove(offset) else { return Vec::new() };
+        let Extent { sequence, since, stability, .. } = extent;
         let earlier = (since < sequence).then_some((since, stability));
         earlier.into_iter().chain([(sequence, stability)]).collect()
     }
 
-    fn remove(&mut self, offset: u64) -> Option<Extent<R>> {
-        let extent = self.map.remove(&offset)?;
-        let length = extent.data.len() as u64;
-        self.bytes -= length;
-        self.count(extent.phase, length, false, offset);
-        if let Some(pieces) = self.open.get_mut(&extent.since) {
-            *pieces -= 1;
-            if *pieces == 0 {
+    fn remove(&mut self, offset: u64) -> Option<(ByteRange, Extent<R>)> {
+        let (range, extent) = self.map.remove(offset)?;
+        self.uncount(range, &extent);
+        Some((range, extent))
+    }
+
+    /// This range of the extent has left the map.
+    fn uncount(&mut self, range: ByteRange, extent: &Extent<R>) {
+        self.count(extent.phase, range.length, false, range.offset);
+        if let Some(bytes) = self.open.get_mut(&extent.since) {
+            *bytes -= range.length;
+            if *bytes == 0 {
                 self.open.remove(&extent.since);
             }
         }
-        Some(extent)
     }
 
     fn set_phase(&mut self, offset: u64, phase: Phase) {
-        let Some(extent) = self.map.get_mut(&offset) else { return };
+        let Some(extent) = self.map.at_mut(offset) else { return };
         let (before, length) = (std::mem::replace(&mut extent.phase, phase), extent.data.len() as u64);
         self.count(before, length, false, offset);
         self.count(phase, length, true, offset);
@@ -669,6 +625,14 @@ impl<R: Clone> Extents<R> {
         };
         *sum = if comes { *sum + length } else { *sum - length };
     }
+}
+
+/// Where the extents begin of which this is true.
+fn offsets<'a, R: 'a>(
+    extents: impl Iterator<Item = (ByteRange, &'a Extent<R>)>,
+    is_wanted: impl Fn(&Extent<R>) -> bool,
+) -> Vec<u64> {
+    extents.filter(|(_, extent)| is_wanted(extent)).map(|(range, _)| range.offset).collect()
 }
 
 fn is_stored<R>(extent: &Extent<R>) -> bool {

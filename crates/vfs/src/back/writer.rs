@@ -1,0 +1,178 @@
+//! `Back` as a [`Writer`]: which of its methods answer what.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ::bytes::Bytes;
+use async_trait::async_trait;
+use cache::Piece;
+use namespace::{New, Old};
+use tokio::sync::watch;
+use types::{
+    ByteRange, Caller, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, SetXattr,
+    Stability, Timestamp, WriteVerifier, XattrName,
+};
+use writeback::{FlushPolicy, Scope};
+
+use super::Back;
+use super::locks::Held;
+use crate::change::{Altered, Around, Made};
+use crate::places::PlaceOverlay;
+use crate::write::{CommitOut, WriteOut};
+use crate::writer::{EntryOverlay, Writer};
+use crate::{Node, Vfs};
+
+/// For what is to be flushed before an extended attribute is set; then the caller is told to try again.
+const HOME_PATIENCE: Duration = Duration::from_secs(20);
+
+#[async_trait]
+impl Writer for Back {
+    fn apply_overlay(&self, node: &mut Node) {
+        self.shown.lay_over(node);
+    }
+
+    fn local(&self, id: FileId) -> Option<Node> {
+        id.is_made_here().then(|| self.shown.local(id)).flatten()
+    }
+
+    fn local_of_number(&self, number: u64) -> Option<FileId> {
+        self.shown.local_number(number)
+    }
+
+    fn local_target(&self, link: FileId) -> Option<Bytes> {
+        self.shown.local_target(link)
+    }
+
+    fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        self.shown.lookup(dir, name)
+    }
+
+    fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
+        self.shown.entries(dir)
+    }
+
+    fn place(&self, id: FileId) -> Option<(FileId, Name)> {
+        self.shown.place(id)
+    }
+
+    fn is_changing(&self, id: FileId) -> bool {
+        self.shown.is_altered(id)
+    }
+
+    fn has_dirty_bytes(&self, id: FileId) -> bool {
+        self.shown.has_bytes(id)
+    }
+
+    fn needs_clean_bytes(&self, id: FileId) -> bool {
+        self.shown.altered(id).is_some()
+    }
+
+    async fn ready(&self) {
+        self.all_found().await;
+    }
+
+    async fn read(&self, vfs: &Vfs, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
+        self.read_over_clean(vfs, id, range).await
+    }
+
+    fn verifier(&self) -> WriteVerifier {
+        self.journal.verifier()
+    }
+
+    async fn write(
+        &self,
+        vfs: &Vfs,
+        caller: &Caller,
+        file: &Node,
+        data: (u64, Bytes),
+        stability: Stability,
+    ) -> Result<WriteOut> {
+        self.journal_write(vfs, caller, file.id, data, stability).await
+    }
+
+    async fn commit(&self, vfs: &Vfs, file: &Node, _all: ByteRange) -> Result<CommitOut> {
+        self.journal_commit(vfs, file.id).await
+    }
+
+    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered> {
+        self.journal_set(vfs, object.id, set, guard).await
+    }
+
+    async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered> {
+        let _home = self.bring_home(object.id).await?;
+        let altered = vfs.namespace.set_xattr(object.id, name, set).await?;
+        vfs.keep_cached(&altered).await;
+        Ok(vfs.altered(&altered))
+    }
+
+    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made> {
+        self.journal_make(vfs, dir.id, name, new).await
+    }
+
+    async fn create_once(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        verifier: CreateVerifier,
+        (set, _): (SetAttr, bool),
+    ) -> Result<Made> {
+        self.journal_create_once(vfs, dir.id, name, verifier, set).await
+    }
+
+    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around> {
+        self.journal_remove(vfs, dir.id, name, old).await
+    }
+
+    async fn rename(
+        &self,
+        vfs: &Vfs,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+    ) -> Result<(Around, Around)> {
+        self.journal_rename(vfs, from, to).await
+    }
+
+    fn serve(&self, junction: JunctionId, flush: FlushPolicy) {
+        self.flusher.serve(junction, flush);
+    }
+
+    fn follow_recoveries(&self, junction: JunctionId, recoveries: watch::Receiver<()>) {
+        self.resume_after_outages(junction, recoveries);
+    }
+
+    async fn unflushed_bytes(&self, junction: JunctionId) -> Result<Option<u64>> {
+        self.all_durable().await?;
+        let (bytes, oldest) = self.flusher.load(junction);
+        Ok(oldest.map(|_| bytes))
+    }
+}
+
+impl Back {
+    /// What is shown is durable now, and so it is the flush's to know, also what nobody has asked to be synced.
+    pub(super) async fn all_durable(&self) -> Result<()> {
+        match self.last_recorded() {
+            Some(last) => self.durable(last).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The origin has the object as clients see it, and it stays so until this is dropped.
+    async fn bring_home(&self, id: FileId) -> Result<Vec<Held<'_>>> {
+        let held = self.locks.objects(&[], &[id]).await;
+        if self.shown.is_altered(id) {
+            let home = async {
+                self.all_durable().await?;
+                Ok::<_, Error>(self.flusher.flush(&Scope::Objects(HashSet::from([id]))).wait().await)
+            };
+            let refused = tokio::time::timeout(HOME_PATIENCE, home).await.map_err(|_| Vfs::busy(id))??;
+            if let Some(refused) = refused.into_iter().next() {
+                return Err(Error::new(ErrorKind::Io, "bring home first", id).with_source(refused.error));
+            }
+        }
+        match self.shown.is_altered(id) {
+            true => Err(Vfs::busy(id)),
+            false => Ok(held),
+        }
+    }
+}

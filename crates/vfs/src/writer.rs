@@ -1,0 +1,366 @@
+//! The border between the file system and the ways to write: what each write policy does with changes, and what it lays
+//! over the state of the origin until the origin has them.
+//!
+//! [`Writer`] is a write policy as the rest of the crate knows it: `through.rs` and `back.rs` implement it, and
+//! [`ReadOnly`] below. One writer serves all junctions with its policy. A call asks [`Vfs::writer`] once, with the
+//! junction of its object, and goes on with what it gets; who does not know the junction asks [`Writers`], which asks
+//! all of them: an object is of one junction, so at most one writer has anything to say of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use cache::Piece;
+use namespace::{New, Old};
+use tokio::sync::watch;
+use types::{
+    ByteRange, Caller, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, SetXattr,
+    Stability, Timestamp, WriteVerifier, XattrName,
+};
+use writeback::FlushPolicy;
+
+use crate::back::Back;
+use crate::change::{Altered, Around, Made};
+use crate::places::PlaceOverlay;
+use crate::through::Through;
+use crate::write::{CommitOut, WriteOut};
+use crate::{Node, Vfs, WritePolicy};
+
+/// Names of a directory that are not as its origin lists them.
+#[derive(Default)]
+pub struct EntryOverlay {
+    /// The object that has the name; `None` if nothing has it any more.
+    pub entries: Vec<(Name, Option<FileId>)>,
+    /// The origin does not have the directory: there are no other names.
+    pub is_local: bool,
+}
+
+/// A write policy. Permission is decided before a change gets here; what is there is looked at here, as clients see it,
+/// under whatever locks the policy needs.
+///
+/// The first group of methods says what lies over the origin's state of an object; by default nothing does.
+#[async_trait]
+pub trait Writer: Send + Sync {
+    /// Puts what is known here only over the origin's attributes and version.
+    fn apply_overlay(&self, node: &mut Node) {
+        let _ = node;
+    }
+
+    /// An object that its origin does not have yet.
+    fn local(&self, id: FileId) -> Option<Node> {
+        let _ = id;
+        None
+    }
+
+    /// The same by its inode number.
+    fn local_of_number(&self, number: u64) -> Option<FileId> {
+        let _ = number;
+        None
+    }
+
+    /// The target of a symbolic link that its origin does not have yet.
+    fn local_target(&self, link: FileId) -> Option<Bytes> {
+        let _ = link;
+        None
+    }
+
+    /// What has this name, or that nothing has it; `None` if that is the origin's to say.
+    fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        let _ = (dir, name);
+        None
+    }
+
+    fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
+        let _ = dir;
+        None
+    }
+
+    /// Where clients see the object, if that is not where its origin has it.
+    fn place(&self, id: FileId) -> Option<(FileId, Name)> {
+        let _ = id;
+        None
+    }
+
+    /// Something of the object has not reached its origin, so that what a client was told of it may change at once.
+    fn is_changing(&self, id: FileId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// Some bytes of the file are not at its origin, or on their way to it. Such a file is fetched for nobody but who reads
+    /// it: while we write, the origin may show a version before it has all bytes of it, for the kernel notes the time of a
+    /// write before the bytes.
+    fn has_dirty_bytes(&self, id: FileId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// Cached bytes of the file are needed to bring home what was written over them.
+    fn needs_clean_bytes(&self, id: FileId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// Returns when it is known where the origin has what an interrupted flush had begun to rename.
+    async fn ready(&self) {}
+
+    /// Dirty bytes over clean ones; `None` if all of the file's bytes are the origin's.
+    async fn read(&self, vfs: &Vfs, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>>;
+
+    /// False: every change is refused as one of a read-only file system, and no method below is called.
+    fn takes_changes(&self) -> bool {
+        true
+    }
+
+    fn verifier(&self) -> WriteVerifier;
+
+    /// `data` is not empty, and ends where a file may. Setuid and setgid end before it, if this caller's writing ends
+    /// them.
+    async fn write(
+        &self,
+        vfs: &Vfs,
+        caller: &Caller,
+        file: &Node,
+        data: (u64, Bytes),
+        stability: Stability,
+    ) -> Result<WriteOut>;
+
+    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange) -> Result<CommitOut>;
+
+    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered>;
+
+    /// Extended attributes are the origin's own: what was done to the object before is there first.
+    async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered>;
+
+    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made>;
+
+    /// A file; a repetition with the same verifier finds it. `are_given`: the client named attributes.
+    async fn create_once(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        verifier: CreateVerifier,
+        attributes: (SetAttr, bool),
+    ) -> Result<Made>;
+
+    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around>;
+
+    async fn rename(&self, vfs: &Vfs, from: (FileId, &Name), to: (FileId, &Name))
+    -> Result<(Around, Around)>;
+
+    /// The junction is served from now on.
+    fn serve(&self, junction: JunctionId, flush: FlushPolicy) {
+        let _ = (junction, flush);
+    }
+
+    /// Tells when outages of a junction that is served are over.
+    fn follow_recoveries(&self, junction: JunctionId, recoveries: watch::Receiver<()>) {
+        let _ = (junction, recoveries);
+    }
+
+    /// Bytes of acknowledged operations that only a flush brings to the origin of the junction; `None`: there are none,
+    /// also of operations without bytes.
+    async fn unflushed_bytes(&self, junction: JunctionId) -> Result<Option<u64>> {
+        let _ = junction;
+        Ok(None)
+    }
+
+    /// Stores what is stored without a flush, for as long as `patience` lasts. Returns bytes that are not stored then;
+    /// `None`: there are none.
+    async fn settle(&self, junction: JunctionId, patience: Duration) -> Option<u64> {
+        let _ = (junction, patience);
+        None
+    }
+}
+
+/// The writer of junctions in which nothing may be changed.
+pub struct ReadOnly;
+
+impl ReadOnly {
+    fn refused<T>(id: FileId) -> Result<T> {
+        Err(Error::new(ErrorKind::ReadOnly, "change", id))
+    }
+}
+
+#[async_trait]
+impl Writer for ReadOnly {
+    async fn read(&self, _: &Vfs, _: FileId, _: ByteRange) -> Result<Option<Vec<Piece>>> {
+        Ok(None)
+    }
+
+    fn takes_changes(&self) -> bool {
+        false
+    }
+
+    fn verifier(&self) -> WriteVerifier {
+        WriteVerifier::default()
+    }
+
+    async fn write(
+        &self,
+        _: &Vfs,
+        _: &Caller,
+        file: &Node,
+        _: (u64, Bytes),
+        _: Stability,
+    ) -> Result<WriteOut> {
+        ReadOnly::refused(file.id)
+    }
+
+    async fn commit(&self, _: &Vfs, file: &Node, _: ByteRange) -> Result<CommitOut> {
+        ReadOnly::refused(file.id)
+    }
+
+    async fn set(&self, _: &Vfs, object: &Node, _: SetAttr, _: Option<Timestamp>) -> Result<Altered> {
+        ReadOnly::refused(object.id)
+    }
+
+    async fn set_xattr(&self, _: &Vfs, object: &Node, _: &XattrName, _: &SetXattr) -> Result<Altered> {
+        ReadOnly::refused(object.id)
+    }
+
+    async fn make(&self, _: &Vfs, dir: &Node, _: &Name, _: &New) -> Result<Made> {
+        ReadOnly::refused(dir.id)
+    }
+
+    async fn create_once(
+        &self,
+        _: &Vfs,
+        dir: &Node,
+        _: &Name,
+        _: CreateVerifier,
+        _: (SetAttr, bool),
+    ) -> Result<Made> {
+        ReadOnly::refused(dir.id)
+    }
+
+    async fn remove(&self, _: &Vfs, dir: &Node, _: &Name, _: Old) -> Result<Around> {
+        ReadOnly::refused(dir.id)
+    }
+
+    async fn rename(&self, _: &Vfs, from: (FileId, &Name), _: (FileId, &Name)) -> Result<(Around, Around)> {
+        ReadOnly::refused(from.0)
+    }
+}
+
+/// Each junction's policy, and the writer of each policy.
+pub struct Writers {
+    /// Looked at by every call, so without a lock.
+    policies: ArcSwap<HashMap<JunctionId, WritePolicy>>,
+    pub through: Through,
+    /// Absent: there is no journal, and nothing is written `back` yet.
+    back: OnceLock<Back>,
+}
+
+impl Writers {
+    pub fn new(policies: HashMap<JunctionId, WritePolicy>, through: Through) -> Writers {
+        Writers { policies: ArcSwap::from_pointee(policies), through, back: OnceLock::new() }
+    }
+
+    /// The directories above the junctions are nobody's to change.
+    pub fn policy(&self, junction: JunctionId) -> WritePolicy {
+        self.policies.load().get(&junction).copied().unwrap_or_default()
+    }
+
+    /// From now on. It stays when the junction goes: that is what clients are to be told of then.
+    pub fn set_policy(&self, junction: JunctionId, policy: WritePolicy) {
+        self.policies.rcu(|policies| {
+            let mut policies = HashMap::clone(policies);
+            policies.insert(junction, policy);
+            Arc::new(policies)
+        });
+    }
+
+    /// May anything be changed, anywhere?
+    pub fn take_changes(&self) -> bool {
+        self.policies.load().values().any(|policy| *policy != WritePolicy::ReadOnly)
+    }
+
+    /// `None`: `back` without a journal.
+    pub fn with_policy(&self, policy: WritePolicy) -> Option<&dyn Writer> {
+        match policy {
+            WritePolicy::ReadOnly => Some(&ReadOnly),
+            WritePolicy::Through => Some(&self.through),
+            WritePolicy::Back => self.back().map(|back| back as &dyn Writer),
+        }
+    }
+
+    pub fn of(&self, junction: JunctionId) -> &dyn Writer {
+        self.with_policy(self.policy(junction)).unwrap_or(&ReadOnly)
+    }
+
+    pub fn back(&self) -> Option<&Back> {
+        self.back.get()
+    }
+
+    /// From now on junctions may be written `back`.
+    pub fn add_back(&self, back: Back) {
+        let _ = self.back.set(back); // nobody else opens the same journal: it is locked
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Writer> {
+        let back = self.back().map(|back| back as &dyn Writer);
+        std::iter::once(&self.through as &dyn Writer).chain(back)
+    }
+
+    pub async fn ready(&self) {
+        for writer in self.all() {
+            writer.ready().await;
+        }
+    }
+
+    pub fn local(&self, id: FileId) -> Option<Node> {
+        self.all().find_map(|writer| writer.local(id))
+    }
+
+    pub fn local_of_number(&self, number: u64) -> Option<FileId> {
+        self.all().find_map(|writer| writer.local_of_number(number))
+    }
+
+    pub fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        self.all().find_map(|writer| writer.lookup(dir, name))
+    }
+
+    pub fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
+        self.all().find_map(|writer| writer.entries(dir))
+    }
+
+    pub fn has_dirty_bytes(&self, id: FileId) -> bool {
+        self.all().any(|writer| writer.has_dirty_bytes(id))
+    }
+}
+
+impl PlaceOverlay for Writers {
+    fn place(&self, id: FileId) -> Option<(FileId, Name)> {
+        self.all().find_map(|writer| writer.place(id))
+    }
+}
+
+impl Vfs {
+    /// Of all changes in the junction, and of what lies over its origin's state.
+    pub(crate) fn writer(&self, junction: JunctionId) -> &dyn Writer {
+        self.writers.of(junction)
+    }
+
+    /// The same for a change of `object`: refused where nothing may be changed. Waits while the junction is about to go.
+    pub(crate) async fn writer_to_change(&self, object: &Node) -> Result<&dyn Writer> {
+        self.leaving.stays(object.junction).await?;
+        match self.writer(object.junction) {
+            writer if writer.takes_changes() => Ok(writer),
+            _ => ReadOnly::refused(object.id),
+        }
+    }
+
+    pub fn write_policy(&self, junction: JunctionId) -> WritePolicy {
+        self.writers.policy(junction)
+    }
+
+    /// May anything be changed, anywhere?
+    pub fn is_writable(&self) -> bool {
+        self.writers.take_changes()
+    }
+}
