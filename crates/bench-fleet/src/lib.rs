@@ -25,6 +25,7 @@ mod agent;
 mod children;
 mod clock;
 mod coordinator;
+pub mod frame;
 mod join;
 mod launch;
 mod member;
@@ -38,7 +39,7 @@ mod terminate;
 mod token;
 mod wire;
 
-pub use clock::Stamp;
+pub use clock::{ClockOffset, Exchange, Stamp};
 pub use join::Fleet;
 pub use member::{Barrier, Member, said_by_rank_0};
 pub use options::{Environment, Options};

@@ -1,10 +1,4 @@
-//! What the members and the coordinator say to each other, as bytes. Pure: no sockets, no clocks.
-//!
-//! ```text
-//! frame:    length u32 BE (of what follows) | kind u8 | body
-//! kind 0:   a message, JSON
-//! kind 1:   a piece of the payload of the message that comes next, raw bytes
-//! ```
+//! What the members and the coordinator say to each other, as bytes (`frame.rs`). Pure: no sockets, no clocks.
 //!
 //! ```text
 //! member                                   coordinator
@@ -19,14 +13,13 @@
 //! Note                           -->                            at any time, for rank 0
 //! Abort { reason }               -->  <--  Ended { reason }     at any time
 //! ```
-//!
-//! Nothing is sized from a length before that is checked; a payload takes memory as it arrives.
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
+use crate::frame;
 use crate::token::{Nonce, Proof};
 
 /// Of this protocol. Both sides must speak the same.
@@ -35,7 +28,6 @@ pub const VERSION: u32 = 1;
 pub const STRANGER_FRAME_MAX: usize = 4 << 10;
 /// The longest frame at all: the places of 4096 ranks fit, and a heartbeat never waits long behind a piece.
 pub const FRAME_MAX: usize = 1 << 20;
-const HEAD: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -166,22 +158,6 @@ pub struct Skew {
     pub last_rank: u32,
 }
 
-#[derive(Debug, PartialEq)]
-pub enum Frame {
-    Message(Box<Message>),
-    Piece(Bytes),
-}
-
-/// What a peer must not send.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Malformed(pub String);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "it sent what is not of this protocol: {}", self.0)
-    }
-}
-
 impl Message {
     pub fn payload_mut(&mut self) -> Option<&mut Bytes> {
         match self {
@@ -203,54 +179,29 @@ impl Message {
 
     /// All its frames: those of the payload, then its own.
     pub fn encode(&self) -> Bytes {
-        let json = serde_json::to_vec(self).expect("messages have no maps with keys that are no strings");
+        let json = frame::encode(self);
         let payload = self.payload();
         let mut out = BytesMut::with_capacity(payload.len() + payload.len() / 1000 + json.len() + 64);
         for piece in payload.chunks(FRAME_MAX - 1) {
-            put_frame(&mut out, 1, piece);
+            frame::put_piece(&mut out, piece);
         }
-        put_frame(&mut out, 0, &json);
+        frame::put_message(&mut out, &json);
         out.freeze()
-    }
-}
-
-fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
-    let length = u32::try_from(body.len() + 1).expect("we cut longer ones in pieces");
-    out.put_u32(length);
-    out.put_u8(kind);
-    out.put_slice(body);
-}
-
-/// Take one frame of at most `max` bytes off the front of what has arrived; none if it is not whole.
-pub fn take_frame(arrived: &mut BytesMut, max: usize) -> Result<Option<Frame>, Malformed> {
-    let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
-    let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
-    if length == 0 || length > max {
-        return Err(Malformed(format!("a frame of {length} bytes, of at most {max}")));
-    }
-    if arrived.len() < HEAD + length {
-        return Ok(None);
-    }
-    let mut body = arrived.split_to(HEAD + length).split_off(HEAD);
-    match body.split_to(1).first() {
-        Some(0) => match serde_json::from_slice(&body) {
-            Ok(message) => Ok(Some(Frame::Message(Box::new(message)))),
-            Err(e) => Err(Malformed(e.to_string())),
-        },
-        Some(1) => Ok(Some(Frame::Piece(body.freeze()))),
-        kind => Err(Malformed(format!("a frame of kind {kind:?}"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::BufMut;
+
     use super::*;
+    use crate::frame::{Frame, Malformed, take_frame};
 
     fn step() -> Message {
         Message::Enter { round: 7, step: Step::Gather, round_trip: 1000, payload: Bytes::new() }
     }
 
-    fn frames(bytes: &[u8]) -> Result<Vec<Frame>, Malformed> {
+    fn frames(bytes: &[u8]) -> Result<Vec<Frame<Message>>, Malformed> {
         let mut arrived = BytesMut::from(bytes);
         let mut found = Vec::new();
         while let Some(frame) = take_frame(&mut arrived, FRAME_MAX)? {
@@ -280,7 +231,7 @@ mod tests {
     fn half_a_frame_waits_for_the_rest() {
         let bytes = step().encode();
         for cut in 0..bytes.len() {
-            assert_eq!(take_frame(&mut BytesMut::from(&bytes[..cut]), FRAME_MAX), Ok(None));
+            assert_eq!(take_frame::<Message>(&mut BytesMut::from(&bytes[..cut]), FRAME_MAX), Ok(None));
         }
     }
 
@@ -288,12 +239,12 @@ mod tests {
     fn what_is_too_long_or_unknown_is_malformed() {
         let mut long = BytesMut::new();
         long.put_u32(u32::MAX);
-        assert!(take_frame(&mut long, FRAME_MAX).is_err());
+        assert!(take_frame::<Message>(&mut long, FRAME_MAX).is_err());
         assert!(frames(&[0, 0, 0, 0]).is_err());
         assert!(frames(&[0, 0, 0, 1, 9]).is_err());
         assert!(frames(&[0, 0, 0, 3, 0, b'{', b'}']).is_err());
         assert!(frames(b"GET / HTTP/1.1\r\n\r\n").is_err());
-        assert!(take_frame(&mut BytesMut::from(&[0, 0, 32, 0][..]), STRANGER_FRAME_MAX).is_err());
+        assert!(take_frame::<Message>(&mut BytesMut::from(&[0, 0, 32, 0][..]), STRANGER_FRAME_MAX).is_err());
     }
 
     #[test]

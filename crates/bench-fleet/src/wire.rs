@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::protocol::{FRAME_MAX, Frame, Message, take_frame};
+use crate::frame::{Frame, take_frame};
+use crate::protocol::{FRAME_MAX, Message};
 
 /// Messages under way to one peer. A peer has at most a step, its heartbeats and an end under way.
 pub const QUEUE: usize = 64;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bench_load::engine::Limits;
 
 use crate::args::CommonArgs;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 
 /// So that a job can be begun at all when the time is over, and be told from one that did nothing.
 const SECONDS_MIN: f64 = 1.0;
@@ -64,7 +64,7 @@ impl Budget {
 
 impl Cut {
     /// `what`: the parts' name, as `repetitions`.
-    pub fn tell(cut: Option<Cut>, draft: &mut Draft, what: &str) {
+    pub fn tell(cut: Option<Cut>, draft: &mut ResultBuilder, what: &str) {
         if let Some(Cut { done, of }) = cut {
             draft.warning(format!("the time budget ended it after {done} of {of} {what}"));
         }

@@ -11,8 +11,8 @@ use bench_load::target::{self, from_url};
 use bench_report::model::{Finding, ResultFile, Severity};
 use types::{Error, Result};
 
-use crate::crew::unless_interrupted;
-use crate::rig::Nas;
+use crate::fixture::Nas;
+use crate::ranks::unless_interrupted;
 
 /// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
 const SECONDS: f64 = 0.5;

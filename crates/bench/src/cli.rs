@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use types::{Error, Result};
 
 use crate::args::OutputArgs;
-use crate::crew::alone;
+use crate::ranks::alone;
 
 /// How far is my storage, and what does the tier buy me?
 #[derive(Parser)]
@@ -44,7 +44,7 @@ enum Experiment {
     /// Is B different from A? Exit code 0: same or better, 1: worse, 2: nothing can be said
     Compare(crate::results::CompareArgs),
     /// Remove what a run has left: one with --keep, or one that was killed
-    Clean(crate::bed::CleanArgs),
+    Clean(crate::target_dir::CleanArgs),
     /// Print a result file again, or write it in another form
     Show {
         result: PathBuf,
@@ -77,7 +77,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Replicas(args) => alone(async { crate::replicas::command(args) }).await,
         Experiment::Relay(args) => crate::relay_command::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
-        Experiment::Clean(args) => crate::bed::clean(args).await,
+        Experiment::Clean(args) => crate::target_dir::clean(args).await,
         Experiment::Show { result, output } => crate::results::show(&result, &output),
         Experiment::Again { result, out, dry_run } => crate::results::again(&result, out.as_deref(), dry_run),
     }

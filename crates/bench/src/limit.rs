@@ -13,13 +13,13 @@ use bench_report::summary::median;
 use quantity::Rate;
 
 use crate::ceiling::Ceiling;
-use crate::crew::Crew;
 use crate::mounts::Mount;
 use crate::mounts::is_http_store;
 use crate::nic::Nic;
-use crate::results::Draft;
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::sample::{Mode, Sample};
-use crate::stage::Line;
+use crate::testbed::Line;
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
@@ -56,8 +56,8 @@ pub struct Row<'a> {
 }
 
 impl Bounds {
-    pub async fn of(target: &str, ceiling: &Ceiling, crew: &Crew) -> Bounds {
-        let mut hosts: Vec<&str> = crew.places().iter().map(|place| place.host.as_str()).collect();
+    pub async fn of(target: &str, ceiling: &Ceiling, ranks: &Ranks) -> Bounds {
+        let mut hosts: Vec<&str> = ranks.places().iter().map(|place| place.host.as_str()).collect();
         hosts.sort_unstable();
         hosts.dedup();
         Bounds {
@@ -80,7 +80,7 @@ impl Bounds {
     }
 
     /// What limits the load, as a verdict; with a warning if it was the bench.
-    pub fn tell(&self, draft: &mut Draft, what: &str, runs: &[impl Borrow<PhaseOutcome>]) {
+    pub fn tell(&self, draft: &mut ResultBuilder, what: &str, runs: &[impl Borrow<PhaseOutcome>]) {
         let told = bottleneck(&self.measured(runs));
         draft.limit(what, &told);
         if told.is_client() {
@@ -92,7 +92,7 @@ impl Bounds {
 
     /// For a sweep over shapes and sizes: what limits how many of its rows, and whether the links of the nodes explain
     /// them all.
-    pub fn judge(&self, draft: &mut Draft, rows: &[Row]) {
+    pub fn judge(&self, draft: &mut ResultBuilder, rows: &[Row]) {
         let mut by_limit: Vec<(Bottleneck, Vec<&str>)> = Vec::new();
         for row in rows {
             let told = bottleneck(&self.measured(row.runs));
@@ -377,7 +377,7 @@ pub mod tests {
             .enumerate()
             .map(|(n, runs)| Row { name: format!("row {n}"), nodes: 1, runs })
             .collect();
-        let mut draft = Draft::without_common("shapes", "a sweep", "modern", 1);
+        let mut draft = ResultBuilder::without_common("shapes", "a sweep", "modern", 1);
         bounds(gigabit()).judge(&mut draft, &rows);
         let told: Vec<&str> = draft.file.findings.iter().map(|finding| finding.text.as_str()).collect();
         let has = |parts: &[&str]| told.iter().any(|text| parts.iter().all(|part| text.contains(part)));

@@ -26,8 +26,8 @@ pub use agent::{Agent, AgentConfig};
 pub use args::{LinkArgs, command};
 pub use wire::Way;
 
+use crate::fixture::Usage;
 use crate::nic::Nic;
-use crate::rig::Usage;
 
 /// Who sends to whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

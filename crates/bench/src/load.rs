@@ -16,13 +16,13 @@ use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
-use crate::bed::Bed;
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::crew::{self, Crew, unless_interrupted};
 use crate::knee::{self, Found};
 use crate::limit::Bounds;
-use crate::results::{Draft, publish};
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
+use crate::target_dir::TargetDir;
 pub use args::LoadArgs;
 
 pub async fn command(args: LoadArgs) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = crew::run(&args.common.launch, async |crew| measure(crew, &args).await).await?;
+    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &args).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
@@ -57,9 +57,9 @@ fn repetitions(args: &LoadArgs) -> u32 {
     args.common.repetitions(1)
 }
 
-async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
-    args.target.check_crew(crew)?;
-    let mut draft = Draft::new("load", "A load of your own", &args.common, repetitions(args));
+async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
+    args.target.check_ranks(ranks)?;
+    let mut draft = ResultBuilder::new("load", "A load of your own", &args.common, repetitions(args));
     let work = args.work();
     args.target.tell(&mut draft);
     for (name, value) in [
@@ -79,12 +79,12 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
         draft.parameter("workers", args.workers);
     }
     let ceiling = ceiling::measure().await?;
-    let mut bed = Bed::make(&args.target, &args.common, args.bytes()).await?;
-    bed.content.compressible_percent = args.compressible;
-    let measured = unless_interrupted(all(crew, args, &bed)).await;
-    crew.settle(&measured).await;
-    draft.cleaned(bed.clean_up().await);
-    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    let mut target_dir = TargetDir::make(&args.target, &args.common, args.bytes()).await?;
+    target_dir.content.compressible_percent = args.compressible;
+    let measured = unless_interrupted(all(ranks, args, &target_dir)).await;
+    ranks.settle(&measured).await;
+    draft.cleaned(target_dir.clean_up().await);
+    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
     match measured? {
         All::Runs(runs, cut) => {
             Cut::tell(cut, &mut draft, "repetitions");
@@ -96,7 +96,7 @@ async fn measure(crew: &Crew, args: &LoadArgs) -> Result<ResultFile> {
         }
     }
     ceiling.tell(&mut draft.file);
-    crew.tell(&mut draft);
+    ranks.tell(&mut draft);
     Ok(draft.finish())
 }
 
@@ -107,17 +107,17 @@ enum All {
     Knee(Found, Box<PhaseOutcome>),
 }
 
-async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
+async fn all(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir) -> Result<All> {
     let budget = Budget::start(&args.common);
     let only_writes = matches!(args.operation, Operation::Write);
     let trees = if args.private { args.nodes } else { 1 };
-    bed.check(&args.job(bed, 1, &budget), args.bytes()).await?;
+    target_dir.check(&args.job(target_dir, 1, &budget), args.bytes()).await?;
     if !only_writes {
-        let dataset = Dataset { layout: args.layout(), content: bed.content, version: 1, trees };
-        bed.lay_out(&dataset, "").await?;
+        let dataset = Dataset { layout: args.layout(), content: target_dir.content, version: 1, trees };
+        target_dir.lay_out(&dataset, "").await?;
     }
     if args.knee.knee {
-        return find_knee(crew, args, bed, &budget).await;
+        return find_knee(ranks, args, target_dir, &budget).await;
     }
     let (mut runs, mut cut) = (Vec::new(), None);
     for repetition in 0..repetitions(args) {
@@ -128,17 +128,18 @@ async fn all(crew: &Crew, args: &LoadArgs, bed: &Bed) -> Result<All> {
         // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
         let version = if only_writes { repetition + 1 } else { 1 };
         let what = format!("load {}/{}", repetition + 1, repetitions(args));
-        let loaded = crew.load(bed.url(), &args.job(bed, version, &budget), &what).await?;
+        let loaded = ranks.load(target_dir.url(), &args.job(target_dir, version, &budget), &what).await?;
         runs.extend(loaded.outcome.phases);
     }
     Ok(All::Runs(runs, cut))
 }
 
-async fn find_knee(crew: &Crew, args: &LoadArgs, bed: &Bed, budget: &Budget) -> Result<All> {
+async fn find_knee(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir, budget: &Budget) -> Result<All> {
     let last = RefCell::new(None);
     let found = knee::find(&args.knee, repetitions(args), args.nodes, budget, async |step, what| {
         let version = if matches!(args.operation, Operation::Write) { step.number + 1 } else { 1 };
-        let loaded = crew.load(bed.url(), &step.of(args.job(bed, version, budget)), what).await?;
+        let loaded =
+            ranks.load(target_dir.url(), &step.of(args.job(target_dir, version, budget)), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
         if matches!(step.pace, Pace::Closed { .. }) {

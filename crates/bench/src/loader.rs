@@ -27,16 +27,16 @@ use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling::{self, Ceiling};
 use crate::cost::CostArgs;
-use crate::crew::{self, Crew, unless_interrupted};
+use crate::fixture::Watch;
 use crate::knee::{self, Found, KneeArgs};
 use crate::limit;
 use crate::mounts::is_http_store;
-use crate::results::{Draft, publish};
-use crate::rig::Watch;
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
 use crate::sample::{self, Mode, Sample, Triple};
-use crate::spans;
-use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
+use crate::worker_phases;
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
 const CLIENTS: u64 = 10;
@@ -144,11 +144,11 @@ impl Plan {
         })
     }
 
-    fn job(&self, stage: &Stage, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
+    fn job(&self, testbed: &Testbed, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
         let amount = Amount::Epochs(epochs);
         let work = Work { block_bytes: self.block, seed: args.common.seed, amount, ..Work::mfmr() };
         let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
-        Job { limits: budget.limits(), ..stage.job(self.fleet, phase) }
+        Job { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
     }
 
     fn demanded(&self) -> u64 {
@@ -184,30 +184,30 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
-async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
     let (prices, costs) = (args.prices.read()?, args.cost.read()?);
-    let mut draft = Draft::new("loader", title, &args.common, plan.repetitions);
+    let mut draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
     let ceiling = ceiling::measure().await?;
     let content = Content { seed: args.common.seed, ..Content::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
-    let stage = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-        Some(url) if is_http_store(url) => Stage::in_http_store(url, data).await?,
-        other => Stage::limited(other.map(PathBuf::from), data, args.limits).await?,
+    let testbed = match args.origin.as_deref() {
+        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
+        Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await?,
+        other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await?,
     };
-    let measured = unless_interrupted(all(crew, &stage, plan, args)).await;
+    let measured = unless_interrupted(all(ranks, &testbed, plan, args)).await;
     let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
         Cut::tell(cut, &mut draft, "repetitions");
         fill(&mut draft, plan, args, &line, &triples, &ceiling);
-        if stage.is_bucket() {
+        if testbed.is_bucket() {
             bucket::gets(&mut draft, plan, &triples, &invalid(plan, args.rate, &ceiling, &triples));
         }
-        limits(&mut draft, plan, args, &stage, &line, &triples);
+        limits(&mut draft, plan, args, &testbed, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
             knee::fill(&mut draft, &args.knee, found, "objects");
@@ -218,12 +218,12 @@ async fn measure(crew: &Crew, plan: &Plan, args: &LoaderArgs) -> Result<ResultFi
         }
         if let Some(first) = triples.first() {
             let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
-            draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
+            draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         }
         draft.file.plots.push(uptick(plan, &curve));
-        crew.tell(&mut draft);
+        ranks.tell(&mut draft);
     });
-    draft.cleaned(stage.clean_up().await.map(Some));
+    draft.cleaned(testbed.clean_up().await.map(Some));
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())
@@ -243,9 +243,9 @@ struct Epochs {
     cut: Option<Cut>,
 }
 
-async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
     let budget = Budget::start(&args.common);
-    let line = stage.line(args.rtt, args.rate).await?;
+    let line = testbed.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve, mut cut) = (Vec::new(), Vec::new(), None);
     for repetition in 0..plan.repetitions {
         cut = budget.cut(repetition, plan.repetitions);
@@ -255,18 +255,18 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: Mode, epochs: u64, url: &str, tier| {
             sample::take(
-                crew,
-                stage,
+                ranks,
+                testbed,
                 &line,
                 url,
-                &plan.job(stage, mode, epochs, args, &budget),
+                &plan.job(testbed, mode, epochs, args, &budget),
                 tier,
                 &what(mode),
             )
             .await
         };
         let direct = run(Mode::Direct, 1, &line.url, None).await?;
-        let tier = stage.tier(&line)?;
+        let tier = testbed.tier(&line)?;
         let url = tier_url(&tier);
         let watch = Watch::start(tier.admin, |counters| (counters.served_bytes(), counters.origin_bytes()));
         let cold = run(Mode::Cold, 1, &url, Some(&tier)).await?;
@@ -283,7 +283,7 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
         triples.push(Triple { direct, cold, warm });
     }
     let knee = match args.knee.knee {
-        true => Some(find_knee(crew, stage, &line, plan, args, &budget).await?),
+        true => Some(find_knee(ranks, testbed, &line, plan, args, &budget).await?),
         false => None,
     };
     Ok(Epochs { line, triples, curve, knee, cut })
@@ -291,19 +291,19 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, args: &LoaderArgs) -> Resu
 
 /// Of a tier that has been filled by an epoch before.
 async fn find_knee(
-    crew: &Crew,
-    stage: &Stage,
+    ranks: &Ranks,
+    testbed: &Testbed,
     line: &Line,
     plan: &Plan,
     args: &LoaderArgs,
     budget: &Budget,
 ) -> Result<Found> {
-    let tier = stage.tier(line)?;
+    let tier = testbed.tier(line)?;
     let url = tier_url(&tier);
-    let job = || plan.job(stage, Mode::Warm, 1, args, budget);
-    crew.load(&url, &job(), "loader: filling a tier").await?;
+    let job = || plan.job(testbed, Mode::Warm, 1, args, budget);
+    ranks.load(&url, &job(), "loader: filling a tier").await?;
     knee::find(&args.knee, plan.repetitions, plan.fleet.clients, budget, async |step, what| {
-        let loaded = crew.load(&url, &step.of(job()), what).await?;
+        let loaded = ranks.load(&url, &step.of(job()), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
     })
@@ -311,7 +311,14 @@ async fn find_knee(
 }
 
 /// What limits each state, in the first repetition.
-fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, stage: &Stage, line: &Line, triples: &[Triple]) {
+fn limits(
+    draft: &mut ResultBuilder,
+    plan: &Plan,
+    args: &LoaderArgs,
+    testbed: &Testbed,
+    line: &Line,
+    triples: &[Triple],
+) {
     let Some(first) = triples.first() else { return };
     for mode in Mode::ALL {
         // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
@@ -319,7 +326,7 @@ fn limits(draft: &mut Draft, plan: &Plan, args: &LoaderArgs, stage: &Stage, line
         let serial = match mode {
             // What is opened in a bucket is known from its listing.
             Mode::Direct => {
-                let trips = if stage.is_bucket() { 1.0 } else { ROUND_TRIPS };
+                let trips = if testbed.is_bucket() { 1.0 } else { ROUND_TRIPS };
                 Some(objects * trips / plan.fleet.workers_in_all().max(1) as f64)
             }
             Mode::Cold | Mode::Warm => None,
@@ -352,7 +359,7 @@ fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
 }
 
 fn fill(
-    draft: &mut Draft,
+    draft: &mut ResultBuilder,
     plan: &Plan,
     args: &LoaderArgs,
     line: &Line,

@@ -27,11 +27,11 @@ use types::Result;
 use crate::args::{CommonArgs, Scale, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::crew::{self, Crew, unless_interrupted};
 use crate::fingerprint;
-use crate::results::{Draft, publish};
-use crate::rig::Tier;
-use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::fixture::Tier;
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
+use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
 
 use crate::sample::{self, Mode, Triple};
@@ -184,9 +184,9 @@ impl Plan {
         Phase { name: mode.name().to_owned(), work, pace, ..Phase::default() }
     }
 
-    fn job(&self, stage: &Stage, mode: Mode, budget: &Budget) -> Job {
+    fn job(&self, testbed: &Testbed, mode: Mode, budget: &Budget) -> Job {
         let fleet = Fleet { clients: self.nodes, first_client: 0, workers: 1 };
-        Job { limits: budget.limits(), ..stage.job(fleet, self.phase(mode)) }
+        Job { limits: budget.limits(), ..testbed.job(fleet, self.phase(mode)) }
     }
 }
 
@@ -205,13 +205,13 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
-async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
     let prices = args.prices.read()?;
-    let mut draft = Draft::new(
+    let mut draft = ResultBuilder::new(
         "render",
         "What a tier buys: one scene, many nodes, several distances",
         &args.common,
@@ -224,11 +224,11 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.directory("origin directory", Path::new(dir));
     }
-    let stage = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-        other => Stage::here(other.map(PathBuf::from), data).await?,
+    let testbed = match args.origin.as_deref() {
+        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
+        other => Testbed::here(other.map(PathBuf::from), data).await?,
     };
-    let measured = unless_interrupted(all(crew, &stage, plan, &args.common)).await;
+    let measured = unless_interrupted(all(ranks, &testbed, plan, &args.common)).await;
     let filled = measured.map(|measured| {
         let Measured { lines, triples, tier, cut } = measured;
         Cut::tell(cut, &mut draft, "repetitions");
@@ -236,9 +236,9 @@ async fn measure(crew: &Crew, plan: &Plan, args: &RenderArgs) -> Result<ResultFi
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
         table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
-        crew.tell(&mut draft);
+        ranks.tell(&mut draft);
     });
-    draft.cleaned(stage.clean_up().await.map(Some));
+    draft.cleaned(testbed.clean_up().await.map(Some));
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())
@@ -254,10 +254,10 @@ struct Measured {
     cut: Option<Cut>,
 }
 
-async fn all(crew: &Crew, stage: &Stage, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
     let mut lines = Vec::new();
     for rtt in &plan.rtts {
-        lines.push(stage.line(*rtt, plan.rate).await?);
+        lines.push(testbed.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
     let (budget, mut tier, mut cut) = (Budget::start(common), None, None);
@@ -268,7 +268,7 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, common: &CommonArgs) -> Re
             break;
         }
         for (line, triples) in lines.iter().zip(&mut triples) {
-            triples.push(triple(crew, stage, plan, line, (repetition, &budget), &mut tier).await?);
+            triples.push(triple(ranks, testbed, plan, line, (repetition, &budget), &mut tier).await?);
         }
     }
     Ok(Measured { lines, triples, tier, cut })
@@ -276,8 +276,8 @@ async fn all(crew: &Crew, stage: &Stage, plan: &Plan, common: &CommonArgs) -> Re
 
 /// Direct, cold and warm, one after the other, as the study did.
 async fn triple(
-    crew: &Crew,
-    stage: &Stage,
+    ranks: &Ranks,
+    testbed: &Testbed,
     plan: &Plan,
     line: &Line,
     (repetition, budget): (u32, &Budget),
@@ -288,10 +288,10 @@ async fn triple(
         format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
     };
     let run = async |mode: Mode, url: &str, tier| {
-        sample::take(crew, stage, line, url, &plan.job(stage, mode, budget), tier, &what(mode)).await
+        sample::take(ranks, testbed, line, url, &plan.job(testbed, mode, budget), tier, &what(mode)).await
     };
     let direct = run(Mode::Direct, &line.url, None).await?;
-    let tier = stage.tier(line)?;
+    let tier = testbed.tier(line)?;
     let url = tier_url(&tier);
     *configured = configuration(&tier);
     let cold = run(Mode::Cold, &url, Some(&tier)).await?;

@@ -9,7 +9,7 @@ use clap::Args;
 use types::Result;
 
 use crate::args::OutputArgs;
-use crate::results::{Draft, publish};
+use crate::results::{ResultBuilder, publish};
 
 #[derive(Args, Clone, Debug)]
 pub struct ReplicasArgs {
@@ -25,7 +25,8 @@ pub fn command(args: ReplicasArgs) -> Result<ExitCode> {
 
 fn prepared() -> ResultFile {
     let mapr = &PUBLISHED.mapr;
-    let mut draft = Draft::without_common("replicas", "Reads against the number of copies", "prepared", 0);
+    let mut draft =
+        ResultBuilder::without_common("replicas", "Reads against the number of copies", "prepared", 0);
     let conditions = [(1, 1), (1, 2), (1, 3), (2, 2), (3, 3)];
     let rows = conditions.map(|(replicas, gateways)| {
         let mut cells = vec![Cell::Count(replicas), Cell::Count(gateways), Cell::Count(gateways)];

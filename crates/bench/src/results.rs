@@ -24,15 +24,20 @@ const RESULT_BYTES_MAX: u64 = 256 << 20;
 const EMULATED: &str = " (emulated limits)";
 
 /// A result that is being filled.
-pub struct Draft {
+pub struct ResultBuilder {
     pub file: ResultFile,
     start: Instant,
 }
 
-impl Draft {
-    pub fn new(experiment: &str, title: impl Into<String>, common: &CommonArgs, repetitions: u32) -> Draft {
+impl ResultBuilder {
+    pub fn new(
+        experiment: &str,
+        title: impl Into<String>,
+        common: &CommonArgs,
+        repetitions: u32,
+    ) -> ResultBuilder {
         let preset = if common.faithful { "faithful" } else { "modern" };
-        let mut draft = Draft::without_common(experiment, title, preset, common.seed);
+        let mut draft = ResultBuilder::without_common(experiment, title, preset, common.seed);
         draft.parameter("scale", common.scale.factor());
         draft.parameter("repetitions", repetitions);
         if let Some(admin) = common.admin {
@@ -41,7 +46,12 @@ impl Draft {
         draft
     }
 
-    pub fn without_common(experiment: &str, title: impl Into<String>, preset: &str, seed: u64) -> Draft {
+    pub fn without_common(
+        experiment: &str,
+        title: impl Into<String>,
+        preset: &str,
+        seed: u64,
+    ) -> ResultBuilder {
         let file = ResultFile {
             schema: SCHEMA,
             experiment: experiment.to_owned(),
@@ -53,7 +63,7 @@ impl Draft {
             fingerprint: fingerprint::of_this_machine(),
             ..ResultFile::default()
         };
-        Draft { file, start: Instant::now() }
+        ResultBuilder { file, start: Instant::now() }
     }
 
     /// How the tier at this operator's interface is configured.

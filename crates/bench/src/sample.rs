@@ -10,10 +10,10 @@ use bench_report::histogram::Histogram;
 use bench_report::summary::median;
 use types::{Error, ErrorKind, Result};
 
-use crate::crew::Crew;
-use crate::results::Draft;
-use crate::rig::{Counters, Tier, Usage, relay_cpu_seconds};
-use crate::stage::{Line, Stage};
+use crate::fixture::{Counters, Tier, Usage, relay_cpu_seconds};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
+use crate::testbed::{Line, Testbed};
 use crate::value::{self, Pass, Prices};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Triple {
 }
 
 /// What the medians of these repetitions are worth.
-pub fn worth(draft: &mut Draft, triples: &[Triple], prices: Option<&Prices>) {
+pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&Prices>) {
     let [direct, cold, warm] = Mode::ALL.map(|mode| pass(triples, mode));
     value::tell(draft, prices, direct, cold, warm);
 }
@@ -157,8 +157,8 @@ impl Sample {
 }
 
 pub async fn take(
-    crew: &Crew,
-    stage: &Stage,
+    ranks: &Ranks,
+    testbed: &Testbed,
     line: &Line,
     url: &str,
     job: &Job,
@@ -173,9 +173,10 @@ pub async fn take(
     };
     let (before, tier_before) = look()?;
     let threads = || tier.map(|tier| Threads::of_process(tier.process.id()));
-    let (nas_before, line_before, relay_before) = (stage.nas_usage(), line.bytes_down(), relay_cpu_seconds());
+    let (nas_before, line_before, relay_before) =
+        (testbed.nas_usage(), line.bytes_down(), relay_cpu_seconds());
     let tier_threads = threads();
-    let loaded = crew.load(url, job, what).await?;
+    let loaded = ranks.load(url, job, what).await?;
     let relay_cpu = relay_cpu_seconds() - relay_before;
     let tier_switches = threads().zip(tier_threads).map(|(after, before)| after.since(&before));
     let line_bytes = line.bytes_down() - line_before;
@@ -217,7 +218,7 @@ pub async fn take(
         client_peak_bytes,
         tier_cpu: tier_used.cpu_seconds,
         tier_peak_bytes: tier_used.peak_bytes,
-        origin_cpu: nas_before.and_then(|before| Some((stage.nas_usage()? - before).cpu_seconds)),
+        origin_cpu: nas_before.and_then(|before| Some((testbed.nas_usage()? - before).cpu_seconds)),
         skew,
         faults: phase.faults(),
         service: reads(&phase),

@@ -16,13 +16,13 @@ use clap::Args;
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
-use crate::bed::{Bed, TargetArgs};
 use crate::ceiling;
-use crate::crew::{self, Crew, unless_interrupted};
+use crate::fixture::{Tier, TierConfig, Write};
 use crate::limit::Bounds;
 use crate::mounts::is_http_store;
-use crate::results::{Draft, publish};
-use crate::rig::{Tier, TierConfig, Write};
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
+use crate::target_dir::{TargetArgs, TargetDir};
 use condition::{Condition, Shape, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
@@ -102,7 +102,7 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let result =
-        crew::run(&args.common.launch, async |crew| measure(crew, &args, conditions, bytes).await).await?;
+        ranks::run(&args.common.launch, async |ranks| measure(ranks, &args, conditions, bytes).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
@@ -149,13 +149,13 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
 }
 
 async fn measure(
-    crew: &Crew,
+    ranks: &Ranks,
     args: &ShapesArgs,
     mut conditions: Vec<Condition>,
     bytes: u64,
 ) -> Result<ResultFile> {
-    args.target.check_crew(crew)?;
-    let mut draft = Draft::new(
+    args.target.check_ranks(ranks)?;
+    let mut draft = ResultBuilder::new(
         "shapes",
         "Files and workers: who reads and writes what",
         &args.common,
@@ -167,17 +167,17 @@ async fn measure(
     draft.parameter("nodes", nodes);
     draft.parameter("workers", workers);
     let ceiling = ceiling::measure().await?;
-    let mut bed = Bed::make(&args.target, &args.common, bytes).await?;
-    let mut measured = match only_what_can_be_written(args, &bed, &mut conditions) {
-        Ok(()) => unless_interrupted(run::all(crew, &args.common, &conditions, &bed)).await,
+    let mut target_dir = TargetDir::make(&args.target, &args.common, bytes).await?;
+    let mut measured = match only_what_can_be_written(args, &target_dir, &mut conditions) {
+        Ok(()) => unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await,
         Err(error) => Err(error),
     };
     let mut through = None;
     if args.through && measured.is_ok() {
         match tier(args, bytes) {
             Ok(tier) => {
-                bed = bed.by(tier.url.clone());
-                match unless_interrupted(run::all(crew, &args.common, &conditions, &bed)).await {
+                target_dir = target_dir.by(tier.url.clone());
+                match unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await {
                     Ok(all) => through = Some(all),
                     Err(error) => measured = Err(error),
                 }
@@ -185,10 +185,10 @@ async fn measure(
             Err(error) => measured = Err(error),
         }
     }
-    crew.settle(&measured).await;
-    draft.cleaned(bed.clean_up().await);
+    ranks.settle(&measured).await;
+    draft.cleaned(target_dir.clean_up().await);
     let all = measured?;
-    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
     tables::fill(&mut draft, &all, &bounds);
     if let Some(through) = &through {
         tables::through(&mut draft, &all, through, &bounds);
@@ -198,7 +198,7 @@ async fn measure(
     }
     bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
     ceiling.tell(&mut draft.file);
-    crew.tell(&mut draft);
+    ranks.tell(&mut draft);
     Ok(draft.finish())
 }
 
@@ -216,8 +216,12 @@ fn tier(args: &ShapesArgs, bytes: u64) -> Result<Tier> {
 }
 
 /// Shapes that write are left out where they cannot, unless they were asked for.
-fn only_what_can_be_written(args: &ShapesArgs, bed: &Bed, conditions: &mut Vec<Condition>) -> Result<()> {
-    if bed.is_writable() {
+fn only_what_can_be_written(
+    args: &ShapesArgs,
+    target_dir: &TargetDir,
+    conditions: &mut Vec<Condition>,
+) -> Result<()> {
+    if target_dir.is_writable() {
         return Ok(());
     }
     match conditions.iter().find(|condition| condition.shape.writes()) {

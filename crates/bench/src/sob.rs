@@ -18,13 +18,13 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::args::{CommonArgs, Scale};
-use crate::bed::{Bed, TargetArgs};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::crew::{self, Crew, unless_interrupted};
 use crate::limit::Bounds;
-use crate::results::{Draft, publish};
-use crate::spans;
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
+use crate::target_dir::{TargetArgs, TargetDir};
+use crate::worker_phases;
 
 /// As the original ran it.
 const NODES: u32 = 3;
@@ -175,8 +175,8 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = crew::run(&args.common.launch, async |crew| {
-        measure(crew, &args, test, &layout, &phases, written).await
+    let result = ranks::run(&args.common.launch, async |ranks| {
+        measure(ranks, &args, test, &layout, &phases, written).await
     })
     .await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
@@ -188,21 +188,21 @@ fn repetitions(common: &CommonArgs) -> u32 {
 }
 
 async fn measure(
-    crew: &Crew,
+    ranks: &Ranks,
     args: &SobArgs,
     test: &Test,
     layout: &Layout,
     phases: &[Phase],
     written: u64,
 ) -> Result<ResultFile> {
-    let mut draft = Draft::new(
+    let mut draft = ResultBuilder::new(
         "sob",
         format!("sob test {}: {}", args.test, test.command),
         &args.common,
         repetitions(&args.common),
     );
     draft.parameter("test", args.test);
-    args.target.check_crew(crew)?;
+    args.target.check_ranks(ranks)?;
     args.target.tell(&mut draft);
     draft.parameter("nodes", args.nodes);
     draft.parameter("files", layout.files);
@@ -212,14 +212,14 @@ async fn measure(
         draft.parameter("random_reads_of", if args.random == Random::Files { "files" } else { "blocks" });
     }
     let ceiling = ceiling::measure().await?;
-    let bed = Bed::make(&args.target, &args.common, written).await?;
-    let measured = unless_interrupted(all(crew, args, layout, phases, &bed)).await;
-    crew.settle(&measured).await;
-    draft.cleaned(bed.clean_up().await);
+    let target_dir = TargetDir::make(&args.target, &args.common, written).await?;
+    let measured = unless_interrupted(all(ranks, args, layout, phases, &target_dir)).await;
+    ranks.settle(&measured).await;
+    draft.cleaned(target_dir.clean_up().await);
     let (runs, skew, cut) = measured?;
     Cut::tell(cut, &mut draft, "repetitions");
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
-    let bounds = Bounds::of(args.target.url(), &ceiling, crew).await;
+    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
     fill(&mut draft, args, phases, &runs, &bounds);
     if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
         draft.warning(format!(
@@ -228,17 +228,17 @@ async fn measure(
         ));
     }
     ceiling.tell(&mut draft.file);
-    crew.tell(&mut draft);
+    ranks.tell(&mut draft);
     Ok(draft.finish())
 }
 
 /// Each repetition's phases; how far apart the processes began, seconds; and whether the time was over before all.
 async fn all(
-    crew: &Crew,
+    ranks: &Ranks,
     args: &SobArgs,
     layout: &Layout,
     phases: &[Phase],
-    bed: &Bed,
+    target_dir: &TargetDir,
 ) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<Cut>)> {
     let budget = Budget::start(&args.common);
     let mut cut = None;
@@ -249,17 +249,17 @@ async fn all(
             break;
         }
         let job = Job {
-            root: bed.root(),
+            root: target_dir.root(),
             layout: layout.clone(),
-            content: bed.content,
+            content: target_dir.content,
             fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
             limits: budget.limits(),
         };
-        bed.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
+        target_dir.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
         let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
-        let loaded = crew.load(bed.url(), &job, &what).await?;
+        let loaded = ranks.load(target_dir.url(), &job, &what).await?;
         skew = skew.max(loaded.skew().as_secs_f64());
         runs.push(loaded.outcome.phases);
     }
@@ -272,7 +272,13 @@ fn memory_bytes() -> u64 {
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOutcome>], bounds: &Bounds) {
+fn fill(
+    draft: &mut ResultBuilder,
+    args: &SobArgs,
+    phases: &[Phase],
+    runs: &[Vec<PhaseOutcome>],
+    bounds: &Bounds,
+) {
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
     }
@@ -310,7 +316,7 @@ fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOu
     draft.file.tables.push(table);
     if let Some(first) = runs.first() {
         let moved = first.iter().map(|phase| (phase.name.clone(), &phase.series));
-        draft.file.plots.push(spans::throughput("Throughput of the first repetition", moved));
+        draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
     }
     if args.test == 1 {
         draft.file.tables.push(replayed());
@@ -324,7 +330,7 @@ fn fill(draft: &mut Draft, args: &SobArgs, phases: &[Phase], runs: &[Vec<PhaseOu
 fn random_too_fast(phases: &[Phase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
     let rate = |name: &str| {
         let index = phases.iter().position(|phase| phase.name == name)?;
-        let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(spans::phase);
+        let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(worker_phases::phase);
         median(&measured.map(|phase| phase.last_done_rate()).collect::<Vec<_>>())
     };
     sanity::random_above_sequential(rate(RANDOM)?, rate(SEQUENTIAL)?)
@@ -386,9 +392,9 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn row(draft: &mut Draft, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> Row {
+fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> Row {
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).chain(exceeded).collect();
-    let phases: Vec<_> = runs.iter().filter_map(|run| spans::phase(run)).collect();
+    let phases: Vec<_> = runs.iter().filter_map(|run| worker_phases::phase(run)).collect();
     let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::Phase::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 
 const GIB: f64 = 1_073_741_824.0;
 /// A price file is smaller.
@@ -130,7 +130,7 @@ fn break_even(direct: f64, cold: f64, warm: f64) -> Option<u64> {
 }
 
 /// Says it in the result.
-pub fn tell(draft: &mut Draft, prices: Option<&Prices>, direct: Pass, cold: Pass, warm: Pass) {
+pub fn tell(draft: &mut ResultBuilder, prices: Option<&Prices>, direct: Pass, cold: Pass, warm: Pass) {
     let calls = direct.origin_calls - warm.origin_calls;
     draft.verdict(format!(
         "each pass after the first saves {:.2} s, {:.3} GiB and {calls:.0} calls at the storage",

@@ -31,11 +31,11 @@ use types::{Error, ErrorKind, Result};
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::crew::unless_interrupted;
+use crate::fixture::relay_cpu_seconds;
 use crate::limit;
-use crate::results::{Draft, publish};
-use crate::rig::relay_cpu_seconds;
-use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::ranks::unless_interrupted;
+use crate::results::{ResultBuilder, publish};
+use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use graph::{Graph, Schedule, Task};
 
 /// A task file is smaller.
@@ -175,7 +175,7 @@ fn graph(args: &WorkflowArgs) -> Result<Graph> {
 
 async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Result<ResultFile> {
     let mut draft =
-        Draft::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
+        ResultBuilder::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
     draft.parameter("nodes", args.nodes);
     draft.parameter("tasks", graph.tasks.len());
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
@@ -183,16 +183,16 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let ceiling = ceiling::measure().await?;
     let layout = layout(&graph)?;
     let content = Content { seed: args.common.seed, ..Content::default() };
-    let stage = Stage::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
+    let testbed = Testbed::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
     let partitions = partitions(args.nodes);
     let poll = Duration::from_secs_f64(if args.common.faithful {
         POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()
     } else {
         0.0
     });
-    let inputs = Arc::new(Inputs { graph, layout, content, root: stage.root(), poll });
-    let measured = unless_interrupted(all(args, &stage, &inputs, &partitions, repetitions)).await;
-    draft.cleaned(stage.clean_up().await.map(Some));
+    let inputs = Arc::new(Inputs { graph, layout, content, root: testbed.root(), poll });
+    let measured = unless_interrupted(all(args, &testbed, &inputs, &partitions, repetitions)).await;
+    draft.cleaned(testbed.clean_up().await.map(Some));
     let (line, runs, cut) = measured?;
     Cut::tell(cut, &mut draft, "pairs of runs");
     fill(&mut draft, &partitions, &runs);
@@ -213,13 +213,13 @@ type Runs = Vec<[Vec<Run>; 2]>;
 
 async fn all(
     args: &WorkflowArgs,
-    stage: &Stage,
+    testbed: &Testbed,
     inputs: &Arc<Inputs>,
     partitions: &[Partition],
     repetitions: u32,
 ) -> Result<(Line, Runs, Option<Cut>)> {
     let budget = Budget::start(&args.common);
-    let line = stage.line(args.rtt, args.rate).await?;
+    let line = testbed.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
     let (mut done, of) = (0, (partitions.len() as u32).saturating_mul(repetitions));
     let mut cut = None;
@@ -232,10 +232,10 @@ async fn all(
             }
             for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
                 // Empty at the start of every run, as the study's client caches were.
-                let tier = if way == Way::Tier { Some(stage.tier(&line)?) } else { None };
+                let tier = if way == Way::Tier { Some(testbed.tier(&line)?) } else { None };
                 let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
                 let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
-                let mut run = execute(inputs, partition, [&stage.near_url(), &far]).await?;
+                let mut run = execute(inputs, partition, [&testbed.near_url(), &far]).await?;
                 run.line_bytes = line.bytes_down() - before;
                 run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
                 runs.push(run);
@@ -338,7 +338,7 @@ async fn execute(inputs: &Arc<Inputs>, partition: &Partition, urls: [&str; graph
     Ok(run)
 }
 
-fn fill(draft: &mut Draft, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
+fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
     let of = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> { runs.iter().map(value).collect() };
     let rows = partitions.iter().zip(runs).map(|(partition, runs)| {
         let far = partition.sites.iter().filter(|site| **site == 1).count() as u64;
@@ -426,7 +426,7 @@ fn invalid(runs: &[Run]) -> Vec<String> {
 }
 
 /// What limits the split whose nodes are all far, each way, in the first repetition.
-fn limits(draft: &mut Draft, args: &WorkflowArgs, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
+fn limits(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
     let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
     let Some(runs) = all_far.and_then(|at| runs.get(at)) else { return };
     for (way, run) in Way::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?))) {

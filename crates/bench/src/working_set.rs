@@ -3,12 +3,12 @@
 //! several orders, of which not the first pass is measured but a later one. Every state is proved by the tier's counters
 //! (`account.rs`).
 //!
-//! Start with `measure` below; where the tier is from is in `ground.rs`, what is made of the figures in `table.rs`.
+//! Start with `measure` below; where the tier is from is in `tier_under_test.rs`, what is made of the figures in `table.rs`.
 
 mod account;
 mod curve;
-mod ground;
 mod table;
+mod tier_under_test;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ use types::{Error, ErrorKind, Result};
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, Cut};
 use crate::ceiling;
-use crate::crew::{self, Crew, unless_interrupted};
-use crate::results::{Draft, publish};
-use crate::rig::{Counters, Watch};
+use crate::fixture::{Counters, Watch};
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
 
 use account::Account;
 use curve::Look;
-use ground::{Ground, Seat};
+use tier_under_test::{ColdTier, TierUnderTest};
 
 /// What a tier has if nobody says otherwise; a scale is a part of it.
 const CACHE_BYTES: u64 = 20 << 30;
@@ -205,11 +205,11 @@ impl Plan {
         Work { unit: Unit::File, order, share: Share::Client, amount, seed, ..Work::default() }
     }
 
-    fn job(&self, seat: &Seat, layout: &Layout, work: Work, budget: &Budget) -> Job {
+    fn job(&self, cold_tier: &ColdTier, layout: &Layout, work: Work, budget: &Budget) -> Job {
         Job {
-            root: seat.root.clone(),
+            root: cold_tier.root.clone(),
             layout: layout.clone(),
-            content: seat.content,
+            content: cold_tier.content,
             fleet: self.fleet,
             phases: vec![Phase { name: "read".to_owned(), work, ..Phase::default() }],
             limits: budget.limits(),
@@ -304,7 +304,7 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     let theirs = theirs.filter(|_| args.may_evict);
     let plan = Plan::of(&args, theirs.or(args.cache_size).unwrap_or(own))?;
     if let Some(counters) = &running {
-        ground::check_room(&plan, counters, args.may_evict)?;
+        tier_under_test::check_room(&plan, counters, args.may_evict)?;
     }
     if args.common.dry_run {
         println!(
@@ -321,12 +321,12 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = crew::run(&args.common.launch, async |crew| measure(crew, &plan, &args).await).await?;
+    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
 }
 
-async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let mut draft = Draft::new(
+async fn measure(ranks: &Ranks, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
+    let mut draft = ResultBuilder::new(
         "working-set",
         "How a cache gets warm, and how large it must be",
         &args.common,
@@ -334,18 +334,23 @@ async fn measure(crew: &Crew, plan: &Plan, args: &WorkingSetArgs) -> Result<Resu
     );
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
     let ceiling = ceiling::measure().await?;
-    let ground = Ground::make(args, plan).await?;
-    let measured = unless_interrupted(all(crew, &ground, plan, &args.common)).await;
-    crew.settle(&measured).await;
-    let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &ground, &measured));
-    crew.tell(&mut draft);
-    draft.cleaned(ground.clean_up().await);
+    let tier_under_test = TierUnderTest::make(args, plan).await?;
+    let measured = unless_interrupted(all(ranks, &tier_under_test, plan, &args.common)).await;
+    ranks.settle(&measured).await;
+    let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &tier_under_test, &measured));
+    ranks.tell(&mut draft);
+    draft.cleaned(tier_under_test.clean_up().await);
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())
 }
 
-async fn all(crew: &Crew, ground: &Ground, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
+async fn all(
+    ranks: &Ranks,
+    tier_under_test: &TierUnderTest,
+    plan: &Plan,
+    common: &CommonArgs,
+) -> Result<Measured> {
     let budget = Budget::start(common);
     let mut measured = Measured::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
@@ -354,7 +359,7 @@ async fn all(crew: &Crew, ground: &Ground, plan: &Plan, common: &CommonArgs) -> 
         if measured.cut.is_some() {
             break;
         }
-        let run = Run { crew, ground, plan, repetition, budget: &budget };
+        let run = Run { ranks, tier_under_test, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -369,8 +374,8 @@ async fn all(crew: &Crew, ground: &Ground, plan: &Plan, common: &CommonArgs) -> 
 
 /// One repetition.
 struct Run<'a> {
-    crew: &'a Crew,
-    ground: &'a Ground,
+    ranks: &'a Ranks,
+    tier_under_test: &'a TierUnderTest,
     plan: &'a Plan,
     repetition: u32,
     budget: &'a Budget,
@@ -379,41 +384,41 @@ struct Run<'a> {
 impl Run<'_> {
     async fn warm_up(&self) -> Result<WarmUp> {
         let (plan, layout) = (self.plan, self.plan.layout(WARM_UP));
-        let seat = self.ground.seat(plan, &layout).await?;
+        let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let order = OrderName::Permutation;
-        let watch = Watch::start(seat.admin, |counters| Look {
+        let watch = Watch::start(cold_tier.admin, |counters| Look {
             hit: counters.hit_bytes(),
             miss: counters.miss_bytes(),
             used: counters.used_bytes(),
         });
-        let cold = self.pass(&seat, &layout, order, WARM_UP_PASSES, 0, "getting warm").await?;
+        let cold = self.pass(&cold_tier, &layout, order, WARM_UP_PASSES, 0, "getting warm").await?;
         let looks = watch.stop();
-        let warm = self.pass(&seat, &layout, order, 1, 2, "warm").await?;
-        let from_disk = match &seat.tier {
+        let warm = self.pass(&cold_tier, &layout, order, 1, 2, "warm").await?;
+        let from_disk = match &cold_tier.tier {
             Some(tier) => {
                 tier.forget_pages().await?;
-                Some(self.pass(&seat, &layout, order, 1, 3, "from the disk").await?)
+                Some(self.pass(&cold_tier, &layout, order, 1, 3, "from the disk").await?)
             }
             None => None,
         };
-        self.ground.leave(seat).await?;
+        self.tier_under_test.leave(cold_tier).await?;
         Ok(WarmUp { cold, looks, warm, from_disk })
     }
 
     async fn condition(&self, factor: f64, order: OrderName) -> Result<Condition> {
         let (plan, layout) = (self.plan, self.plan.layout(factor));
-        let seat = self.ground.seat(plan, &layout).await?;
+        let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let what = format!("{factor} x cache, {}", order.name());
-        let before = Counters::of(seat.admin)?;
-        let first = self.pass(&seat, &layout, order, 1, 0, &what).await?;
-        let mut later = self.pass(&seat, &layout, order, 1, 1, &what).await?;
+        let before = Counters::of(cold_tier.admin)?;
+        let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
+        let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
         if later.seconds < ROW_SECONDS_MIN {
             // As often as it takes to be believed.
             let passes = (ROW_SECONDS / later.seconds.max(1e-3)).ceil() as u64;
-            later = self.pass(&seat, &layout, order, passes, 2, &what).await?;
+            later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
-        let life = Counters::of(seat.admin)?.since(&before);
-        self.ground.leave(seat).await?;
+        let life = Counters::of(cold_tier.admin)?.since(&before);
+        self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
         let evicted = life.evicted_bytes();
@@ -424,7 +429,7 @@ impl Run<'_> {
 
     async fn pass(
         &self,
-        seat: &Seat,
+        cold_tier: &ColdTier,
         layout: &Layout,
         order: OrderName,
         passes: u64,
@@ -432,10 +437,10 @@ impl Run<'_> {
         what: &str,
     ) -> Result<Account> {
         let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
-        let job = self.plan.job(seat, layout, self.plan.work(order, layout, passes, turn), self.budget);
-        let before = Counters::of(seat.admin)?;
-        let loaded = self.crew.load(&seat.url, &job, &what).await?;
-        let counted = Counters::of(seat.admin)?.since(&before);
+        let job = self.plan.job(cold_tier, layout, self.plan.work(order, layout, passes, turn), self.budget);
+        let before = Counters::of(cold_tier.admin)?;
+        let loaded = self.ranks.load(&cold_tier.url, &job, &what).await?;
+        let counted = Counters::of(cold_tier.admin)?.since(&before);
         let phase = loaded.outcome.phases.first();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
         Ok(Account::of(&counted, phase, passes))

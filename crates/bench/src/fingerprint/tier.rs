@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-use crate::rig::operator;
+use crate::fixture::operator;
 
 /// Junctions that are told; a tier may have many.
 const JUNCTIONS_MAX: usize = 8;

@@ -7,13 +7,13 @@ use bench_report::summary::{estimate, point};
 
 use super::{Found, KneeArgs, Level};
 use crate::budget::Cut;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
 
 /// `what`: the touches' name in the plural, as `objects`.
-pub fn fill(draft: &mut Draft, args: &KneeArgs, found: &Found, what: &str) {
+pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &Found, what: &str) {
     draft.parameter("knee_step_s", args.step.as_secs_f64());
     let percents: Vec<String> = args.open_percent.iter().map(f64::to_string).collect();
     draft.parameter("open_percent", percents.join(","));
@@ -159,7 +159,7 @@ fn plots(found: &Found, what: &str) -> Vec<Plot> {
     plots
 }
 
-fn histograms(draft: &mut Draft, found: &Found) {
+fn histograms(draft: &mut ResultBuilder, found: &Found) {
     for level in &found.steps {
         let workers = u64::from(level.workers) * u64::from(found.nodes);
         draft.file.histograms.push(level.service.to_named(format!("{workers} workers: touch")));
@@ -172,7 +172,7 @@ fn histograms(draft: &mut Draft, found: &Found) {
     }
 }
 
-fn tell(draft: &mut Draft, found: &Found, what: &str) {
+fn tell(draft: &mut ResultBuilder, found: &Found, what: &str) {
     let Some(knee) = found.steps.get(found.knee) else { return };
     let workers = u64::from(knee.workers) * u64::from(found.nodes);
     let rate = knee.reading().rate;

@@ -9,7 +9,7 @@ use types::{Error, Result};
 
 use super::{Agent, AgentConfig, Config, Pair};
 use crate::args::OutputArgs;
-use crate::crew::alone;
+use crate::ranks::alone;
 use crate::results;
 
 /// The link by itself: TCP streams between agents, without any storage.

@@ -5,12 +5,13 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::time::{Duration, Instant};
 
+use bench_fleet::{ClockOffset, Exchange};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use super::clock::{Epoch, Exchange, Offset};
+use super::clock::Epoch;
 use super::stream;
 use super::wire::{
     Answer, PATIENCE, PairLog, Plan, Question, StreamLog, StreamQuestion, Way, ask, confused, unavailable,
@@ -48,17 +49,17 @@ impl Echo {
         };
         let theirs = tokio::time::timeout(PING, talk).await.unwrap_or_else(|e| Err(io::Error::from(e)));
         let theirs = theirs.map_err(|e| unavailable("ping the link agent at", &self.place, e))?;
-        Ok(Exchange { sent, theirs, received: self.epoch.now_us() })
+        Ok(Exchange { sent, received: theirs, answered: theirs, arrived: self.epoch.now_us() })
     }
 
     /// The other clock, and idle round trips in microseconds.
-    pub async fn compare(&mut self) -> Result<(Offset, Vec<u64>)> {
+    pub async fn compare(&mut self) -> Result<(ClockOffset, Vec<u64>)> {
         let mut exchanges = Vec::with_capacity(EXCHANGES);
         for _ in 0..EXCHANGES {
             exchanges.push(self.exchange().await?);
         }
-        let offset = Offset::of(&exchanges).unwrap_or_default();
-        Ok((offset, exchanges.into_iter().map(Exchange::round_trip).collect()))
+        let offset = ClockOffset::of(&exchanges).unwrap_or_default();
+        Ok((offset, exchanges.iter().map(Exchange::round_trip).collect()))
     }
 }
 
@@ -96,7 +97,7 @@ pub async fn run(place: &str, plan: Plan, epoch: Epoch) -> Result<PairLog> {
         Way::Up => (ours?, theirs),
         Way::Down => (theirs, ours?),
     };
-    Ok(PairLog { sent, received, idle_us, loaded_us: loaded_us?, clock_error_us: offset.error_us })
+    Ok(PairLog { sent, received, idle_us, loaded_us: loaded_us?, clock_error_us: offset.error })
 }
 
 fn joined<T>(ended: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
@@ -144,7 +145,7 @@ async fn ping(echo: &mut Echo, start: Instant, stop: Instant) -> Result<Vec<u64>
 }
 
 /// What the other end has done, by our clock.
-async fn fetch(place: &str, session: u64, offset: Offset) -> Result<Vec<StreamLog>> {
+async fn fetch(place: &str, session: u64, offset: ClockOffset) -> Result<Vec<StreamLog>> {
     let logs = match ask(place, &Question::Logs { session }, PATIENCE * 2).await? {
         (_, Answer::Logs(logs)) => logs,
         _ => return Err(confused(place)),
@@ -153,7 +154,7 @@ async fn fetch(place: &str, session: u64, offset: Offset) -> Result<Vec<StreamLo
 }
 
 /// A log by our clock.
-pub fn moved(mut log: StreamLog, offset: Offset) -> StreamLog {
+pub fn moved(mut log: StreamLog, offset: ClockOffset) -> StreamLog {
     log.start_us = offset.to_ours(log.start_us);
     log.end_us = offset.to_ours(log.end_us);
     log.progress.iter_mut().for_each(|(at, _)| *at = offset.to_ours(*at));

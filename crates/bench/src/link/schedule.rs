@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use bench_fleet::ClockOffset;
 use types::{Error, ErrorKind, Result};
 
-use super::clock::{Epoch, Offset};
+use super::clock::Epoch;
 use super::pair::{self, Echo, moved};
 use super::wire::{Answer, PairLog, Plan, Question, RunQuestion, Way, ask, confused};
 use super::{Config, Pair};
@@ -41,7 +42,7 @@ pub struct Ran {
 struct Starter<'a> {
     pair: &'a Pair,
     /// The clock of the agent that opens the connections; zero if it is ours.
-    offset: Offset,
+    offset: ClockOffset,
     round_trip: Duration,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Starter<'a> {
         let mut echo = Echo::open(pair.from.as_deref().unwrap_or(&pair.to), epoch).await?;
         let (offset, round_trips) = echo.compare().await?;
         let round_trip = Duration::from_micros(round_trips.into_iter().max().unwrap_or_default());
-        let offset = if pair.from.is_some() { offset } else { Offset::default() };
+        let offset = if pair.from.is_some() { offset } else { ClockOffset::default() };
         Ok(Starter { pair, offset, round_trip })
     }
 
@@ -95,7 +96,7 @@ impl<'a> Starter<'a> {
         Ok(PairLog {
             sent: log.sent.into_iter().map(|l| moved(l, self.offset)).collect(),
             received: log.received.into_iter().map(|l| moved(l, self.offset)).collect(),
-            clock_error_us: log.clock_error_us.saturating_add(self.offset.error_us),
+            clock_error_us: log.clock_error_us.saturating_add(self.offset.error),
             ..log
         })
     }

@@ -1,12 +1,11 @@
-//! What link agents say to each other. Each connection begins with one question, a length and JSON; answers are framed
-//! alike. An echo connection then carries single bytes, each answered with the agent's clock; a stream carries data.
+//! What link agents say to each other. Each connection begins with one question, in a frame as ranks of a run have them; so do
+//! answers. An echo connection then carries single bytes, each answered with the agent's clock; a stream carries data.
 
 use std::io;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
+use bench_fleet::frame::{read_message, write_message};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use types::{Error, ErrorKind, Result};
 
@@ -118,40 +117,16 @@ pub fn unavailable(operation: &'static str, place: &str, error: io::Error) -> Er
     Error::new(kind, operation, place).with_source(error)
 }
 
-fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
-}
-
-async fn read_frame<T: DeserializeOwned>(stream: &mut TcpStream, max: usize) -> io::Result<T> {
-    let length = stream.read_u32().await? as usize;
-    if length > max {
-        return Err(invalid("this is no link agent (wrong port?)"));
-    }
-    // Room is made as bytes arrive, not on the word of the length.
-    let mut bytes = Vec::new();
-    (&mut *stream).take(length as u64).read_to_end(&mut bytes).await?;
-    if bytes.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    serde_json::from_slice(&bytes).map_err(|e| invalid(&format!("it cannot be understood: {e}")))
-}
-
-async fn write_frame(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message).map_err(io::Error::other)?;
-    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&length.to_be_bytes()[..], &bytes].concat()).await
-}
-
 async fn patiently<T>(time: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(time, what).await.unwrap_or_else(|e| Err(e.into()))
 }
 
 pub async fn read_question(stream: &mut TcpStream) -> io::Result<Question> {
-    patiently(PATIENCE, read_frame(stream, QUESTION_MAX)).await
+    patiently(PATIENCE, read_message(stream, QUESTION_MAX)).await
 }
 
 pub async fn write_answer(stream: &mut TcpStream, answer: &Answer) -> io::Result<()> {
-    patiently(PATIENCE, write_frame(stream, answer)).await
+    patiently(PATIENCE, write_message(stream, answer)).await
 }
 
 /// Connects and asks; the answer comes within `time`.
@@ -159,12 +134,12 @@ pub async fn ask(place: &str, question: &Question, time: Duration) -> Result<(Tc
     let talk = async {
         let mut stream = TcpStream::connect(place).await?;
         stream.set_nodelay(true)?;
-        write_frame(&mut stream, question).await?;
-        let answer = read_frame(&mut stream, ANSWER_MAX).await?;
+        write_message(&mut stream, question).await?;
+        let answer = read_message(&mut stream, ANSWER_MAX).await?;
         Ok((stream, answer))
     };
     let (stream, answer) =
-        patiently(time, talk).await.map_err(|e| unavailable("ask the link agent at", place, e))?;
+        patiently(time, talk).await.map_err(|e| unavailable("ask the link agent at", place, explained(e)))?;
     match answer {
         Answer::Refused { why } => {
             Err(Error::new(ErrorKind::Config, "link:", format!("{place} refuses: {why}")))
@@ -173,7 +148,18 @@ pub async fn ask(place: &str, question: &Question, time: Duration) -> Result<(Tc
     }
 }
 
+/// Who listens there may be no agent.
+fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => {
+            io::Error::new(error.kind(), format!("this is no link agent (wrong port?): {error}"))
+        }
+        _ => error,
+    }
+}
+
 /// The agent answered something else than what was asked.
 pub fn confused(place: &str) -> Error {
-    unavailable("ask the link agent at", place, invalid("it answers another question"))
+    let why = io::Error::new(io::ErrorKind::InvalidData, "it answers another question");
+    unavailable("ask the link agent at", place, why)
 }

@@ -12,13 +12,13 @@ use bench_report::summary::estimate;
 
 use super::args::LoadArgs;
 use crate::limit::Bounds;
-use crate::results::Draft;
-use crate::spans;
+use crate::results::ResultBuilder;
+use crate::worker_phases;
 
 const MIB: f64 = 1_048_576.0;
 
-pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
-    let phases: Vec<overlap::Phase> = runs.iter().filter_map(spans::phase).collect();
+pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
+    let phases: Vec<overlap::Phase> = runs.iter().filter_map(worker_phases::phase).collect();
     let seconds: Vec<f64> = runs.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
     let per_second = |value: fn(&PhaseOutcome) -> u64| -> Vec<f64> {
         runs.iter().zip(&seconds).map(|(run, s)| value(run) as f64 / s.max(1e-9)).collect()
@@ -80,10 +80,10 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
         &invalid,
     );
     if let Some(first) = runs.first() {
-        draft
-            .file
-            .plots
-            .push(spans::throughput("Throughput, first repetition", [("load".to_owned(), &first.series)]));
+        draft.file.plots.push(worker_phases::throughput(
+            "Throughput, first repetition",
+            [("load".to_owned(), &first.series)],
+        ));
     }
     latencies(draft, args, runs);
     if runs.iter().any(|run| run.stopped == Some(Stop::Asked)) {
@@ -101,7 +101,7 @@ pub fn fill(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &
     }
 }
 
-fn latencies(draft: &mut Draft, args: &LoadArgs, runs: &[PhaseOutcome]) {
+fn latencies(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome]) {
     let merged = |of: fn(&PhaseOutcome) -> &Histogram| {
         let mut all = Histogram::new();
         runs.iter().for_each(|run| all.merge(of(run)));

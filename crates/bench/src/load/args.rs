@@ -9,10 +9,10 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
-use crate::bed::{Bed, TargetArgs};
 use crate::budget::Budget;
 use crate::knee::KneeArgs;
 use crate::render::parse_stagger;
+use crate::target_dir::{TargetArgs, TargetDir};
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
@@ -223,11 +223,11 @@ impl LoadArgs {
         }
     }
 
-    pub fn job(&self, bed: &Bed, version: u32, budget: &Budget) -> Job {
+    pub fn job(&self, target_dir: &TargetDir, version: u32, budget: &Budget) -> Job {
         Job {
-            root: bed.root(),
+            root: target_dir.root(),
             layout: self.layout(),
-            content: bed.content,
+            content: target_dir.content,
             fleet: Fleet { clients: self.nodes, first_client: 0, workers: self.workers },
             phases: vec![Phase {
                 name: "load".to_owned(),

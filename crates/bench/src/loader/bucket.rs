@@ -6,11 +6,11 @@ use bench_report::summary::estimate;
 
 use super::{GIB, Plan};
 use crate::cost;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 use crate::sample::{Mode, Sample, Triple};
 
 /// Of the first repetition.
-pub fn costs(draft: &mut Draft, plan: &Plan, prices: &cost::Prices, first: &Triple) {
+pub fn costs(draft: &mut ResultBuilder, plan: &Plan, prices: &cost::Prices, first: &Triple) {
     let taken = Mode::ALL.map(|mode| {
         let sample = first.of(mode);
         cost::Taken {
@@ -26,7 +26,7 @@ pub fn costs(draft: &mut Draft, plan: &Plan, prices: &cost::Prices, first: &Trip
 }
 
 /// The columns of the study's predecessor, which read a bucket through the cache and around it.
-pub fn gets(draft: &mut Draft, plan: &Plan, triples: &[Triple], invalid: &[String]) {
+pub fn gets(draft: &mut ResultBuilder, plan: &Plan, triples: &[Triple], invalid: &[String]) {
     let mib = plan.layout.size_limits().1 as f64 / f64::from(1 << 20);
     let row = |name: &str, mode: Mode| {
         let of = |value: &dyn Fn(&Sample) -> f64| {

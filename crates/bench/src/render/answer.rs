@@ -9,7 +9,7 @@ use relay::Profile;
 use super::Plan;
 use super::table::{coalescing, limited, line_through, makespans, round};
 use crate::sample::{self, Mode, Sample, Triple};
-use crate::stage::Line;
+use crate::testbed::Line;
 use crate::value::Prices;
 
 const GIB: f64 = 1_073_741_824.0;

@@ -14,17 +14,17 @@ use relay::Profile;
 use super::{Plan, demanded};
 use crate::ceiling::Ceiling;
 use crate::limit;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 use crate::sample::{self, Mode, Sample, Triple};
-use crate::spans;
-use crate::stage::Line;
+use crate::testbed::Line;
 use crate::value::Prices;
+use crate::worker_phases;
 
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
 
 pub fn fill(
-    draft: &mut Draft,
+    draft: &mut ResultBuilder,
     plan: &Plan,
     ceiling: &Ceiling,
     lines: &[Line],
@@ -42,7 +42,7 @@ pub fn fill(
     if let (Some(far), Some(first)) = (lines.last(), triples.last().and_then(|t| t.first())) {
         let title = format!("Throughput at {} ms, first repetition", nominal_ms(far));
         let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
-        draft.file.plots.push(spans::throughput(&title, moved));
+        draft.file.plots.push(worker_phases::throughput(&title, moved));
     }
     draft.file.plots.push(PUBLISHED.vfxt.plot());
     measures(draft, lines, triples, &verdicts);
@@ -60,7 +60,7 @@ pub fn fill(
     }
 }
 
-fn parameters(draft: &mut Draft, plan: &Plan, lines: &[Line]) {
+fn parameters(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line]) {
     draft.parameter("nodes", plan.nodes);
     draft.parameter("files", plan.layout.files);
     draft.parameter("file_bytes", plan.layout.size_limits().1);
@@ -277,7 +277,7 @@ fn against_rtt(lines: &[Line], triples: &[Vec<Triple>]) -> Plot {
     }
 }
 
-fn measures(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
+fn measures(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
     for ((line, triples), invalid) in lines.iter().zip(triples).zip(invalid) {
         for mode in Mode::ALL {
             let name = format!("{} time, rtt {} ms", mode.name(), nominal_ms(line));
@@ -288,7 +288,7 @@ fn measures(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid:
 }
 
 /// The slope of each repetition by itself: a quantity that two runs can be compared by.
-fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
+fn slopes(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
     let repetitions = triples.iter().map(Vec::len).min().unwrap_or(0);
     let of = |repetition: usize| {
         let points: Vec<(f64, f64)> = lines
@@ -306,7 +306,7 @@ fn slopes(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>], invalid: &
     }
 }
 
-fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+fn histograms(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>]) {
     for (line, triples) in lines.iter().zip(triples) {
         for mode in Mode::ALL {
             let mut all = Histogram::new();
@@ -320,7 +320,7 @@ fn histograms(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
     }
 }
 
-fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+fn answers(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
     if let (Some(far), Some(at_far)) = (lines.last(), triples.last()) {
         draft.verdict(in_a_sentence(far, at_far));
     }
@@ -360,7 +360,7 @@ fn answers(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple
 }
 
 /// What the lines through the times say of other distances, and where the tier begins to pay.
-fn predictions(draft: &mut Draft, lines: &[Line], triples: &[Vec<Triple>]) {
+fn predictions(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>]) {
     let fits = Mode::ALL.map(|mode| line_through(lines, triples, mode));
     let [Some(direct), Some(cold), Some(warm)] = fits else { return };
     let rows = Profile::ALL.iter().map(|profile| {
@@ -399,7 +399,7 @@ fn where_faster(near: f64, each: f64) -> String {
 }
 
 /// The published column, fitted as ours is: the two can be compared.
-fn refit(draft: &mut Draft) {
+fn refit(draft: &mut ResultBuilder) {
     if let Ok(line) = fit::line(&PUBLISHED.vfxt.direct()) {
         draft.note(format!(
             "the study's direct column, fitted the same way: {:.0} s + {:.2} s for each ms (R2 {:.2}), {:.0} serial round trips",
@@ -424,7 +424,7 @@ pub(super) fn line_through(lines: &[Line], triples: &[Vec<Triple>], mode: Mode) 
 }
 
 /// The line through the direct times: its slope is a count.
-fn slope(draft: &mut Draft, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+fn slope(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
     if lines.len() < DISTANCES_MIN {
         return draft
             .note(format!("no line through {} distances; give {DISTANCES_MIN} or more --rtt", lines.len()));

@@ -11,11 +11,11 @@ use types::{Error, ErrorKind, Result};
 
 use super::condition::{Condition, sets, total_bytes};
 use crate::args::CommonArgs;
-use crate::bed::Bed;
 use crate::budget::{Budget, Cut};
-use crate::crew::Crew;
 use crate::limit;
-use crate::spans;
+use crate::ranks::Ranks;
+use crate::target_dir::TargetDir;
+use crate::worker_phases;
 
 /// A row is repeated until it takes this long: a second, and some for a run that is faster than the first look.
 const ROW_SECONDS: f64 = 2.5;
@@ -73,7 +73,7 @@ impl Measured {
         let p50_ms = |histogram: &Histogram| Some(histogram.percentile(50.0)? as f64 / 1000.0);
         let whole = self.condition.work(1, 0).unit == Unit::File;
         self.runs.push(Run {
-            phase: spans::phase(&outcome),
+            phase: worker_phases::phase(&outcome),
             sync_s: outcome.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max),
             call_p50_ms: calls.and_then(p50_ms),
             first_block_p50_ms: p50_ms(&outcome.first_block),
@@ -89,10 +89,15 @@ impl Measured {
 
 /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
 /// to last long enough.
-pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed: &Bed) -> Result<All> {
+pub async fn all(
+    ranks: &Ranks,
+    common: &CommonArgs,
+    conditions: &[Condition],
+    target_dir: &TargetDir,
+) -> Result<All> {
     let (budget, repetitions) = (Budget::start(common), super::repetitions(common));
-    let reused = lay_out(common, conditions, bed, &budget).await?;
-    let measuring = Measuring { crew, common, bed, budget: &budget };
+    let reused = lay_out(common, conditions, target_dir, &budget).await?;
+    let measuring = Measuring { ranks, common, target_dir, budget: &budget };
     let mut rows = Vec::new();
     for condition in conditions {
         rows.push(Measured::new(*condition, measuring.look(condition).await?));
@@ -117,21 +122,26 @@ pub async fn all(crew: &Crew, common: &CommonArgs, conditions: &[Condition], bed
 
 /// All files that are read, and room for those that are written. Nothing is written if something cannot be. Returns how
 /// many sets were there already.
-async fn lay_out(common: &CommonArgs, conditions: &[Condition], bed: &Bed, budget: &Budget) -> Result<usize> {
+async fn lay_out(
+    common: &CommonArgs,
+    conditions: &[Condition],
+    target_dir: &TargetDir,
+    budget: &Budget,
+) -> Result<usize> {
     let mut missing = Vec::new();
     let (read, mut new_bytes) = (sets(conditions, false), total_bytes(&sets(conditions, true)));
     for (directory, layout) in &read {
-        let dataset = Dataset { layout: layout.clone(), content: bed.content, version: 1, trees: 1 };
-        if !bed.holds(&dataset, directory).await? {
+        let dataset = Dataset { layout: layout.clone(), content: target_dir.content, version: 1, trees: 1 };
+        if !target_dir.holds(&dataset, directory).await? {
             new_bytes = new_bytes.saturating_add(layout.total_bytes());
             missing.push((directory, dataset));
         }
     }
     for condition in conditions {
-        bed.check(&job(condition, 1, 1, common, bed, budget), new_bytes).await?;
+        target_dir.check(&job(condition, 1, 1, common, target_dir, budget), new_bytes).await?;
     }
     for (directory, dataset) in &missing {
-        bed.lay_out(dataset, directory).await?;
+        target_dir.lay_out(dataset, directory).await?;
     }
     Ok(read.len() - missing.len())
 }
@@ -141,14 +151,14 @@ fn job(
     epochs: u64,
     version: u32,
     common: &CommonArgs,
-    bed: &Bed,
+    target_dir: &TargetDir,
     budget: &Budget,
 ) -> Job {
     Job {
-        root: bed.root(),
+        root: target_dir.root(),
         // Of no phase: each has its files.
         layout: Layout { files: 1, sizes: Sizes::Equal(0), ..Layout::default() },
-        content: bed.content,
+        content: target_dir.content,
         fleet: Fleet { clients: condition.nodes, first_client: 0, workers: condition.workers },
         phases: vec![Phase {
             name: condition.shape.name().to_owned(),
@@ -162,9 +172,9 @@ fn job(
 }
 
 struct Measuring<'a> {
-    crew: &'a Crew,
+    ranks: &'a Ranks,
     common: &'a CommonArgs,
-    bed: &'a Bed,
+    target_dir: &'a TargetDir,
     budget: &'a Budget,
 }
 
@@ -192,8 +202,8 @@ impl Measuring<'_> {
         version: u32,
         what: &str,
     ) -> Result<PhaseOutcome> {
-        let job = job(condition, epochs, version, self.common, self.bed, self.budget);
-        let loaded = self.crew.load(self.bed.url(), &job, what).await?;
+        let job = job(condition, epochs, version, self.common, self.target_dir, self.budget);
+        let loaded = self.ranks.load(self.target_dir.url(), &job, what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
     }

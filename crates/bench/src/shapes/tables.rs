@@ -13,7 +13,7 @@ use super::condition::{Shape, Sweep};
 use super::run::{All, Measured, Run};
 use crate::budget::Cut;
 use crate::limit::Bounds;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -33,7 +33,7 @@ const COLUMNS: [&str; 12] = [
     "n",
 ];
 
-pub fn fill(draft: &mut Draft, all: &All, bounds: &Bounds) {
+pub fn fill(draft: &mut ResultBuilder, all: &All, bounds: &Bounds) {
     for shape in Shape::ALL {
         for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
             let of = |row: &&Measured| row.condition.shape == shape && row.condition.sweep == sweep;
@@ -62,7 +62,7 @@ pub fn fill(draft: &mut Draft, all: &All, bounds: &Bounds) {
 
 /// The study's columns, with the target in the place of a service: what it gives directly, and what Forebay in front of it
 /// gives. The study's own numbers are in tables of their own.
-pub fn through(draft: &mut Draft, direct: &All, through: &All, bounds: &Bounds) {
+pub fn through(draft: &mut ResultBuilder, direct: &All, through: &All, bounds: &Bounds) {
     for shape in Shape::ALL {
         for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
             let of = |(row, _): &(&Measured, &Measured)| {
@@ -131,7 +131,7 @@ fn heads(sweep: Sweep, row: &Measured) -> Vec<Cell> {
 }
 
 /// Which rows the limits of a service explain: no part of the way is busy then.
-pub fn limited(draft: &mut Draft, all: &All, limits: &ServiceLimits) {
+pub fn limited(draft: &mut ResultBuilder, all: &All, limits: &ServiceLimits) {
     let at_limit = |row: &&Measured| {
         let c = &row.condition;
         let most = limits.most(c.layout().files, c.block.min(c.bytes));
@@ -265,7 +265,7 @@ fn invalid(row: &Measured, bounds: &Bounds) -> Vec<String> {
     reasons
 }
 
-fn measure(draft: &mut Draft, row: &Measured, bounds: &Bounds) {
+fn measure(draft: &mut ResultBuilder, row: &Measured, bounds: &Bounds) {
     let measure = Measure {
         name: row.condition.name(),
         unit: "MiB/s".to_owned(),

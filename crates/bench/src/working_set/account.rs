@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::PhaseOutcome;
 
-use crate::rig::Counters;
+use crate::fixture::Counters;
 
 /// Fetched for another than who asked first, or fetched while it was evicted: this much beyond what is unique is still
 /// what was asked for once.

@@ -7,18 +7,24 @@ use bench_report::summary::{estimate, median, point};
 
 use super::account::Account;
 use super::curve::{self, Moment};
-use super::ground::Ground;
+use super::tier_under_test::TierUnderTest;
 use super::{Condition, Measured, OrderName, Plan, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs};
 use crate::budget::Cut;
-use crate::results::Draft;
-use crate::rig::LOOK;
+use crate::fixture::LOOK;
+use crate::results::ResultBuilder;
 
 const MIB: f64 = 1_048_576.0;
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
-pub fn fill(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Ground, measured: &Measured) {
-    parameters(draft, plan, args, ground);
+pub fn fill(
+    draft: &mut ResultBuilder,
+    plan: &Plan,
+    args: &WorkingSetArgs,
+    tier_under_test: &TierUnderTest,
+    measured: &Measured,
+) {
+    parameters(draft, plan, args, tier_under_test);
     Cut::tell(measured.cut, draft, "repetitions");
     if args.tier.is_some() && !args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
@@ -32,7 +38,7 @@ pub fn fill(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Grou
     if !measured.sweeps.is_empty() && !plan.factors.is_empty() {
         sweep(draft, plan, measured);
     }
-    if let Some(warning) = ground.line().and_then(|line| line.warning()) {
+    if let Some(warning) = tier_under_test.line().and_then(|line| line.warning()) {
         draft.warning(warning);
     }
     if ups.iter().any(|up| up.warm.disk.is_none()) {
@@ -41,7 +47,12 @@ pub fn fill(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Grou
     }
 }
 
-fn parameters(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Ground) {
+fn parameters(
+    draft: &mut ResultBuilder,
+    plan: &Plan,
+    args: &WorkingSetArgs,
+    tier_under_test: &TierUnderTest,
+) {
     draft.parameter("cache_bytes", plan.cache_bytes);
     draft.parameter("file_bytes", plan.file_bytes);
     draft.parameter("clients", plan.fleet.clients);
@@ -50,7 +61,7 @@ fn parameters(draft: &mut Draft, plan: &Plan, args: &WorkingSetArgs, ground: &Gr
     draft.parameter("orders", plan.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
     draft.parameter("zipf_theta", plan.theta);
     draft.parameter("running_tier", args.tier.is_some());
-    if ground.line().is_some() {
+    if tier_under_test.line().is_some() {
         draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
         draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     }
@@ -109,7 +120,7 @@ impl WarmUpVerdicts {
     }
 }
 
-fn time_to_warm(draft: &mut Draft, plan: &Plan, curves: &[Vec<Moment>], invalid: &[String]) {
+fn time_to_warm(draft: &mut ResultBuilder, plan: &Plan, curves: &[Vec<Moment>], invalid: &[String]) {
     let all = plan.layout(WARM_UP).total_bytes() as f64;
     let resident = |bytes: u64| (bytes as f64 / all * 100.0).min(100.0);
     let mut rows = Vec::new();
@@ -309,7 +320,7 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
     unique(reasons)
 }
 
-fn sweep(draft: &mut Draft, plan: &Plan, measured: &Measured) {
+fn sweep(draft: &mut ResultBuilder, plan: &Plan, measured: &Measured) {
     let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
     for order in &plan.orders {
         let (mut spared, mut believed, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -413,7 +424,7 @@ fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condit
 }
 
 /// `spared`: of the rows that may be believed.
-fn cliff(draft: &mut Draft, order: OrderName, spared: &[(f64, f64)]) {
+fn cliff(draft: &mut ResultBuilder, order: OrderName, spared: &[(f64, f64)]) {
     let name = order.name();
     let (Some(first), Some(last)) = (spared.first(), spared.last()) else { return };
     match curve::cliff(spared) {

@@ -165,8 +165,8 @@ async fn an_agent_survives_nonsense_and_a_client_names_what_is_no_agent() {
     for nonsense in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0xff; 64],
-        &[0, 0, 0, 2, b'{', b'}'],
-        &[&[0, 0, 0, centuries.len() as u8], centuries.as_bytes()].concat(),
+        &[0, 0, 0, 3, 0, b'{', b'}'],
+        &[&[0, 0, 0, centuries.len() as u8 + 1, 0], centuries.as_bytes()].concat(),
     ] {
         let mut stream = TcpStream::connect(agent.local_addr()).await.expect("connected");
         stream.write_all(nonsense).await.expect("sent");

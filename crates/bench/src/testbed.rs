@@ -22,9 +22,9 @@ use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
-use crate::crew::unless_interrupted;
+use crate::fixture::{Nas, Tier, TierConfig, Usage, Write};
 use crate::probe::ports::Ports;
-use crate::rig::{Nas, Tier, TierConfig, Usage, Write};
+use crate::ranks::unless_interrupted;
 
 use bucket::HttpStore;
 
@@ -43,7 +43,7 @@ pub struct DataSet {
     pub content: Content,
 }
 
-pub struct Stage {
+pub struct Testbed {
     pub data: DataSet,
     /// Below the export.
     dir: RunDir,
@@ -71,10 +71,10 @@ pub struct Line {
     pub url: String,
 }
 
-impl Stage {
+impl Testbed {
     /// On this machine: `dir`, or a temporary directory, gets the data set, and a NAS process serves it.
-    pub async fn here(dir: Option<PathBuf>, data: DataSet) -> Result<Stage> {
-        Stage::limited(dir, data, None).await
+    pub async fn here(dir: Option<PathBuf>, data: DataSet) -> Result<Testbed> {
+        Testbed::limited(dir, data, None).await
     }
 
     /// The same, with the limits of a service in front of the data set.
@@ -82,7 +82,7 @@ impl Stage {
         dir: Option<PathBuf>,
         data: DataSet,
         limits: Option<ServiceLimits>,
-    ) -> Result<Stage> {
+    ) -> Result<Testbed> {
         let parent = dir.unwrap_or_else(std::env::temp_dir);
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(&parent);
         let scratch = scratch.map_err(|e| {
@@ -98,27 +98,27 @@ impl Stage {
         let nas = Nas::limited(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
         let place = Place::Nfs { export: "/".to_owned(), ports };
-        Ok(Stage { data, dir, writers, place, nas: Some(nas), scratch })
+        Ok(Testbed { data, dir, writers, place, nas: Some(nas), scratch })
     }
 
     /// In a bucket or share that can be written, below a key or directory that this run makes.
-    pub async fn in_http_store(url: &str, data: DataSet) -> Result<Stage> {
+    pub async fn in_http_store(url: &str, data: DataSet) -> Result<Testbed> {
         let store = HttpStore::of(url).await?;
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Stage { data, dir, writers, place: Place::Http(store), nas: None, scratch })
+        Ok(Testbed { data, dir, writers, place: Place::Http(store), nas: None, scratch })
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
-    pub async fn on_server(url: &str, data: DataSet) -> Result<Stage> {
+    pub async fn on_server(url: &str, data: DataSet) -> Result<Testbed> {
         let config = Config::from_url(url)?;
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let ports = Ports::of(&config).await?;
         let (dir, writers) = lay_out(url, &data).await?;
         let place = Place::Nfs { export: String::from_utf8_lossy(&config.export).into_owned(), ports };
-        Ok(Stage { data, dir, writers, place, nas: None, scratch })
+        Ok(Testbed { data, dir, writers, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.

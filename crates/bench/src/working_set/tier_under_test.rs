@@ -14,9 +14,9 @@ use types::{Error, ErrorKind, Result};
 
 use super::{Plan, WARM_UP, WorkingSetArgs};
 use crate::args::{CommonArgs, refuse};
-use crate::bed::{Bed, TargetArgs};
-use crate::rig::{Counters, Tier, evict, nfs_config};
-use crate::stage::{DataSet, Line, Stage, tier_url};
+use crate::fixture::{Counters, Tier, evict, nfs_config};
+use crate::target_dir::{TargetArgs, TargetDir};
+use crate::testbed::{DataSet, Line, Testbed, tier_url};
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
 const FULL: f64 = 0.9;
@@ -24,8 +24,8 @@ const FULL: f64 = 0.9;
 const VISIBLE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(250);
 
-pub enum Ground {
-    Own { stage: Box<Stage>, line: Line },
+pub enum TierUnderTest {
+    Own { testbed: Box<Testbed>, line: Line },
     Running(Box<Running>),
 }
 
@@ -36,13 +36,13 @@ pub struct Running {
     may_evict: bool,
     common: CommonArgs,
     /// The data set that is there now, so that it is removed however the run ends.
-    bed: Mutex<Option<Bed>>,
+    target_dir: Mutex<Option<TargetDir>>,
     /// What the removal of the earlier ones came to.
     removed: Mutex<Cleanup>,
 }
 
 /// A tier whose cache has nothing of the data set, and the data set behind it.
-pub struct Seat {
+pub struct ColdTier {
     pub url: String,
     pub admin: SocketAddr,
     /// Where the files are, below the export.
@@ -66,29 +66,29 @@ pub fn check_room(plan: &Plan, counters: &Counters, may_evict: bool) -> Result<(
     Ok(())
 }
 
-impl Ground {
-    pub async fn make(args: &WorkingSetArgs, plan: &Plan) -> Result<Ground> {
+impl TierUnderTest {
+    pub async fn make(args: &WorkingSetArgs, plan: &Plan) -> Result<TierUnderTest> {
         if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.common.admin, &args.lay_out_at)
         {
-            return Ok(Ground::Running(Box::new(Running {
+            return Ok(TierUnderTest::Running(Box::new(Running {
                 url: url.clone(),
                 admin,
                 lay_out_at: lay_out_at.clone(),
                 may_evict: args.may_evict,
                 common: args.common.clone(),
-                bed: Mutex::default(),
+                target_dir: Mutex::default(),
                 removed: Mutex::default(),
             })));
         }
         let data = DataSet { layout: plan.largest(), content: content(plan.seed) };
-        let stage = match args.origin.as_deref() {
-            Some(url) if url.starts_with("nfs://") => Stage::on_server(url, data).await?,
-            other => Stage::here(other.map(PathBuf::from), data).await?,
+        let testbed = match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
+            other => Testbed::here(other.map(PathBuf::from), data).await?,
         };
-        match stage.line(args.rtt, args.rate).await {
-            Ok(line) => Ok(Ground::Own { stage: Box::new(stage), line }),
+        match testbed.line(args.rtt, args.rate).await {
+            Ok(line) => Ok(TierUnderTest::Own { testbed: Box::new(testbed), line }),
             Err(error) => {
-                let _ = stage.clean_up().await;
+                let _ = testbed.clean_up().await;
                 Err(error)
             }
         }
@@ -96,35 +96,35 @@ impl Ground {
 
     pub fn line(&self) -> Option<&Line> {
         match self {
-            Ground::Own { line, .. } => Some(line),
-            Ground::Running(_) => None,
+            TierUnderTest::Own { line, .. } => Some(line),
+            TierUnderTest::Running(_) => None,
         }
     }
 
     /// With a cache that has nothing of these files.
-    pub async fn seat(&self, plan: &Plan, layout: &Layout) -> Result<Seat> {
+    pub async fn cold_tier(&self, plan: &Plan, layout: &Layout) -> Result<ColdTier> {
         match self {
-            Ground::Own { stage, line } => {
-                let tier = stage.tier_of(line, plan.cache_bytes)?;
-                let (url, admin, root) = (tier_url(&tier), tier.admin, stage.root());
-                Ok(Seat { url, admin, root, content: content(plan.seed), tier: Some(tier) })
+            TierUnderTest::Own { testbed, line } => {
+                let tier = testbed.tier_of(line, plan.cache_bytes)?;
+                let (url, admin, root) = (tier_url(&tier), tier.admin, testbed.root());
+                Ok(ColdTier { url, admin, root, content: content(plan.seed), tier: Some(tier) })
             }
-            Ground::Running(running) => running.seat(layout, content(plan.seed)).await,
+            TierUnderTest::Running(running) => running.cold_tier(layout, content(plan.seed)).await,
         }
     }
 
     /// Before the next one.
-    pub async fn leave(&self, seat: Seat) -> Result<()> {
+    pub async fn leave(&self, cold_tier: ColdTier) -> Result<()> {
         match self {
-            Ground::Own { .. } => Ok(()),
-            Ground::Running(running) => running.leave(&seat.root).await,
+            TierUnderTest::Own { .. } => Ok(()),
+            TierUnderTest::Running(running) => running.leave(&cold_tier.root).await,
         }
     }
 
     pub async fn clean_up(self) -> Result<Option<Cleanup>> {
         match self {
-            Ground::Own { stage, .. } => stage.clean_up().await.map(Some),
-            Ground::Running(running) => {
+            TierUnderTest::Own { testbed, .. } => testbed.clean_up().await.map(Some),
+            TierUnderTest::Running(running) => {
                 running.remove().await?;
                 Ok(Some(running.removed.into_inner()))
             }
@@ -134,17 +134,17 @@ impl Ground {
 
 impl Running {
     /// Files of their own: a tier cannot have what was never there.
-    async fn seat(&self, layout: &Layout, content: Content) -> Result<Seat> {
+    async fn cold_tier(&self, layout: &Layout, content: Content) -> Result<ColdTier> {
         let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{}", std::process::id(), stamp.as_millis());
         let target = TargetArgs::of(&self.url, &self.lay_out_at, &id);
-        let mut slot = self.bed.lock().await;
-        let bed = slot.insert(Bed::make(&target, &self.common, layout.total_bytes()).await?);
-        let root = bed.root();
+        let mut slot = self.target_dir.lock().await;
+        let target_dir = slot.insert(TargetDir::make(&target, &self.common, layout.total_bytes()).await?);
+        let root = target_dir.root();
         let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
-        bed.lay_out(&dataset, "").await?;
+        target_dir.lay_out(&dataset, "").await?;
         visible(&self.url, &layout.path(&root, 0, layout.files - 1)).await?;
-        Ok(Seat { url: self.url.clone(), admin: self.admin, root, content, tier: None })
+        Ok(ColdTier { url: self.url.clone(), admin: self.admin, root, content, tier: None })
     }
 
     /// The files are removed, and their room in the cache is given back if that is allowed.
@@ -158,8 +158,8 @@ impl Running {
     }
 
     async fn remove(&self) -> Result<()> {
-        let Some(bed) = self.bed.lock().await.take() else { return Ok(()) };
-        let Some(done) = bed.clean_up().await? else { return Ok(()) };
+        let Some(target_dir) = self.target_dir.lock().await.take() else { return Ok(()) };
+        let Some(done) = target_dir.clean_up().await? else { return Ok(()) };
         if !done.complete() {
             return refuse(crate::results::cleaned(&done));
         }

@@ -14,8 +14,8 @@ use origin::emulated::ServiceLimits;
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
-use crate::crew::Crew;
-use crate::results::{Draft, cleaned};
+use crate::ranks::Ranks;
+use crate::results::{ResultBuilder, cleaned};
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -66,7 +66,7 @@ impl TargetArgs {
     }
 
     /// What the load is put on, for a result.
-    pub fn tell(&self, draft: &mut Draft) {
+    pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("target", self.url());
         draft.parameter("limits", self.limits.map_or("none".to_owned(), |limits| limits.to_string()));
         if let Some(limits) = self.limits {
@@ -75,8 +75,8 @@ impl TargetArgs {
     }
 
     /// Each process would keep limits of its own.
-    pub fn check_crew(&self, crew: &Crew) -> Result<()> {
-        if self.limits.is_some() && crew.processes() > 1 {
+    pub fn check_ranks(&self, ranks: &Ranks) -> Result<()> {
+        if self.limits.is_some() && ranks.processes() > 1 {
             return refuse("limits are kept by one process; leave --limits out, or start one process");
         }
         Ok(())
@@ -93,7 +93,7 @@ impl TargetArgs {
     }
 }
 
-pub struct Bed {
+pub struct TargetDir {
     args: TargetArgs,
     /// Where the load goes, limits included.
     url: String,
@@ -104,9 +104,9 @@ pub struct Bed {
     writable: Arc<dyn Target>,
 }
 
-impl Bed {
+impl TargetDir {
     /// `written`: bytes that will be there at once.
-    pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<Bed> {
+    pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<TargetDir> {
         args.check()?;
         if args.url().starts_with("memory:") {
             // Each process has memory of its own, and it lasts as long as one job.
@@ -130,7 +130,7 @@ impl Bed {
             Some(limits) => format!("limits:{limits}:{}", args.url()),
             None => args.url().to_owned(),
         };
-        Ok(Bed { args: args.clone(), url, content, dir, writers, writable })
+        Ok(TargetDir { args: args.clone(), url, content, dir, writers, writable })
     }
 
     pub fn url(&self) -> &str {
@@ -171,8 +171,8 @@ impl Bed {
     }
 
     /// The same files by another way, from now on: a tier in front of the target.
-    pub fn by(self, url: String) -> Bed {
-        Bed { url, ..self }
+    pub fn by(self, url: String) -> TargetDir {
+        TargetDir { url, ..self }
     }
 
     /// None: left in place, as was asked for.

@@ -18,12 +18,12 @@ use types::{Error, ErrorKind, Result};
 
 use crate::args::LaunchArgs;
 use crate::progress::Live;
-use crate::results::Draft;
+use crate::results::ResultBuilder;
 
 /// A process that is told that the run has ended gives up what is under way within about a second.
 const SETTLE: Duration = Duration::from_millis(2500);
 
-pub struct Crew {
+pub struct Ranks {
     member: Member,
     /// What all loads read that was not written, those too that are not kept.
     wrong: Mutex<Verification>,
@@ -50,22 +50,22 @@ pub struct Loaded {
 /// on all.
 pub async fn run(
     args: &LaunchArgs,
-    experiment: impl AsyncFnOnce(&Crew) -> Result<ResultFile>,
+    experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
 ) -> Result<Option<ResultFile>> {
-    let crew = Crew::join(args).await?;
-    let done = if crew.member.is_root() {
+    let ranks = Ranks::join(args).await?;
+    let done = if ranks.member.is_root() {
         // Not given up when the run has ended: its next order fails then, and it still has to clean up.
-        Box::pin(experiment(&crew)).await.map(Some)
+        Box::pin(experiment(&ranks)).await.map(Some)
     } else {
-        crew.follow().await.map(|()| None)
+        ranks.follow().await.map(|()| None)
     };
     match done {
-        Ok(result) => crew.finish().await.map(|()| result),
+        Ok(result) => ranks.finish().await.map(|()| result),
         // Alone there is nobody to tell.
-        Err(error) if crew.processes() == 1 => Err(error),
+        Err(error) if ranks.processes() == 1 => Err(error),
         Err(error) => {
-            let root = crew.member.is_root();
-            let ended = crew.member.abort(&error.to_string()).await;
+            let root = ranks.member.is_root();
+            let ended = ranks.member.abort(&error.to_string()).await;
             // Wrong usage stays wrong usage, with its exit code, on the process that says it.
             Err(if root && error.kind() == ErrorKind::Config { error } else { ended })
         }
@@ -133,8 +133,8 @@ async fn signalled() -> std::io::Result<()> {
     }
 }
 
-impl Crew {
-    async fn join(args: &LaunchArgs) -> Result<Crew> {
+impl Ranks {
+    async fn join(args: &LaunchArgs) -> Result<Ranks> {
         let options = Options {
             procs: args.procs,
             hosts: args.hosts.clone(),
@@ -144,7 +144,7 @@ impl Crew {
             ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
             ..Options::of_this_process()?
         };
-        Ok(Crew { member: Fleet::join(options).await?, wrong: Mutex::default() })
+        Ok(Ranks { member: Fleet::join(options).await?, wrong: Mutex::default() })
     }
 
     pub fn processes(&self) -> u32 {
@@ -156,7 +156,7 @@ impl Crew {
     }
 
     /// Into the result of its loads: who took part, and whether a byte was wrong in any of them.
-    pub fn tell(&self, draft: &mut Draft) {
+    pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("processes", self.processes());
         if self.processes() > 1 {
             let names: Vec<String> =

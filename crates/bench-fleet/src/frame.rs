@@ -1,0 +1,150 @@
+//! Frames of what processes of a run say to each other, as bytes; and one message at a time over a stream.
+//!
+//! ```text
+//! frame:    length u32 BE (of what follows) | kind u8 | body
+//! kind 0:   a message, JSON
+//! kind 1:   a piece of the payload of the message that comes next, raw bytes
+//! ```
+//!
+//! Nothing is sized from a length before that is checked; a body takes memory as it arrives.
+
+use std::io;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+const HEAD: usize = 4;
+
+#[derive(Debug, PartialEq)]
+pub enum Frame<T> {
+    Message(Box<T>),
+    Piece(Bytes),
+}
+
+/// What a peer must not send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Malformed(pub String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it sent what is not of this protocol: {}", self.0)
+    }
+}
+
+/// The body of a message's frame. No message of ours has a map with keys that are no strings.
+pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("messages have no maps with keys that are no strings")
+}
+
+pub fn put_message(out: &mut BytesMut, json: &[u8]) {
+    put_frame(out, 0, json);
+}
+
+pub fn put_piece(out: &mut BytesMut, piece: &[u8]) {
+    put_frame(out, 1, piece);
+}
+
+fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len() + 1).expect("we cut longer ones in pieces");
+    out.put_u32(length);
+    out.put_u8(kind);
+    out.put_slice(body);
+}
+
+/// Take one frame of at most `max` bytes off the front of what has arrived; none if it is not whole.
+pub fn take_frame<T: DeserializeOwned>(
+    arrived: &mut BytesMut,
+    max: usize,
+) -> Result<Option<Frame<T>>, Malformed> {
+    let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
+    let length = length_of(*head, max)?;
+    if arrived.len() < HEAD + length {
+        return Ok(None);
+    }
+    decode(arrived.split_to(HEAD + length).split_off(HEAD)).map(Some)
+}
+
+fn length_of(head: [u8; HEAD], max: usize) -> Result<usize, Malformed> {
+    let length = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
+    match length == 0 || length > max {
+        true => Err(Malformed(format!("a frame of {length} bytes, of at most {max}"))),
+        false => Ok(length),
+    }
+}
+
+/// What stands behind the length.
+fn decode<T: DeserializeOwned>(mut body: BytesMut) -> Result<Frame<T>, Malformed> {
+    match body.split_to(1).first() {
+        Some(0) => match serde_json::from_slice(&body) {
+            Ok(message) => Ok(Frame::Message(Box::new(message))),
+            Err(e) => Err(Malformed(e.to_string())),
+        },
+        Some(1) => Ok(Frame::Piece(body.freeze())),
+        kind => Err(Malformed(format!("a frame of kind {kind:?}"))),
+    }
+}
+
+/// One message of at most `max` bytes, and nothing that comes after it.
+pub async fn read_message<T: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    max: usize,
+) -> io::Result<T> {
+    let malformed = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+    let mut head = [0; HEAD];
+    stream.read_exact(&mut head).await?;
+    let length = length_of(head, max).map_err(malformed)?;
+    let mut body = Vec::new();
+    (&mut *stream).take(length as u64).read_to_end(&mut body).await?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match decode(BytesMut::from(Bytes::from(body))).map_err(malformed)? {
+        Frame::Message(message) => Ok(*message),
+        Frame::Piece(_) => Err(malformed(Malformed("a piece without its message".to_owned()))),
+    }
+}
+
+pub async fn write_message(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &impl Serialize,
+) -> io::Result<()> {
+    let mut out = BytesMut::new();
+    put_message(&mut out, &encode(message));
+    stream.write_all(&out).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_is_read_and_not_a_byte_behind_it() {
+        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        write_message(&mut near, &vec!["a", "b"]).await.expect("sent");
+        near.write_all(b"data").await.expect("sent");
+        drop(near);
+        assert_eq!(read_message::<Vec<String>>(&mut far, 100).await.expect("a message"), ["a", "b"]);
+        let mut rest = Vec::new();
+        far.read_to_end(&mut rest).await.expect("the rest");
+        assert_eq!(rest, b"data");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_refused() {
+        let of =
+            async |mut bytes: &'static [u8]| read_message::<u32>(&mut bytes, 100).await.map_err(|e| e.kind());
+        assert_eq!(of(&[0, 0, 0, 2, 0, b'7']).await, Ok(7));
+        for malformed in [
+            &b"GET / HTTP/1.1"[..],
+            &[0; 4],
+            &[0, 0, 0, 2, 0, b'{'],
+            &[0, 0, 0, 2, 1, b'7'],
+            &[0, 0, 0, 1, 9],
+        ] {
+            assert_eq!(of(malformed).await, Err(io::ErrorKind::InvalidData), "{malformed:?}");
+        }
+        assert_eq!(of(&[0, 0, 0, 2, 0]).await, Err(io::ErrorKind::UnexpectedEof));
+    }
+}
