@@ -14,9 +14,9 @@ use origin_object::store::Metadata;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use types::{Error, ErrorKind, Result};
 
-use crate::errors::{Refusal, unanswered};
+use crate::errors::{AzFileRefusal, unanswered};
 use crate::names::join;
-use crate::sign::{self, Environment, Signer};
+use crate::sign::{self, AzFileSigner, EnvVars};
 use crate::url::Config;
 
 /// Of the interface. 2021-04-10 has renames, 2022-11-02 names that end with a dot.
@@ -31,7 +31,7 @@ const DASH: (&str, &str) = ("-", "_");
 
 pub struct Api {
     http: Http,
-    signer: Renewed<Signer>,
+    signer: Renewed<AzFileSigner>,
     shut_out: ShutOut,
     /// The share, without a slash at its end.
     root: String,
@@ -42,7 +42,7 @@ pub struct Api {
 }
 
 /// One request, before it is signed. `path` is below the directory that is served; `None`: the share itself.
-pub struct Ask<'a> {
+pub struct AzFileRequest<'a> {
     pub operation: &'static str,
     pub path: Option<&'a str>,
     method: Method,
@@ -52,17 +52,18 @@ pub struct Ask<'a> {
     data: Bytes,
 }
 
-impl<'a> Ask<'a> {
-    pub fn new(operation: &'static str, method: Method, path: &'a str) -> Ask<'a> {
+impl<'a> AzFileRequest<'a> {
+    pub fn new(operation: &'static str, method: Method, path: &'a str) -> AzFileRequest<'a> {
         let (query, data) = (String::new(), Bytes::new());
         let mut headers = HeaderMap::new();
         headers.insert("x-ms-version", VERSION);
         headers.insert("x-ms-allow-trailing-dot", HeaderValue::from_static("true"));
-        Ask { operation, path: Some(path), method, query, headers, data }
+        AzFileRequest { operation, path: Some(path), method, query, headers, data }
     }
 
-    pub fn of_share(operation: &'static str) -> Ask<'static> {
-        Ask { path: None, ..Ask::new(operation, Method::GET, "") }.query("restype", "share")
+    pub fn of_share(operation: &'static str) -> AzFileRequest<'static> {
+        AzFileRequest { path: None, ..AzFileRequest::new(operation, Method::GET, "") }
+            .query("restype", "share")
     }
 
     pub fn query(mut self, name: &str, value: &str) -> Self {
@@ -128,7 +129,7 @@ impl Api {
         self.http.connections()
     }
 
-    pub fn new(config: &Config, http: Http, environment: Option<Environment>) -> Result<Api> {
+    pub fn new(config: &Config, http: Http, environment: Option<EnvVars>) -> Result<Api> {
         let (endpoint, signer) = sign::find(config, environment.as_ref())?;
         let root = format!("{endpoint}/{}", config.share);
         let (base, url, config) = (config.path.clone(), config.url(), config.clone());
@@ -161,7 +162,7 @@ impl Api {
     async fn is_shut_out(&self, began: Instant) -> bool {
         self.shut_out
             .decide(began, async || {
-                let ask = Ask::new("look at", Method::HEAD, "").directory(true);
+                let ask = AzFileRequest::new("look at", Method::HEAD, "").directory(true);
                 match self.send(ask).await {
                     Ok((answer, _)) => {
                         matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
@@ -173,7 +174,7 @@ impl Api {
             .await
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<(Response<Incoming>, Arc<Signer>)> {
+    async fn send(&self, ask: AzFileRequest<'_>) -> Result<(Response<Incoming>, Arc<AzFileSigner>)> {
         let (operation, place) = (ask.operation, self.place(ask.path));
         let path = ask.path.map(|path| self.full(path)).filter(|path| !path.is_empty());
         let path = path.map(|path| format!("/{}", utf8_percent_encode(&path, PATH))).unwrap_or_default();
@@ -197,7 +198,7 @@ impl Api {
     }
 
     /// The answer if it is a yes.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+    pub async fn ask(&self, ask: AzFileRequest<'_>) -> Result<Response<Incoming>> {
         let (operation, path, began) = (ask.operation, ask.path, Instant::now());
         let (answer, signer) = self.send(ask).await?;
         if answer.status().is_success() {
@@ -205,7 +206,7 @@ impl Api {
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
-        let refusal = Refusal::of(status, &headers, &body);
+        let refusal = AzFileRefusal::of(status, &headers, &body);
         let shut_out = refusal.is_of_credentials()
             || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
         if shut_out {
@@ -218,7 +219,7 @@ impl Api {
 
     /// What its headers say. A body, which has nothing to say, is taken so that the connection can be used again; an
     /// answer to HEAD has none, whatever length it tells.
-    pub async fn ask_headers(&self, ask: Ask<'_>) -> Result<HeaderMap> {
+    pub async fn ask_headers(&self, ask: AzFileRequest<'_>) -> Result<HeaderMap> {
         let answer = self.ask(ask).await?;
         let headers = answer.headers().clone();
         if !answer.body().is_end_stream() {
@@ -227,7 +228,7 @@ impl Api {
         Ok(headers)
     }
 
-    pub async fn ask_xml<T: for<'de> serde::Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+    pub async fn ask_xml<T: for<'de> serde::Deserialize<'de>>(&self, ask: AzFileRequest<'_>) -> Result<T> {
         let (operation, path) = (ask.operation, ask.path);
         let answer = self.ask(ask).await?;
         let body = body_of(answer, XML_MAX).await;

@@ -7,15 +7,15 @@ use std::hash::Hasher as _;
 
 use ::http::HeaderMap;
 use chrono::{DateTime, SecondsFormat, Utc};
-use origin_object::attributes::Stored;
+use origin_object::attributes::StoredAttributes;
+use origin_object::dir_times::DirChange;
 use origin_object::store::Metadata;
-use origin_object::times::Changed;
-use origin_object::{Attributes, Dialect};
+use origin_object::{AttributeSource, Dialect};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
 use crate::api::metadata_of;
-use crate::names::Key;
+use crate::names::FileKey;
 use crate::url::Config;
 
 /// Hundreds of nanoseconds.
@@ -35,9 +35,9 @@ const KEPT: [(&str, &str); 5] = [
 
 /// A file or directory, as one answer tells it.
 #[derive(Clone, Debug)]
-pub struct Stat {
+pub struct FileStat {
     pub is_dir: bool,
-    pub key: Key,
+    pub key: FileKey,
     /// The directory that it is in.
     pub parent: Option<u64>,
     /// Bytes.
@@ -99,18 +99,18 @@ pub fn of_read(headers: &HeaderMap) -> Option<(String, i64, Option<u64>)> {
     Some((etag, written, text(headers, "x-ms-file-id").and_then(|id| id.parse().ok())))
 }
 
-impl Stat {
+impl FileStat {
     /// Of an answer to a look, a create or a rename. `None`: something is missing, or makes no sense.
-    pub fn of(headers: &HeaderMap, is_dir: bool, size: Option<u64>) -> Option<Stat> {
+    pub fn of(headers: &HeaderMap, is_dir: bool, size: Option<u64>) -> Option<FileStat> {
         let number = |name: &str| text(headers, name)?.parse::<u64>().ok();
         let time = |name: &str| ticks(text(headers, name)?);
         let size = if is_dir { Some(0) } else { size.or_else(|| number("content-length")) };
         let kept = KEPT.iter().filter_map(|(told, name)| {
             Some((::http::HeaderName::from_static(name), headers.get(*told)?.clone()))
         });
-        Some(Stat {
+        Some(FileStat {
             is_dir,
-            key: Key { id: number("x-ms-file-id")?, created: time("x-ms-file-creation-time")? },
+            key: FileKey { id: number("x-ms-file-id")?, created: time("x-ms-file-creation-time")? },
             parent: number("x-ms-file-parent-id"),
             size: size?,
             etag: text(headers, "etag")?.trim_matches('"').to_owned(),
@@ -126,8 +126,8 @@ impl Stat {
         version(&self.etag, self.size, self.written)
     }
 
-    pub fn stored(&self) -> Stored {
-        self.metadata.as_ref().map(|stored| Stored::of(stored, STORED_AS)).unwrap_or_default()
+    pub fn stored(&self) -> StoredAttributes {
+        self.metadata.as_ref().map(|stored| StoredAttributes::of(stored, STORED_AS)).unwrap_or_default()
     }
 
     /// Made by this exclusive create, and not touched since: a create gives both times the same value, and each write
@@ -138,10 +138,10 @@ impl Stat {
 
     /// Where a listing does not show what is stored, it would be a file there.
     pub fn is_symlink(&self, config: &Config) -> bool {
-        config.attributes == Attributes::Stored && !self.is_dir && self.stored().is_symlink()
+        config.attributes == AttributeSource::Stored && !self.is_dir && self.stored().is_symlink()
     }
 
-    pub fn attr(&self, config: &Config, noted: Changed) -> Attr {
+    pub fn attr(&self, config: &Config, noted: DirChange) -> Attr {
         let stored = self.stored();
         let mut written = timestamp(self.written);
         let mut changed = timestamp(self.changed);
@@ -183,19 +183,19 @@ pub fn is_read_only(attributes: &str) -> bool {
 }
 
 /// What of `set` is stored as metadata. Of the time of the last write only what the service's own is too coarse for.
-pub fn stored(before: Stored, set: &SetAttr, now: Timestamp) -> Stored {
+pub fn stored(before: StoredAttributes, set: &SetAttr, now: Timestamp) -> StoredAttributes {
     let after = before.set(set, now);
     let is_coarse = |time: &Timestamp| !time.nanos.is_multiple_of(100);
     let mtime = match set.mtime {
         TimeChange::Keep => after.mtime,
         TimeChange::Now | TimeChange::To(_) => after.mtime.filter(is_coarse),
     };
-    Stored { mtime, ..after }
+    StoredAttributes { mtime, ..after }
 }
 
 /// By the clock of this machine, to what the service keeps.
 pub fn now() -> Timestamp {
-    let now = origin_object::times::now();
+    let now = origin_object::dir_times::now();
     Timestamp { nanos: now.nanos / 100 * 100, ..now }
 }
 
@@ -225,12 +225,12 @@ mod tests {
     fn only_what_the_service_cannot_keep_is_stored() {
         let coarse =
             SetAttr { mtime: TimeChange::To(Timestamp { seconds: 1, nanos: 500 }), ..SetAttr::default() };
-        assert_eq!(stored(Stored::default(), &coarse, now()), Stored::default());
+        assert_eq!(stored(StoredAttributes::default(), &coarse, now()), StoredAttributes::default());
         let time = Timestamp { seconds: 1, nanos: 501 };
         let fine = SetAttr { mtime: TimeChange::To(time), ..SetAttr::default() };
-        let kept = stored(Stored::default(), &fine, now());
+        let kept = stored(StoredAttributes::default(), &fine, now());
         assert_eq!(kept.mtime, Some(time));
-        assert_eq!(stored(kept, &coarse, now()), Stored::default());
+        assert_eq!(stored(kept, &coarse, now()), StoredAttributes::default());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use types::{Error, ErrorKind, OutageReason};
 
 /// The service's no.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct AzFileRefusal {
     pub status: StatusCode,
     pub code: String,
     pub message: String,
@@ -16,22 +16,22 @@ pub struct Refusal {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
-struct ErrorBody {
+struct AzFileErrorBody {
     code: String,
     message: String,
 }
 
-impl Refusal {
-    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
+impl AzFileRefusal {
+    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> AzFileRefusal {
         let text = String::from_utf8_lossy(body);
-        let told: ErrorBody =
+        let told: AzFileErrorBody =
             quick_xml::de::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default();
         // An answer to HEAD has the header only.
         let header = headers.get("x-ms-error-code").and_then(|value| value.to_str().ok());
         let code = header.map_or(told.code, str::to_owned);
         // Further lines are numbers of the request.
         let message = told.message.lines().next().unwrap_or_default().to_owned();
-        Refusal { status, code, message }
+        AzFileRefusal { status, code, message }
     }
 
     pub fn kind(&self) -> ErrorKind {
@@ -149,11 +149,11 @@ pub fn garbled(
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: &str) -> Refusal {
+    fn refusal(status: u16, code: &str) -> AzFileRefusal {
         let body = format!(
             "\u{feff}<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.\nTime:2026</Message></Error>"
         );
-        Refusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+        AzFileRefusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
     }
 
     #[test]

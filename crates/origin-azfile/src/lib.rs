@@ -11,11 +11,11 @@ mod change;
 mod create;
 mod errors;
 mod listing;
+mod lookup;
 mod names;
 mod origin;
 mod rename;
 mod sign;
-mod tree;
 mod url;
 mod write;
 

@@ -10,17 +10,17 @@ use ::origin::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin_object::Tokens;
+use origin_object::ListingTokens;
+use origin_object::dir_times::DirTimes;
 use origin_object::http::Http;
-use origin_object::times::Times;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Version};
 
 use crate::api::Api;
-use crate::attributes::{Stat, version};
-use crate::names::{Key, Place};
-use crate::sign::Environment;
+use crate::attributes::{FileStat, version};
+use crate::names::{FileKey, ShareRef};
+use crate::sign::EnvVars;
 use crate::url::Config;
-use crate::write::Session;
+use crate::write::WriteSession;
 
 /// Of a share: 4 TiB.
 const FILE_SIZE_MAX: u64 = 4 << 40;
@@ -33,11 +33,11 @@ pub struct AzFileOrigin {
     pub(crate) config: Config,
     pub(crate) api: Api,
     /// The directory that is served, as it was found last.
-    root: Mutex<Key>,
+    root: Mutex<FileKey>,
     /// Files that are being written, by path.
-    pub(crate) sessions: Mutex<HashMap<String, Arc<Session>>>,
-    pub(crate) tokens: Tokens,
-    pub(crate) times: Times,
+    pub(crate) sessions: Mutex<HashMap<String, Arc<WriteSession>>>,
+    pub(crate) tokens: ListingTokens,
+    pub(crate) times: DirTimes,
     /// Of the next file that is made.
     draft: AtomicU64,
 }
@@ -49,13 +49,13 @@ impl AzFileOrigin {
     }
 
     /// With these variables instead of the environment's.
-    pub async fn connect_as(config: Config, environment: Option<Environment>) -> Result<Arc<AzFileOrigin>> {
+    pub async fn connect_as(config: Config, environment: Option<EnvVars>) -> Result<Arc<AzFileOrigin>> {
         let api = Api::new(&config, Http::new()?, environment)?;
         let missing = || {
             let why = format!("{}: there is no directory \"{}\" in the share", config.url(), config.path);
             Error::new(ErrorKind::Config, "origin", why)
         };
-        let root = api.look("", true).await?.ok_or_else(missing)?.key;
+        let root = api.stat("", true).await?.ok_or_else(missing)?.key;
         let mut seed = [0; 8];
         let read = std::fs::File::open("/dev/urandom")
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed));
@@ -65,15 +65,15 @@ impl AzFileOrigin {
             api,
             root: Mutex::new(root),
             sessions: Mutex::default(),
-            tokens: Tokens::default(),
-            times: Times::default(),
+            tokens: ListingTokens::default(),
+            times: DirTimes::default(),
             draft: AtomicU64::new(u64::from_be_bytes(seed)),
         }))
     }
 
     /// A name that nothing has.
-    pub(crate) fn draft(&self) -> String {
-        crate::names::draft(self.draft.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn temporary_name(&self) -> String {
+        crate::names::temporary_name(self.draft.fetch_add(1, Ordering::Relaxed))
     }
 
     /// For messages.
@@ -85,8 +85,8 @@ impl AzFileOrigin {
         Error::new(ErrorKind::Stale, operation, self.at(path))
     }
 
-    pub(crate) fn object(&self, path: &str, stat: &Stat) -> Object {
-        let reference = Place { is_dir: stat.is_dir, key: stat.key, path: path.to_owned() }.reference();
+    pub(crate) fn object(&self, path: &str, stat: &FileStat) -> Object {
+        let reference = ShareRef { is_dir: stat.is_dir, key: stat.key, path: path.to_owned() }.reference();
         let noted = self.times.of(&reference);
         let attr = stat.attr(&self.config, noted);
         let version = match stat.is_dir && noted.seen {
@@ -103,20 +103,20 @@ impl AzFileOrigin {
             let context = format!("{}: there is no such directory any more", self.config.url());
             Error::outage(OutageReason::Replaced, "find", context)
         };
-        let root = self.api.look("", true).await?.ok_or_else(missing)?.key;
+        let root = self.api.stat("", true).await?.ok_or_else(missing)?.key;
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
         let bytes = root.identity().0;
         let shown = format!("a share's directory with the id {:x}, made at {}", root.id, root.created);
         Ok(OriginIdentity { bytes, shown, is_lasting: true })
     }
 
-    fn root_key(&self) -> Key {
+    fn root_key(&self) -> FileKey {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is at the place, if it still is what it was.
-    pub(crate) async fn look_at(&self, operation: &'static str, place: &Place) -> Result<Stat> {
-        let stat = self.api.look(&place.path, place.is_dir).await?;
+    pub(crate) async fn look_at(&self, operation: &'static str, place: &ShareRef) -> Result<FileStat> {
+        let stat = self.api.stat(&place.path, place.is_dir).await?;
         stat.filter(|stat| stat.key == place.key).ok_or_else(|| self.gone(operation, &place.path))
     }
 }
@@ -168,13 +168,13 @@ impl Origin for AzFileOrigin {
     }
 
     async fn root(&self) -> Result<Object> {
-        let place = Place { is_dir: true, key: self.root_key(), path: String::new() };
+        let place = ShareRef { is_dir: true, key: self.root_key(), path: String::new() };
         let stat = self.look_at("look at", &place).await?;
         Ok(self.object("", &stat))
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let path = match dir.child(name) {
             // What no name can be is nowhere.
             Err(e) if e.kind() != ErrorKind::NotADirectory => {
@@ -189,7 +189,7 @@ impl Origin for AzFileOrigin {
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
-        let place = Place::of(reference)?;
+        let place = ShareRef::of(reference)?;
         let stat = self.look_at("look at", &place).await?;
         Ok(self.object(&place.path, &stat))
     }
@@ -197,7 +197,11 @@ impl Origin for AzFileOrigin {
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         let object = self.getattr(link).await?;
         if object.attr.kind != FileKind::Symlink || object.attr.size == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "read link", self.at(&Place::of(link)?.path)));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "read link",
+                self.at(&ShareRef::of(link)?.path),
+            ));
         }
         // Longer than a path can be: no link.
         self.read(link, object.version, ByteRange::new(0, object.attr.size.min(4096))).await
@@ -211,7 +215,7 @@ impl Origin for AzFileOrigin {
         if range.length == 0 {
             return Ok(Bytes::new());
         }
-        let place = Place::of(object)?;
+        let place = ShareRef::of(object)?;
         let changed = || Error::new(ErrorKind::VersionChanged, "read", self.at(&place.path));
         let got = match self.api.get(&place.path, range).await {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -236,7 +240,7 @@ impl Origin for AzFileOrigin {
     }
 
     async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
-        let (total, used) = match self.api.room().await {
+        let (total, used) = match self.api.capacity().await {
             // A SAS need not permit to look at the share itself.
             Err(e) if e.kind() == ErrorKind::AccessDenied => (1 << 50, 0),
             room => room?,
@@ -270,7 +274,7 @@ impl Origin for AzFileOrigin {
     }
 
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
-        let place = Place::of(object)?;
+        let place = ShareRef::of(object)?;
         if place.is_dir {
             return Err(Error::new(ErrorKind::IsADirectory, "commit", self.at(&place.path)));
         }

@@ -4,12 +4,12 @@
 use ::origin::{Changed, Copied, Reference};
 use types::{Error, ErrorKind, Name, Result};
 
-use crate::names::{Place, folded};
+use crate::names::{ShareRef, folded};
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
     pub(crate) async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Changed> {
-        let (from_dir, to_dir) = (Place::of(from.0)?, Place::of(to.0)?);
+        let (from_dir, to_dir) = (ShareRef::of(from.0)?, ShareRef::of(to.0)?);
         let (path, to_path) = (from_dir.child(from.1)?, to_dir.child(to.1)?);
         let (old, new) = tokio::join!(self.find(&from_dir, &path), self.find(&to_dir, &to_path));
         let old = old?.ok_or_else(|| Error::new(ErrorKind::NotFound, "rename", self.at(&path)))?;

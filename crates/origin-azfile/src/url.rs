@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use origin_object::Attributes;
+use origin_object::AttributeSource;
 use types::{Error, ErrorKind, Result};
 
 const FORM: &str = "azfile://account/share[/path]?endpoint=URL&credentials=FILE&attributes=listed|stored&uid=N&gid=N\
@@ -20,7 +20,7 @@ pub struct Config {
     pub credentials: Option<PathBuf>,
     /// Listed: a listing tells of size and times, and mode and owner show once a file was looked at singly. Stored: each
     /// file is looked at.
-    pub attributes: Attributes,
+    pub attributes: AttributeSource,
     /// Of what says nothing of its owner.
     pub uid: u32,
     pub gid: u32,
@@ -79,7 +79,7 @@ impl Config {
             path: path.to_owned(),
             endpoint: None,
             credentials: None,
-            attributes: Attributes::Listed,
+            attributes: AttributeSource::Listed,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             file_mode: 0o644,
@@ -105,8 +105,8 @@ impl Config {
             }
             "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
             "credentials" => return Err(expected("an absolute path")),
-            "attributes" if value == "listed" => self.attributes = Attributes::Listed,
-            "attributes" if value == "stored" => self.attributes = Attributes::Stored,
+            "attributes" if value == "listed" => self.attributes = AttributeSource::Listed,
+            "attributes" if value == "stored" => self.attributes = AttributeSource::Stored,
             "attributes" => return Err(expected("listed or stored")),
             "uid" => self.uid = id()?,
             "gid" => self.gid = id()?,
@@ -153,7 +153,7 @@ mod tests {
             (config.account.as_str(), config.share.as_str(), config.path.as_str()),
             ("farm01", "show-1", "a/b")
         );
-        assert_eq!(config.attributes, Attributes::Stored);
+        assert_eq!(config.attributes, AttributeSource::Stored);
         assert_eq!((config.uid, config.gid, config.file_mode, config.dir_mode), (7, 9, 0o640, 0o750));
         assert_eq!(config.url(), "azfile://farm01/show-1/a/b?endpoint=http://127.0.0.1:9000");
         assert_eq!(Config::from_url("azfile://farm01/show").unwrap().url(), "azfile://farm01/show");

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use types::{Error, ErrorKind, Result, Stability, WriteVerifier};
 
-use crate::attributes::{Stat, now};
-use crate::calls::{Properties, RANGE_MAX};
-use crate::names::Place;
+use crate::attributes::{FileStat, now};
+use crate::calls::{FileProperties, RANGE_MAX};
+use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
 
 /// Nothing is ever lost between a write and its commit.
@@ -24,17 +24,17 @@ pub const VERIFIER: WriteVerifier = *b"azfile\0\0";
 const TRIES: u32 = 8;
 
 /// What is common to the writes to a file that are under way together.
-pub struct Session {
+pub struct WriteSession {
     /// As it was when the first of them looked, and after each time it was made longer.
-    state: Mutex<Option<Stat>>,
+    state: Mutex<Option<FileStat>>,
     /// Where those end that are under way.
     ends: std::sync::Mutex<Vec<u64>>,
     /// That have been part of it.
     joined: AtomicU64,
 }
 
-impl Session {
-    pub async fn state(&self) -> MutexGuard<'_, Option<Stat>> {
+impl WriteSession {
+    pub async fn state(&self) -> MutexGuard<'_, Option<FileStat>> {
         self.state.lock().await
     }
 
@@ -44,23 +44,23 @@ impl Session {
 }
 
 /// A part in a session, which ends with the last one.
-pub struct Part<'a> {
+pub struct WriterGuard<'a> {
     origin: &'a AzFileOrigin,
     path: String,
     /// Of a write.
     end: Option<u64>,
-    session: Arc<Session>,
+    session: Arc<WriteSession>,
 }
 
-impl std::ops::Deref for Part<'_> {
-    type Target = Session;
+impl std::ops::Deref for WriterGuard<'_> {
+    type Target = WriteSession;
 
-    fn deref(&self) -> &Session {
+    fn deref(&self) -> &WriteSession {
         &self.session
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         if let Some(end) = self.end {
             let mut ends = self.session.ends();
@@ -77,14 +77,18 @@ impl Drop for Part<'_> {
 }
 
 impl AzFileOrigin {
-    pub(crate) fn session(&self, place: &Place, end: Option<u64>) -> Part<'_> {
+    pub(crate) fn session(&self, place: &ShareRef, end: Option<u64>) -> WriterGuard<'_> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions.entry(place.path.clone()).or_insert_with(|| {
-            Arc::new(Session { state: Mutex::new(None), ends: Default::default(), joined: AtomicU64::new(0) })
+            Arc::new(WriteSession {
+                state: Mutex::new(None),
+                ends: Default::default(),
+                joined: AtomicU64::new(0),
+            })
         });
         session.ends().extend(end);
         session.joined.fetch_add(1, Ordering::Relaxed);
-        Part { origin: self, path: place.path.clone(), end, session: session.clone() }
+        WriterGuard { origin: self, path: place.path.clone(), end, session: session.clone() }
     }
 
     pub(crate) async fn write_file(
@@ -94,7 +98,7 @@ impl AzFileOrigin {
         data: Bytes,
     ) -> Result<Written> {
         let end = end_of_write(offset, data.len())?;
-        let place = Place::of(reference)?;
+        let place = ShareRef::of(reference)?;
         if place.is_dir {
             return Err(Error::new(ErrorKind::IsADirectory, "write to", self.at(&place.path)));
         }
@@ -126,7 +130,12 @@ impl AzFileOrigin {
     }
 
     /// Tells what was there where it had to be looked at.
-    async fn make_long_enough(&self, place: &Place, session: &Session, end: u64) -> Result<Option<Stat>> {
+    async fn make_long_enough(
+        &self,
+        place: &ShareRef,
+        session: &WriteSession,
+        end: u64,
+    ) -> Result<Option<FileStat>> {
         let mut state = session.state().await;
         if state.as_ref().is_some_and(|known| known.size >= end) {
             return Ok(None);
@@ -135,10 +144,13 @@ impl AzFileOrigin {
         if seen.size < end {
             // For all that wait.
             let size = session.ends().iter().copied().max().unwrap_or(end).max(end);
-            let set = Properties { size: Some(size), written: Some(now()) };
+            let set = FileProperties { size: Some(size), written: Some(now()) };
             *state = None;
-            self.api.set_properties(&place.path, &seen, set).await.map_err(|e| self.lost(place, e))?;
-            *state = Some(Stat { size, ..seen.clone() });
+            self.api
+                .set_properties(&place.path, &seen, set)
+                .await
+                .map_err(|e| self.removed_by_others(place, e))?;
+            *state = Some(FileStat { size, ..seen.clone() });
         } else {
             *state = Some(seen.clone());
         }
@@ -146,7 +158,7 @@ impl AzFileOrigin {
     }
 
     /// All of it, in ranges that go side by side.
-    async fn put(&self, place: &Place, offset: u64, data: &Bytes) -> Result<()> {
+    async fn put(&self, place: &ShareRef, offset: u64, data: &Bytes) -> Result<()> {
         let piece = |at: usize| {
             let data = data.slice(at..data.len().min(at + RANGE_MAX));
             self.api.put_range(&place.path, offset + at as u64, data)
@@ -159,6 +171,6 @@ impl AzFileOrigin {
             });
             outcome = outcome.and(first).and(second);
         }
-        outcome.map_err(|e| self.lost(place, e))
+        outcome.map_err(|e| self.removed_by_others(place, e))
     }
 }

@@ -1,7 +1,7 @@
 //! A rename that had no answer is known by what it left, and asked for again it ends.
 
 use super::*;
-use crate::store::Store;
+use crate::store::ObjectStore;
 
 /// The copy, the removal, and the answer to that: each is lost once.
 const CALLS: [&str; 3] = ["copied", "delete", "deleted"];
@@ -24,13 +24,13 @@ async fn left(origin: &ObjectOrigin, from: &str, was: Version, there: &str) -> L
 }
 
 fn stored_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
-    shelf.keep(key, Bytes::from_static(data), &Metadata::new(), Condition::Always).unwrap();
+    shelf.keep(key, Bytes::from_static(data), &Metadata::new(), Precondition::Always).unwrap();
 }
 
 /// By a program that keeps what is stored with an object, and so our mark.
 fn replaced_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
     let metadata = shelf.metadata(key).expect("there");
-    shelf.keep(key, Bytes::from_static(data), &metadata, Condition::Always).unwrap();
+    shelf.keep(key, Bytes::from_static(data), &metadata, Precondition::Always).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,9 +77,9 @@ async fn nothing_goes_over_the_copy_when_others_stored_something_under_the_old_n
         let (shelf, origin, was) = interrupted(call, "g").await;
         stored_by_others(&shelf, "f", b"new");
         let now = origin.getattr(&reference("f")).await.expect("theirs").version;
-        for known in [was, now] {
-            assert_eq!(left(&origin, "f", known, "g").await, Left::Others, "{call}");
-            assert_eq!(left(&another(&shelf), "f", known, "g").await, Left::Others, "{call}");
+        for stat_cache in [was, now] {
+            assert_eq!(left(&origin, "f", stat_cache, "g").await, Left::Others, "{call}");
+            assert_eq!(left(&another(&shelf), "f", stat_cache, "g").await, Left::Others, "{call}");
         }
     }
 }
@@ -152,7 +152,7 @@ async fn after_a_start_the_copy_of_an_interrupted_rename_is_known_beside_what_it
 #[tokio::test(start_paused = true)]
 async fn a_directory_that_an_interrupted_rename_emptied_stays() {
     let (shelf, origin) = tree().await;
-    shelf.keep("e/z", Bytes::from_static(b"alone"), &Metadata::new(), Condition::Always).unwrap();
+    shelf.keep("e/z", Bytes::from_static(b"alone"), &Metadata::new(), Precondition::Always).unwrap();
     *shelf.fails.lock().unwrap() = Some(("deleted", ErrorKind::Unavailable));
     assert_eq!(kind(origin.change(&rename("e/z", "g")).await), ErrorKind::OutcomeUnknown);
     origin.change(&rename("e/z", "g")).await.expect("it is ended");
@@ -199,7 +199,7 @@ async fn a_directory_in_which_others_store_something_is_no_work_of_an_interrupte
         assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
         assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Ours);
         let data = Bytes::from_static(b"theirs");
-        shelf.keep(key, data.clone(), &Metadata::new(), Condition::Always).unwrap();
+        shelf.keep(key, data.clone(), &Metadata::new(), Precondition::Always).unwrap();
         assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, Left::Others, "{key}");
         origin.change(&rename("d", "e")).await.expect_err("it is not ours alone");
         assert_eq!(shelf.bytes(key), Some(data));
