@@ -1,4 +1,4 @@
-//! Requests to the service and what is common to its answers.
+//! Requests to the service, and what their answers have in common.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::names::join;
 use crate::sign::{self, AzFileSigner, EnvVars};
 use crate::url::Config;
 
-/// Of the interface. 2021-04-10 has renames, 2022-11-02 names that end with a dot.
+/// The version of the interface. 2021-04-10 has renames, 2022-11-02 names that end with a dot.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-11-03");
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Answers in XML: a page of 1,000 names of 255 characters, and errors.
+/// The largest XML answer: a page of 1,000 names of 255 characters, and errors.
 pub const XML_MAX: usize = 8 << 20;
 pub const META: &str = "x-ms-meta-";
-/// Names of metadata have no dashes here.
+/// Replaces dashes, which metadata names cannot have here.
 const DASH: (&str, &str) = ("-", "_");
 
 pub struct Api {
     http: Http,
     signer: Renewed<AzFileSigner>,
     shut_out: ShutOut,
-    /// The share, without a slash at its end.
+    /// The share's URL, without a slash at its end.
     root: String,
-    /// The directory that is served, in the share.
+    /// The served directory in the share.
     base: String,
     /// For messages.
     url: String,
 }
 
-/// One request, before it is signed. `path` is below the directory that is served; `None`: the share itself.
+/// One request, before it is signed. `path` is below the served directory; `None`: the share itself.
 pub struct AzFileRequest<'a> {
     pub operation: &'static str,
     pub path: Option<&'a str>,
@@ -73,7 +73,7 @@ impl<'a> AzFileRequest<'a> {
         self
     }
 
-    /// Of a file nothing is said.
+    /// Marks a request for a directory.
     pub fn directory(self, is_dir: bool) -> Self {
         if is_dir { self.query("restype", "directory") } else { self }
     }
@@ -113,11 +113,11 @@ impl<'a> AzFileRequest<'a> {
     }
 }
 
-/// What is stored with an object, as an answer tells it.
+/// The metadata in an answer.
 pub fn metadata_of(headers: &HeaderMap) -> Metadata {
     let own = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix(META)?;
-        // Ours; other names with such a sign are others' and stay as they are.
+        // Ours; other names with that sign stay as they are.
         let name = if name == "forebay_create" { "forebay-create" } else { name };
         Some((name.to_owned(), value.to_str().ok()?.to_owned()))
     });
@@ -153,12 +153,12 @@ impl Api {
         }
     }
 
-    /// As headers name another file: with what signs for it.
+    /// The URL of a file for a header, with its SAS.
     pub fn source(&self, path: &str) -> String {
         format!("{}/{}{}", self.root, utf8_percent_encode(&self.full(path), PATH), self.signer.get().query())
     }
 
-    /// Whether these credentials may not even look at the directory that is served.
+    /// Whether these credentials may not even look at the served directory.
     async fn is_shut_out(&self, began: Instant) -> bool {
         self.shut_out
             .decide(began, async || {
@@ -167,7 +167,7 @@ impl Api {
                     Ok((answer, _)) => {
                         matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
                     }
-                    // Nobody knows: no reason to say that one file is denied.
+                    // Unknown: that is no proof that only one file is denied.
                     Err(_) => true,
                 }
             })
@@ -197,7 +197,7 @@ impl Api {
         Ok((answer.map_err(|lost| unanswered(operation, place, lost))?, signer))
     }
 
-    /// The answer if it is a yes.
+    /// Sends a request; an answer other than success is an error.
     pub async fn ask(&self, ask: AzFileRequest<'_>) -> Result<Response<Incoming>> {
         let (operation, path, began) = (ask.operation, ask.path, Instant::now());
         let (answer, signer) = self.send(ask).await?;
@@ -210,15 +210,15 @@ impl Api {
         let shut_out = refusal.is_of_credentials()
             || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
         if shut_out {
-            // What the next call is signed with.
+            // The next call is signed anew.
             self.signer.refused(&signer);
             return Err(refusal.into_outage(operation, self.place(path)));
         }
         Err(refusal.into_error(operation, self.place(path)))
     }
 
-    /// What its headers say. A body, which has nothing to say, is taken so that the connection can be used again; an
-    /// answer to HEAD has none, whatever length it tells.
+    /// Returns the headers. The body is read so that the connection can be used again; an answer to HEAD has none,
+    /// whatever length it announces.
     pub async fn ask_headers(&self, ask: AzFileRequest<'_>) -> Result<HeaderMap> {
         let answer = self.ask(ask).await?;
         let headers = answer.headers().clone();

@@ -14,23 +14,23 @@ use crate::attributes::{FileStat, of_read, shown};
 use crate::errors::{garbled, unanswered};
 use crate::listing::EntryPage;
 
-/// Most that one Put Range carries.
+/// The most bytes of one Put Range.
 pub const RANGE_MAX: usize = 4 << 20;
-/// Names of one page of a listing.
+/// The names of one page of a listing.
 const PAGE: &str = "1000";
 
 /// Bytes of a file.
 pub struct FileRange {
     pub etag: String,
     pub written: i64,
-    /// Whose they are, where the answer says so.
+    /// The file's id, if the answer has it.
     pub id: Option<u64>,
-    /// Of the whole file.
+    /// The size of the whole file.
     pub size: u64,
     pub data: Bytes,
 }
 
-/// What Set Properties sets; `None`: it stays.
+/// What Set Properties sets; `None` keeps it.
 #[derive(Clone, Copy, Default)]
 pub struct FileProperties {
     pub size: Option<u64>,
@@ -44,7 +44,7 @@ struct ShareStats {
 }
 
 impl Api {
-    /// `None`: there is no such file, or directory.
+    /// `None`: there is no such file or directory.
     pub async fn stat(&self, path: &str, is_dir: bool) -> Result<Option<FileStat>> {
         let ask = AzFileRequest::new("look at", Method::HEAD, path).directory(is_dir);
         match self.ask_headers(ask).await {
@@ -80,7 +80,7 @@ impl Api {
         self.ask_xml(ask).await
     }
 
-    /// Exactly the bytes of `range`, which is not empty. The interface has no conditions: the answer says what it is of.
+    /// Exactly the bytes of `range`, which is not empty. There are no conditions: the answer says what it is of.
     pub async fn get(&self, path: &str, range: ByteRange) -> Result<FileRange> {
         let last = range.end() - 1;
         let asked = format!("bytes={}-{last}", range.offset);
@@ -112,7 +112,7 @@ impl Api {
         Ok(FileRange { etag, written, id, size, data })
     }
 
-    /// In place of what is there: use a name that nothing has. Both times are `at`.
+    /// Replaces what has the name, so the name must be unused. Both times are `at`.
     pub async fn make_file(
         &self,
         path: &str,
@@ -132,7 +132,7 @@ impl Api {
         Ok(FileStat { metadata: Some(metadata.clone()), ..stat })
     }
 
-    /// `Exists` if something has the name.
+    /// Fails with `Exists` if something has the name.
     pub async fn make_directory(&self, path: &str, metadata: &Metadata) -> Result<FileStat> {
         let ask =
             AzFileRequest::new("make directory", Method::PUT, path).directory(true).metadata(metadata)?;
@@ -145,7 +145,7 @@ impl Api {
         self.ask_headers(AzFileRequest::new("remove", Method::DELETE, path).directory(is_dir)).await.map(drop)
     }
 
-    /// A file that has the new name goes with `replace`; otherwise `Exists`.
+    /// With `replace`, a file that has the new name is replaced; otherwise `Exists`.
     pub async fn rename(&self, from: (&str, &FileStat), to: &str, replace: bool) -> Result<FileStat> {
         let (from, was) = from;
         let ask = AzFileRequest::new("rename", Method::PUT, to)
@@ -159,7 +159,7 @@ impl Api {
         Ok(FileStat { metadata: was.metadata.clone(), kept: was.kept.clone(), ..stat })
     }
 
-    /// `of` as it was looked at last: what is not said again would be gone.
+    /// `of` is the last stat: properties that are not sent again would be reset.
     pub async fn set_properties(&self, path: &str, of: &FileStat, set: FileProperties) -> Result<()> {
         let mut ask = AzFileRequest::new("set attributes of", Method::PUT, path)
             .directory(of.is_dir)
@@ -174,7 +174,7 @@ impl Api {
         self.ask_headers(ask).await.map(drop)
     }
 
-    /// All of it.
+    /// Replaces all metadata.
     pub async fn set_metadata(&self, path: &str, is_dir: bool, metadata: &Metadata) -> Result<()> {
         let ask = AzFileRequest::new("set attributes of", Method::PUT, path)
             .directory(is_dir)
@@ -183,7 +183,7 @@ impl Api {
         self.ask_headers(ask).await.map(drop)
     }
 
-    /// Inside the file only; `VersionChanged` behind its end.
+    /// Puts a range inside the file; `VersionChanged` behind its end.
     pub async fn put_range(&self, path: &str, offset: u64, data: Bytes) -> Result<()> {
         let range = format!("bytes={offset}-{}", offset + data.len() as u64 - 1);
         let ask = AzFileRequest::new("write to", Method::PUT, path)
@@ -194,7 +194,7 @@ impl Api {
         self.ask_headers(ask).await.map(drop)
     }
 
-    /// Bytes that the share may have, and has.
+    /// The share's quota and its used bytes.
     pub async fn capacity(&self) -> Result<(u64, u64)> {
         let quota = self.ask_headers(AzFileRequest::of_share("look at")).await?;
         let quota = quota.get("x-ms-share-quota").and_then(|quota| quota.to_str().ok()?.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! Names and attributes. What an SMB share has not (other names of a file, special files) is refused.
+//! Changes of names and attributes. What an SMB share does not have (hard links, special files) is refused.
 
 use ::origin::{Before, Change, Changed, Reference};
 use origin_object::dir_times::now as exact_now;
@@ -48,7 +48,7 @@ impl AzFileOrigin {
         Error::new(ErrorKind::NotSupported, change.kind(), self.config.url())
     }
 
-    /// What is gone is gone, whatever is asked of it.
+    /// A missing object is reported as such, whatever is requested.
     async fn getattr_then_refuse(
         &self,
         object: &Reference,
@@ -89,7 +89,7 @@ impl AzFileOrigin {
                 crate::attributes::shown(time)?;
             }
         }
-        // No write of ours makes it longer meanwhile.
+        // No write of ours extends it meanwhile.
         let session = self.session(&place, None);
         let mut known = session.state().await;
         let stat = self.look_at("set attributes of", &place).await?;
@@ -104,7 +104,7 @@ impl AzFileOrigin {
         let written = match set.mtime {
             TimeChange::To(time) => Some(time),
             TimeChange::Now => Some(now()),
-            // A size that is set is a write.
+            // Setting the size is a write.
             TimeChange::Keep => size.map(|_| now()),
         };
         let before = stat.stored();
@@ -129,7 +129,7 @@ impl AzFileOrigin {
         Ok(Changed { object, before, ..Changed::default() })
     }
 
-    /// Who had a reference was told that it is there.
+    /// The error for an object that existed when its reference was given out.
     pub(crate) fn removed_by_others(&self, place: &ShareRef, e: Error) -> Error {
         match e.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone("change", &place.path),

@@ -1,7 +1,7 @@
-//! Files, directories and links that are made.
+//! Creates files, directories and links.
 //!
-//! The interface's Create File takes the place of what has the name. So a file is made under a name of its own at the
-//! top and renamed, which fails where something has the name already: what others made is never replaced.
+//! Create File replaces what has the name. So a file is created under a temporary name at the top and renamed, which
+//! fails where something has the name already: what others made is never replaced.
 
 use ::origin::change::check_target;
 use ::origin::{Object, Reference};
@@ -36,7 +36,8 @@ impl AzFileOrigin {
         let dir = ShareRef::of(dir)?;
         let path = dir.child(name)?;
         let exists = || Error::new(ErrorKind::Exists, "create", self.at(&path));
-        // A repeated call finds what the first one made: no look before, but with what is perhaps to be taken.
+        // A repeated call finds what the first one made: no look before, except where something may have to be
+        // taken.
         if how == CreateHow::Unchecked
             && let Some(there) = self.find(&dir, &path).await?
         {
@@ -44,7 +45,7 @@ impl AzFileOrigin {
         }
         let mut first = described(REGULAR, set);
         if let CreateHow::Exclusive(verifier) = how {
-            // Attributes put an end to it.
+            // Setting attributes ends the exclusive create.
             first.verifier = (*set == SetAttr::default()).then_some(verifier);
         }
         match self.make_file(&dir, &path, set, first.into_metadata(Metadata::new(), STORED_AS), None).await {
@@ -68,7 +69,7 @@ impl AzFileOrigin {
         }
     }
 
-    /// What is there already, cut if that was asked for.
+    /// Takes the existing file, truncated if requested.
     async fn take(&self, path: &str, there: FileStat, set: &SetAttr) -> Result<Object> {
         if there.is_dir || there.is_symlink(&self.config) {
             return Err(Error::new(ErrorKind::Exists, "create", self.at(path)));
@@ -93,12 +94,12 @@ impl AzFileOrigin {
         let size = contents.as_ref().map_or(set.size.unwrap_or(0), |bytes| bytes.len() as u64);
         let made = self.finish_file((dir, path), &draft, set, (size, &metadata, contents)).await;
         if made.is_err() {
-            // Where no answer came, it may be there or not; what is there is empty and its name says whose it is.
+            // Without an answer it may exist or not; it is empty, and its name says whose it is.
             let _ = self.api.remove(&draft, false).await;
         }
         let stat = made?;
         if let Err(gone) = self.check_parent(dir, &stat) {
-            // Into a directory that has taken the place of this one.
+            // Into a directory that has replaced this one.
             self.api.remove(path, false).await?;
             return Err(gone);
         }
@@ -157,7 +158,7 @@ impl AzFileOrigin {
         Ok(self.object(&path, &made))
     }
 
-    /// A file that is marked as a link in its metadata, as s3fs does it in buckets: SMB's own links cannot be made here.
+    /// A link is a file that is marked in its metadata, as by s3fs in buckets: SMB's own links cannot be made here.
     pub(crate) async fn symlink(
         &self,
         dir: &Reference,

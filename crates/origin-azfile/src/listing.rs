@@ -1,4 +1,4 @@
-//! A page of a listing, from its XML.
+//! One page of a listing, parsed from its XML.
 
 use origin_object::store::Metadata;
 use percent_encoding::percent_decode_str;
@@ -41,7 +41,7 @@ struct ListedEntryXml {
     attributes: Option<String>,
 }
 
-/// Percent-encoded where XML cannot hold it.
+/// Text that is percent-encoded where XML cannot hold it.
 #[derive(Deserialize)]
 struct EncodedText {
     #[serde(default, rename = "@Encoded")]
@@ -66,7 +66,7 @@ fn size(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|size| i64::try_from(*size).is_ok())
 }
 
-/// A name, and what the listing tells of it; `None`: it has to be looked at.
+/// A name, and its stat; `None`: the listing has not all of it.
 pub struct NamedEntry {
     pub name: String,
     pub stat: Option<FileStat>,
@@ -77,7 +77,7 @@ impl EntryPage {
         self.next_marker.take().filter(|marker| !marker.is_empty())
     }
 
-    /// And how many entries have a name that makes no sense.
+    /// The entries, and the number of those whose name makes no sense.
     pub fn shown(self) -> (Vec<NamedEntry>, usize) {
         let (mut shown, mut nameless) = (Vec::with_capacity(self.entries.all.len()), 0);
         for entry in self.entries.all {

@@ -1,4 +1,4 @@
-//! Names and listings.
+//! Look-ups and listings.
 
 use ::origin::{DirCursor, DirEntry, DirPage, Reference};
 use origin_object::AttributeSource;
@@ -11,8 +11,8 @@ use crate::names::{ShareRef, is_temporary, join};
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
-    /// Files and directories are asked for apart; both at once are one round trip. The directory must still be the one
-    /// that it was.
+    /// Looks for a file and a directory in parallel, since the interface has a call for each. The parent must still
+    /// be the same directory.
     pub(crate) async fn find(&self, dir: &ShareRef, path: &str) -> Result<Option<FileStat>> {
         let (file, directory) = tokio::join!(self.api.stat(path, false), self.api.stat(path, true));
         let found = directory?.or(file?);
@@ -23,9 +23,9 @@ impl AzFileOrigin {
         Ok(found)
     }
 
-    /// What is in a directory of the same path is not what is in this one.
+    /// Checks that the stat's parent is this directory, and not another one of the same path.
     pub(crate) fn check_parent(&self, dir: &ShareRef, stat: &FileStat) -> Result<()> {
-        // The share itself need not be called anything.
+        // What is at the top need not name the share's root as its parent.
         let is_top = dir.path.is_empty() && self.config.path.is_empty();
         match stat.parent.is_some_and(|parent| parent != dir.key.id) && !is_top {
             true => Err(self.gone("look into", &dir.path)),
@@ -40,7 +40,7 @@ impl AzFileOrigin {
         }
         let (marker, mut names) = match cursor.cookie {
             0 => {
-                // The listing itself does not say whose it is.
+                // A listing does not say which directory it is of.
                 self.look_at("list", &dir).await?;
                 (None, NameFingerprint::default())
             }

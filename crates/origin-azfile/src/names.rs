@@ -1,23 +1,24 @@
-//! What a share can have for a name, and what a reference to one of its objects is. Pure.
+//! Names that a share can have, and references to its objects. Pure.
 //!
-//! A reference is the kind (`d` or `f`), what tells the object from a later one of its name (the service's file id and
-//! the time of its creation, 8 bytes each), and the path below the directory that is served. The interface knows paths
-//! only; each answer tells the id of what is there now, and it is compared.
+//! A reference is the kind (`d` or `f`), the object's key (the service's file id and the time of its creation, 8
+//! bytes each, which a later object of the same name does not have), and the path below the served directory. The
+//! interface knows paths only; each answer has the id of what is there now, and it is compared.
 
 use bytes::Bytes;
 use origin::{Identity, REFERENCE_MAX, Reference};
 use types::{Error, ErrorKind, Name, Result};
 
-/// Of a path, in UTF-16 units, as the service counts them.
+/// The longest path, in UTF-16 units, as the service counts them.
 const PATH_MAX: usize = 2048;
-/// A file is made under such a name at the top and then gets its own, so that it never takes the place of another's.
+/// The prefix of temporary names: a file is created under one at the top and then renamed, so that it never replaces
+/// another's.
 const DRAFT: &str = ".forebay-new-";
 
-/// An object for as long as it exists.
+/// The identity of an object for as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     pub id: u64,
-    /// Hundreds of nanoseconds since 1970.
+    /// Its creation, in hundreds of nanoseconds since 1970.
     pub created: i64,
 }
 
@@ -34,7 +35,7 @@ impl FileKey {
     }
 }
 
-/// A reference, read.
+/// A parsed reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareRef {
     pub is_dir: bool,
@@ -65,7 +66,7 @@ impl ShareRef {
         Ok(ShareRef { is_dir, key, path })
     }
 
-    /// The path of a name in this directory. Refuses what the share cannot have, and says why.
+    /// The path of a name in this directory. Refuses a name that the share cannot have, with the reason.
     pub fn child(&self, name: &Name) -> Result<String> {
         if !self.is_dir {
             return Err(Error::new(ErrorKind::NotADirectory, "look into", &self.path));
@@ -98,7 +99,7 @@ pub fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
-/// `Err`: why a share cannot have it.
+/// `Err`: why a share cannot have this name.
 /// <https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata>
 pub fn check(name: &str) -> std::result::Result<(), String> {
     if let Some(c) = name.chars().find(|c| "\"\\/:|<>*?".contains(*c) || c.is_control()) {
@@ -114,7 +115,7 @@ pub fn check(name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Names that differ in case only are the same one.
+/// The form in which paths that differ in case only are equal.
 pub fn folded(path: &str) -> String {
     path.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
@@ -123,7 +124,7 @@ pub fn temporary_name(number: u64) -> String {
     format!("{DRAFT}{number:016x}")
 }
 
-/// What a crash may leave; not shown.
+/// Whether it is a temporary name, which a crash may leave; not listed.
 pub fn is_temporary(name: &str) -> bool {
     let number = name.strip_prefix(DRAFT);
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -1,4 +1,4 @@
-//! The `Origin` calls, and what they share.
+//! The `Origin` calls, and the state that they share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,28 +22,28 @@ use crate::sign::EnvVars;
 use crate::url::Config;
 use crate::write::WriteSession;
 
-/// Of a share: 4 TiB.
+/// The largest file of a share: 4 TiB.
 const FILE_SIZE_MAX: u64 = 4 << 40;
-/// Most bytes of one read: as for buckets.
+/// The most bytes of one read, as for buckets.
 const READ_MAX: u32 = 4 << 20;
-/// Most bytes of one write: a file is made longer once for them, and two ranges are on the way together.
+/// The most bytes of one write: the file is extended once for them, and two ranges are in flight.
 const WRITE_MAX: u32 = 8 << 20;
 
 pub struct AzFileOrigin {
     pub(crate) config: Config,
     pub(crate) api: Api,
-    /// The directory that is served, as it was found last.
+    /// The served directory, as it was found last.
     root: Mutex<FileKey>,
-    /// Files that are being written, by path.
+    /// The files that are being written, by path.
     pub(crate) sessions: Mutex<HashMap<String, Arc<WriteSession>>>,
     pub(crate) tokens: ListingTokens,
     pub(crate) times: DirTimes,
-    /// Of the next file that is made.
+    /// The number of the next temporary name.
     draft: AtomicU64,
 }
 
 impl AzFileOrigin {
-    /// Finds credentials and looks at the directory. Errors are one line each, for the operator.
+    /// Finds credentials and looks at the served directory. Errors are one line each, for the operator.
     pub async fn connect(config: Config) -> Result<Arc<AzFileOrigin>> {
         AzFileOrigin::connect_as(config, None).await
     }
@@ -71,7 +71,7 @@ impl AzFileOrigin {
         }))
     }
 
-    /// A name that nothing has.
+    /// A new temporary name.
     pub(crate) fn temporary_name(&self) -> String {
         crate::names::temporary_name(self.draft.fetch_add(1, Ordering::Relaxed))
     }
@@ -90,7 +90,7 @@ impl AzFileOrigin {
         let noted = self.times.of(&reference);
         let attr = stat.attr(&self.config, noted);
         let version = match stat.is_dir && noted.seen {
-            // What we know to have changed in it need not show there.
+            // Changes that we know of need not show in the service's times.
             true => Version::from_times(stat.size, attr.mtime, attr.ctime),
             false => stat.version(),
         };
@@ -114,7 +114,7 @@ impl AzFileOrigin {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is at the place, if it still is what it was.
+    /// The stat of a reference's path, if it still is the same object.
     pub(crate) async fn look_at(&self, operation: &'static str, place: &ShareRef) -> Result<FileStat> {
         let stat = self.api.stat(&place.path, place.is_dir).await?;
         stat.filter(|stat| stat.key == place.key).ok_or_else(|| self.gone(operation, &place.path))
@@ -135,7 +135,7 @@ impl Origin for AzFileOrigin {
         true
     }
 
-    /// It is nowhere promised that they do.
+    /// No documentation promises that they do.
     fn directories_show_changes(&self) -> bool {
         false
     }
@@ -176,7 +176,7 @@ impl Origin for AzFileOrigin {
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         let dir = ShareRef::of(dir)?;
         let path = match dir.child(name) {
-            // What no name can be is nowhere.
+            // A name that a share cannot have does not exist.
             Err(e) if e.kind() != ErrorKind::NotADirectory => {
                 return Err(Error::new(ErrorKind::NotFound, "look up", self.at(&dir.path)).with_source(e));
             }
@@ -203,7 +203,7 @@ impl Origin for AzFileOrigin {
                 self.at(&ShareRef::of(link)?.path),
             ));
         }
-        // Longer than a path can be: no link.
+        // Longer than a path can be: not a link.
         self.read(link, object.version, ByteRange::new(0, object.attr.size.min(4096))).await
     }
 
@@ -222,7 +222,7 @@ impl Origin for AzFileOrigin {
                 return Err(self.gone("read", &place.path));
             }
             Err(e) if e.kind() == ErrorKind::VersionChanged => {
-                // Behind its end: of a shorter version, or of another file.
+                // Behind its end: a shorter version, or another file.
                 self.look_at("read", &place).await?;
                 return Err(changed().with_source(e));
             }
@@ -231,7 +231,7 @@ impl Origin for AzFileOrigin {
         if got.id.is_some_and(|id| id != place.key.id) {
             return Err(self.gone("read", &place.path));
         }
-        // What came says itself what it is of.
+        // The answer itself says which version it is of.
         if version(&got.etag, got.size, got.written) != wanted {
             self.look_at("read", &place).await?;
             return Err(changed());
@@ -241,7 +241,7 @@ impl Origin for AzFileOrigin {
 
     async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
         let (total, used) = match self.api.capacity().await {
-            // A SAS need not permit to look at the share itself.
+            // A SAS need not permit reading the share's properties.
             Err(e) if e.kind() == ErrorKind::AccessDenied => (1 << 50, 0),
             room => room?,
         };

@@ -1,4 +1,4 @@
-//! Credentials as Azure's tools find them, and signatures with them, which are `object_store`'s.
+//! Credentials, found as Azure's tools find them, and signatures with them, which are `object_store`'s.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ const ACCOUNT: &str = "AZURE_STORAGE_ACCOUNT";
 const KEY: &str = "AZURE_STORAGE_KEY";
 const SAS: &str = "AZURE_STORAGE_SAS_TOKEN";
 
-/// Variables that stand for those of this process.
+/// Variables that replace those of this process.
 pub type EnvVars = Vec<(String, String)>;
 
 pub struct AzFileSigner {
     account: String,
     credential: AzureCredential,
-    /// As it was given, for URLs in headers.
+    /// The SAS as it was given, for URLs in headers.
     sas: Option<String>,
 }
 
@@ -31,7 +31,7 @@ fn wrong(config: &Config, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
 }
 
-/// Where the service is, and how to sign for it: first what the URL says, then a connection string, a key, a SAS.
+/// The endpoint, and how to sign for it: first the URL, then a connection string, a key, a SAS.
 pub fn find(config: &Config, environment: Option<&EnvVars>) -> Result<(String, AzFileSigner)> {
     let variables = match (&config.credentials, environment) {
         (Some(path), _) => Some(of_file(path)?),
@@ -105,7 +105,7 @@ impl AzFileSigner {
         Ok(unsigned.map(|_| data))
     }
 
-    /// What a URL in a header needs behind it.
+    /// The query that a URL in a header needs.
     pub fn query(&self) -> String {
         self.sas.as_ref().map(|sas| format!("?{sas}")).unwrap_or_default()
     }

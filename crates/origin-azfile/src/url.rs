@@ -12,19 +12,19 @@ const FORM: &str = "azfile://account/share[/path]?endpoint=URL&credentials=FILE&
 pub struct Config {
     pub account: String,
     pub share: String,
-    /// Of the directory that is served, without slashes around it.
+    /// The path of the served directory, without slashes around it.
     pub path: String,
-    /// In place of `https://ACCOUNT.file.core.windows.net`.
+    /// Replaces `https://ACCOUNT.file.core.windows.net`.
     pub endpoint: Option<String>,
-    /// Lines `NAME=value`, named as in the environment and used in its place.
+    /// A file of lines `NAME=value`, which replace the environment's variables.
     pub credentials: Option<PathBuf>,
-    /// Listed: a listing tells of size and times, and mode and owner show once a file was looked at singly. Stored: each
-    /// file is looked at.
+    /// Listed: size and times from listings; mode and owner once a file was looked at singly. Stored: each file is
+    /// looked at.
     pub attributes: AttributeSource,
-    /// Of what says nothing of its owner.
+    /// The owner of files without a stored one.
     pub uid: u32,
     pub gid: u32,
-    /// Of what says nothing of its mode.
+    /// The mode of files without a stored one.
     pub file_mode: u32,
     pub dir_mode: u32,
 }
@@ -39,7 +39,7 @@ fn is_word(text: &str, lengths: std::ops::RangeInclusive<usize>, more: &[u8]) ->
 }
 
 impl Config {
-    /// Errors say what would be right.
+    /// Parses a URL; errors say what would be right.
     pub fn from_url(url: &str) -> Result<Config> {
         let rest = url.strip_prefix("azfile://").ok_or_else(|| wrong(url, format!("expected {FORM}")))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -117,7 +117,7 @@ impl Config {
         Ok(())
     }
 
-    /// Which directory this is, with no secrets: handles given to clients hang on it.
+    /// The canonical URL of the directory, without secrets: handles given to clients depend on it.
     pub fn url(&self) -> String {
         let mut url = format!("azfile://{}/{}", self.account, self.share);
         if !self.path.is_empty() {

@@ -1,6 +1,6 @@
-//! Bytes. A range can only be put inside a file: it is made longer first, and the interface has no condition for that.
-//! So each look at the size and what follows from it are done by one at a time, for a file and this process; ranges go
-//! side by side. What another machine does between the two is overtaken (docs/SEMANTICS.md).
+//! Writes. A range can only be put inside a file, so the file is extended first, and the interface has no condition
+//! for that. So each look at the size and what follows from it are done one at a time for a file within this
+//! process; ranges are put in parallel. A change by another machine in between is overwritten (docs/SEMANTICS.md).
 //!
 //! What is put is stored when it is answered, so there is nothing to commit.
 
@@ -18,18 +18,18 @@ use crate::calls::{FileProperties, RANGE_MAX};
 use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
 
-/// Nothing is ever lost between a write and its commit.
+/// The write verifier: nothing is ever lost between a write and its commit.
 pub const VERIFIER: WriteVerifier = *b"azfile\0\0";
-/// Somebody keeps cutting the file.
+/// The attempts while others keep truncating the file.
 const TRIES: u32 = 8;
 
-/// What is common to the writes to a file that are under way together.
+/// The state shared by the writes to one file that are in flight together.
 pub struct WriteSession {
-    /// As it was when the first of them looked, and after each time it was made longer.
+    /// The file's stat, by the first of them, and after each extension.
     state: Mutex<Option<FileStat>>,
-    /// Where those end that are under way.
+    /// The ends of the writes in flight.
     ends: std::sync::Mutex<Vec<u64>>,
-    /// That have been part of it.
+    /// The number of writes that have joined.
     joined: AtomicU64,
 }
 
@@ -43,11 +43,11 @@ impl WriteSession {
     }
 }
 
-/// A part in a session, which ends with the last one.
+/// A write's membership in a session, which ends with the last one.
 pub struct WriterGuard<'a> {
     origin: &'a AzFileOrigin,
     path: String,
-    /// Of a write.
+    /// The end of the write.
     end: Option<u64>,
     session: Arc<WriteSession>,
 }
@@ -69,7 +69,7 @@ impl Drop for WriterGuard<'_> {
             }
         }
         let mut sessions = self.origin.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // The table's, and this one's.
+        // The references of the table, and of this guard.
         if Arc::strong_count(&self.session) == 2 {
             sessions.remove(&self.path);
         }
@@ -110,11 +110,11 @@ impl AzFileOrigin {
             let seen = self.make_long_enough(&place, &session, end).await?;
             let before = *before.get_or_insert(seen.filter(|_| alone()).map(|stat| stat.version()));
             match self.put(&place, offset, &data).await {
-                // It was cut by somebody else.
+                // Somebody else truncated it.
                 Err(e) if e.kind() == ErrorKind::VersionChanged => *session.state().await = None,
                 put => {
                     put?;
-                    // Others of ours were under way: what was before and what is after cannot be told from theirs.
+                    // Other writes of ours were in flight: the states before and after cannot be told from theirs.
                     let after = match alone() {
                         true => Some(self.look_at("write to", &place).await?),
                         false => None,
@@ -129,7 +129,7 @@ impl AzFileOrigin {
         Err(Error::new(ErrorKind::Busy, "write to", self.at(&place.path)))
     }
 
-    /// Tells what was there where it had to be looked at.
+    /// Extends the file to `end` if need be. Returns the stat before, if it was looked at.
     async fn make_long_enough(
         &self,
         place: &ShareRef,
@@ -142,7 +142,7 @@ impl AzFileOrigin {
         }
         let seen = self.look_at("write to", place).await?;
         if seen.size < end {
-            // For all that wait.
+            // For all writes that wait.
             let size = session.ends().iter().copied().max().unwrap_or(end).max(end);
             let set = FileProperties { size: Some(size), written: Some(now()) };
             *state = None;
@@ -157,7 +157,7 @@ impl AzFileOrigin {
         Ok(Some(seen))
     }
 
-    /// All of it, in ranges that go side by side.
+    /// Puts all data, in parallel ranges.
     async fn put(&self, place: &ShareRef, offset: u64, data: &Bytes) -> Result<()> {
         let piece = |at: usize| {
             let data = data.slice(at..data.len().min(at + RANGE_MAX));
