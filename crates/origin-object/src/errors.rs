@@ -283,7 +283,7 @@ mod tests {
             (of(503, "backendError", "later"), ErrorKind::Busy),
             (refusal(404, "No such object: b/k"), ErrorKind::NotFound),
             (refusal(404, "The specified bucket does not exist."), ErrorKind::Unavailable),
-            // As a token's endpoint answers.
+            // The form of a token endpoint's answer.
             (refusal(400, "{\"error\":\"invalid_grant\"}"), ErrorKind::Io),
         ];
         for (refused, kind) in table {
